@@ -1,0 +1,43 @@
+"""Nearcast: location-aware publish/subscribe.
+
+Subscriptions say what and where; messages carry text, a place and a time; an engine delivers every
+message to every subscription it matches.
+
+>>> import nearcast
+>>> engine = nearcast.Engine()
+>>> engine.subscribe(nearcast.Subscription("ann", nearcast.Rect(11, 48, 12, 49), "ipad discount"))
+>>> engine.publish(nearcast.Message(1, (11.57, 48.14), "Discount today: iPad Air"))
+[Match(message_id=1, subscription_id='ann', score=None)]
+"""
+
+from nearcast import errors, indexes
+from nearcast.engine import Engine
+from nearcast.model import (
+    Circle,
+    Match,
+    Message,
+    Point,
+    Polygon,
+    Rect,
+    Subscription,
+    Update,
+    region,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Circle",
+    "Engine",
+    "Match",
+    "Message",
+    "Point",
+    "Polygon",
+    "Rect",
+    "Subscription",
+    "Update",
+    "__version__",
+    "errors",
+    "indexes",
+    "region",
+]

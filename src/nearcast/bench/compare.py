@@ -1,0 +1,257 @@
+"""The comparison of indexes: the same subscriptions and messages for each, in one process.
+
+Every index is compiled on tiny data first, so that compile time stands apart; its answers to a
+sample of the messages are checked against the scan; then all take turns, round by round, so that
+whatever else the machine does hits them alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast import indexes
+from nearcast.bench.machine import PeakMemory, describe
+from nearcast.bench.workloads import Workload
+from nearcast.columns import Clauses, Messages
+from nearcast.errors import InvalidInput, NearcastError, UnknownName
+
+if TYPE_CHECKING:
+    from nearcast.indexes import Builder, Index
+
+__all__ = ["GROUPS", "Comparison", "Step", "compare", "spread", "warm_up"]
+
+GROUPS: dict[str, tuple[tuple[int, int] | None, bool]] = {
+    "short-point": (None, False),
+    "long-point": ((100, 1000), False),
+    "short-range": (None, True),
+    "long-range": ((100, 1000), True),
+}
+"""Groups of messages: how many tokens (None: as the data set has them), and whether boxes."""
+
+LONGEST_ROUND_S = 20.0
+"""An index that would take longer for all messages gets as many as it can do in this time."""
+
+Step = Callable[[str, int, int], None]
+"""Told what is being done, how many steps are done, and of how many."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared.
+
+    Parameters
+    ----------
+    dataset, subscriptions, messages, seed
+        The workload.
+    builders
+        The indexes by the names under which they are reported.
+    group
+        One of `GROUPS`.
+    range_share
+        The most area of a message that is a box, as a share of the world's.
+    rounds
+        How often the messages are matched by each index.
+    sample
+        How many messages are checked against the scan.
+    threads
+        How many threads match.
+    """
+
+    dataset: str
+    subscriptions: int
+    messages: int
+    builders: dict[str, Builder]
+    seed: int = 0
+    group: str = "short-point"
+    range_share: float = 0.0001
+    rounds: int = 5
+    sample: int = 20
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.group not in GROUPS:
+            raise UnknownName("group", self.group, GROUPS)
+        for name in ("subscriptions", "messages", "rounds"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(name, getattr(self, name), "must be at least 1")
+
+
+def compare(plan: Comparison, step: Step = lambda what, done, total: None) -> dict[str, Any]:
+    """Run the comparison and return all figures.
+
+    Raises
+    ------
+    NearcastError
+        When an index does not agree with the scan.
+    """
+    return _Run(plan, step).result()
+
+
+def warm_up(builder: Builder) -> float:
+    """Compile or load the kernels of an index on tiny data; return the seconds that it took.
+
+    Examples
+    --------
+    >>> warm_up(indexes.create("scan")) >= 0
+    True
+    """
+    began = time.perf_counter()
+    clauses = Clauses.of([[1], [1, 2]], [[0, 0, 9, 9]] * 2, negatives=[[3], []])
+    messages = Messages.of([[1, 2]], [[5, 5]])
+    for some in (clauses, clauses.take(np.array([1]))):
+        builder.build(some).match(messages)
+    return time.perf_counter() - began
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Return the median of measurements, the least and the most.
+
+    Examples
+    --------
+    >>> spread([3.0, 1.0, 2.0])
+    {'median': 2.0, 'least': 1.0, 'most': 3.0}
+    """
+    return {"median": float(np.median(values)), "least": min(values), "most": max(values)}
+
+
+class _Contender:
+    """One index and what was measured of it so far."""
+
+    def __init__(self, name: str, builder: Builder) -> None:
+        self.name = name
+        self.builder = builder
+        self.us_per_message: list[float] = []
+        self.figures: dict[str, Any] = {"index": name, "options": vars(builder.options)}
+        self.index: Index
+        self.messages: Messages
+
+    def build(self, clauses: Clauses) -> None:
+        """Build the index, watching time and memory."""
+        began = time.perf_counter()
+        with PeakMemory() as memory:
+            self.index = self.builder.build(clauses)
+        self.figures |= {
+            "build_s": time.perf_counter() - began,
+            "build_peak_bytes": memory.growth_bytes,
+            "index_bytes": self.index.nbytes,
+            "bytes_per_subscription": self.index.nbytes / clauses.subscriptions,
+        }
+
+    def verify(self, sample: Messages, expected: set[tuple[int, int]]) -> None:
+        """Compare the answers to a sample of messages with those of the scan."""
+        found = self.index.match(sample).pairs()
+        if found != expected:
+            missing, wrong = len(expected - found), len(found - expected)
+            raise NearcastError(
+                f"{self.name} does not agree with the scan: of {len(expected)} matches of "
+                f"{len(sample)} messages it missed {missing} and gave {wrong} that are none; "
+                "its figures would mean nothing"
+            )
+        self.figures["verified_messages"] = len(sample)
+
+    def choose(self, messages: Messages, threads: int) -> None:
+        """Take as many of the messages as a round has time for, and match them once."""
+        few = min(20, len(messages))
+        began = time.perf_counter()
+        self.index.match(messages.take(np.arange(few)), threads=threads)
+        each = (time.perf_counter() - began) / few
+        most = max(few, int(LONGEST_ROUND_S / max(each, 1e-9)))
+        self.messages = messages if most >= len(messages) else messages.take(np.arange(most))
+        matches = self.index.match(self.messages, threads=threads)
+        self.figures |= {
+            "messages": len(self.messages),
+            "matches_per_message": len(matches) / len(self.messages),
+            "examined_per_message": matches.examined / len(self.messages),
+        }
+
+    def measure(self, threads: int) -> None:
+        """Match all messages and note the time."""
+        began = time.perf_counter()
+        self.index.match(self.messages, threads=threads)
+        taken = time.perf_counter() - began
+        self.us_per_message.append(taken / len(self.messages) * 1e6)
+
+    def result(self) -> dict[str, Any]:
+        """Return all figures."""
+        timing = spread(self.us_per_message)
+        return {
+            **self.figures,
+            "us_per_message": timing,
+            "messages_per_second": 1e6 / timing["median"],
+            "rounds_us": self.us_per_message,
+        }
+
+
+class _Run:
+    """The steps of a comparison."""
+
+    def __init__(self, plan: Comparison, step: Step) -> None:
+        self.plan = plan
+        self._step = step
+        self._done = 0
+        self._total = 2 + len(plan.builders) * (4 + plan.rounds)
+
+    def result(self) -> dict[str, Any]:
+        plan = self.plan
+        self._say("drawing the workload")
+        clauses, messages = self._draw()
+        contenders = [_Contender(name, builder) for name, builder in plan.builders.items()]
+        for one in contenders:
+            self._say(f"compiling {one.name}")
+            one.figures["compile_s"] = warm_up(one.builder)
+        for one in contenders:
+            self._say(f"building {one.name}")
+            one.build(clauses)
+        self._verify(contenders, clauses, messages)
+        for one in contenders:
+            self._say(f"first round of {one.name}")
+            one.choose(messages, plan.threads)
+        for turn in range(plan.rounds):
+            for i in range(len(contenders)):
+                one = contenders[(turn + i) % len(contenders)]
+                self._say(f"round {turn + 1} of {one.name}")
+                one.measure(plan.threads)
+        return self._report(contenders, clauses)
+
+    def _say(self, what: str) -> None:
+        self._step(what, self._done, self._total)
+        self._done += 1
+
+    def _draw(self) -> tuple[Clauses, Messages]:
+        plan = self.plan
+        workload = Workload(plan.dataset, plan.seed)
+        tokens, ranges = GROUPS[plan.group]
+        share = plan.range_share if ranges else 0.0
+        clauses = workload.subscriptions(plan.subscriptions)
+        return clauses, workload.messages(plan.messages, tokens=tokens, range_share=share)
+
+    def _verify(self, contenders: list[_Contender], clauses: Clauses, messages: Messages) -> None:
+        rows = np.linspace(0, len(messages) - 1, min(self.plan.sample, len(messages)))
+        sample = messages.take(np.unique(rows.astype(np.int64)))
+        self._say("scanning the sample")
+        expected = indexes.create("scan").build(clauses).match(sample).pairs()
+        for one in contenders:
+            self._say(f"checking {one.name}")
+            one.verify(sample, expected)
+
+    def _report(self, contenders: list[_Contender], clauses: Clauses) -> dict[str, Any]:
+        plan = self.plan
+        return {
+            "experiment": "compare",
+            "dataset": plan.dataset,
+            "subscriptions": plan.subscriptions,
+            "messages": plan.messages,
+            "group": plan.group,
+            "range_share": plan.range_share if GROUPS[plan.group][1] else 0.0,
+            "seed": plan.seed,
+            "rounds": plan.rounds,
+            "threads": plan.threads,
+            "column_bytes_per_subscription": clauses.nbytes / plan.subscriptions,
+            "machine": describe(),
+            "results": [one.result() for one in contenders],
+        }

@@ -1,0 +1,171 @@
+"""Results of experiments: as JSON files, and as tables in the README."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from nearcast.bench.machine import one_line
+from nearcast.errors import UnsupportedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+__all__ = ["read_result", "readme_block", "rewrite_readme", "write_result"]
+
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+
+def write_result(result: dict[str, Any], path: Path) -> None:
+    """Write a result as JSON, at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, json.dumps(result, indent=2) + "\n")
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Read a result that `write_result` wrote."""
+    try:
+        result = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UnsupportedFile(f"{path}: there is no such file; run the benchmark first") from None
+    except ValueError as error:
+        raise UnsupportedFile(f"{path}: is not JSON: {error}") from None
+    if not isinstance(result, dict) or result.get("experiment") not in _TABLES:
+        known = ", ".join(_TABLES)
+        raise UnsupportedFile(f"{path}: is not the result of one of the experiments {known}")
+    return result
+
+
+def rewrite_readme(path: Path, results: Sequence[dict[str, Any]]) -> None:
+    """Put the figures of results between the two marks of a Markdown file."""
+    text = path.read_text()
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise UnsupportedFile(f"{path}: must hold {BEGIN} and, after it, {END}, once each")
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    _replace(path, f"{before}{BEGIN}\n{readme_block(results)}{END}{after}")
+
+
+def readme_block(results: Sequence[dict[str, Any]]) -> str:
+    """Return the figures as Markdown: a table for each result, its command, the machine."""
+    parts = []
+    for result in results:
+        parts.append(_TABLES[result["experiment"]](result))
+    machines = dict.fromkeys(one_line(result["machine"]) for result in results)
+    parts += [f"Measured on: {machine}." for machine in machines]
+    return "\n" + "\n\n".join(parts) + "\n\n"
+
+
+def _comparison(result: dict[str, Any]) -> str:
+    header = ["index", "µs/message", "least-most", "messages/s", "examined", "bytes/sub", "build"]
+    rows = [
+        [
+            f"`{r['index']}`",
+            _figure(r["us_per_message"]["median"]),
+            f"{_figure(r['us_per_message']['least'])}-{_figure(r['us_per_message']['most'])}",
+            _figure(r["messages_per_second"]),
+            _figure(r["examined_per_message"]),
+            _figure(r["bytes_per_subscription"]),
+            f"{_figure(r['build_s'])} s",
+        ]
+        for r in result["results"]
+    ]
+    command = (
+        f"nearcast bench compare --dataset {result['dataset']} "
+        f"--subscriptions {result['subscriptions']} --messages {result['messages']} "
+        f"--index {','.join(r['index'] for r in result['results'])} --group {result['group']} "
+        f"--rounds {result['rounds']} --threads {result['threads']} --seed {result['seed']}"
+    )
+    if result["range_share"]:
+        command += f" --range-share {result['range_share']:g}"
+    title = (
+        f"**{result['dataset']}**: {result['subscriptions']:,} subscriptions, "
+        f"{result['group']} messages, "
+        f"{_figure(result['results'][0]['matches_per_message'])} matches each"
+    )
+    return _section(title, header, rows, command)
+
+
+def _churn(result: dict[str, Any]) -> str:
+    steps = [(f"{i + 1} {step['do']}", step) for i, step in enumerate(result["steps"])]
+    if result["fresh"]["search"] is not None:
+        steps.append(("freshly built", result["fresh"]))
+    rows = [
+        [
+            name,
+            {"insert": "inserts", "delete": "deletes", "search": "messages"}[kind],
+            _figure(step[kind]["us_per_operation"]),
+            _figure(step[kind]["operations_per_second"]),
+            f"{_figure(step[kind]['batch_p99_ms'])} ms",
+        ]
+        for name, step in steps
+        for kind in ("insert", "delete", "search")
+        if step.get(kind)
+    ]
+    book = result["runbook"]
+    mixed = [step["count"] for step in book["steps"] if step["do"] == "mix"]
+    command = (
+        f"nearcast bench churn --dataset {book['dataset']} "
+        f"--subscriptions {book['steps'][0].get('count', 0)} --operations {sum(mixed)} "
+        f"--batch {book['batch']} --index {result['index']} --seed {result['seed']}"
+        if book["name"] == "mixed"
+        else f"nearcast bench churn --runbook {book['name']}.json --index {result['index']}"
+    )
+    title = f"**{book['dataset']}**, changing: {result['subscriptions']:,} subscriptions"
+    header = ["step", "what", "µs each", "a second", "p99 of a batch"]
+    return _section(title, header, rows, command)
+
+
+def _text(result: dict[str, Any]) -> str:
+    row = [
+        _figure(result["us_per_message"]["median"]),
+        _figure(result["tokens_per_message"]),
+        _figure(result["bytes_per_message"]),
+        f"{result['vocabulary']:,}",
+    ]
+    command = (
+        f"nearcast bench text --dataset {result['dataset']} --messages {result['messages']} "
+        f"--rounds {result['rounds']} --seed {result['seed']}"
+    )
+    header = ["µs/message", "tokens/message", "bytes/message", "vocabulary"]
+    return _section("**From text to token ids**", header, [row], command)
+
+
+def _start(result: dict[str, Any]) -> str:
+    row = [
+        f"{_figure(result['import_s']['median'])} s",
+        f"{_figure(result['first_match_s']['median'])} s",
+        f"{_figure(result['first_match_empty_cache_s'])} s",
+    ]
+    header = ["`import nearcast`", "to the first match", "the same, kernels to be compiled"]
+    command = f"nearcast bench start --rounds {result['rounds']}"
+    return _section("**Start of a process**", header, [row], command)
+
+
+_TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "compare": _comparison,
+    "churn": _churn,
+    "text": _text,
+    "start": _start,
+}
+
+
+def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], command: str) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{title}\n\n{table}\n\n`{command}`"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

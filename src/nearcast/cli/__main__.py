@@ -1,0 +1,5 @@
+"""``python -m nearcast.cli``: the same as ``nearcast``."""
+
+from nearcast.cli import main
+
+main()

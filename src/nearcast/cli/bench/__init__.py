@@ -1,0 +1,16 @@
+"""``nearcast bench``: the experiments, one file each."""
+
+import typer
+
+from nearcast.cli.bench import churn, compare, costs, readme
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Measure indexes, changes, text and start-up.", no_args_is_help=True, add_completion=False
+)
+app.command("compare")(compare.compare)
+app.command("churn")(churn.churn)
+app.command("text")(costs.text)
+app.command("start")(costs.start)
+app.command("readme")(readme.readme)

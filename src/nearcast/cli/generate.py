@@ -1,0 +1,162 @@
+"""``nearcast generate``: files of subscriptions and messages of a data set."""
+
+import json
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearcast.cli.options import counts, shares
+from nearcast.cli.output import Advance, count, progress, seconds, show_json, show_table, size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from nearcast.bench import Workload
+
+__all__ = ["Format", "generate"]
+
+CHUNK_ROWS = 100_000
+TOKENS = {"short": None, "long": (100, 1000)}
+
+
+class Format(StrEnum):
+    """The formats of generated files."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    NDJSON = "ndjson"
+
+
+def generate(
+    out: Annotated[Path, typer.Option(help="Folder for the files; made where missing.")],
+    dataset: Annotated[str, typer.Option(help="tweets or places.")] = "tweets",
+    subscriptions: Annotated[int, typer.Option(min=0, help="How many.")] = 100_000,
+    messages: Annotated[int, typer.Option(min=0, help="How many.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
+    tokens: Annotated[
+        str, typer.Option(help="Tokens of a message: short, long (100-1000) or A-B.")
+    ] = "short",
+    range_share: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="Above 0: messages are boxes of up to this share of the world."
+        ),
+    ] = 0.0,
+    box_share: Annotated[
+        str | None,
+        typer.Option(metavar="A-B", help="Area of a subscription's box, as shares of the world."),
+    ] = None,
+    keywords: Annotated[
+        str | None, typer.Option(metavar="A-B", help="Keywords of a subscription.")
+    ] = None,
+    format: Annotated[Format, typer.Option(help="Format of the files.")] = Format.PARQUET,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Make subscriptions and messages of a data set, always the same for a seed.
+
+    Writes subscriptions.EXT, messages.EXT and manifest.json (all options) into the folder.
+    """
+    from nearcast.bench import Workload
+
+    changes: dict[str, Any] = {}
+    if box_share is not None:
+        changes["box_share"] = shares(box_share)
+    if keywords is not None:
+        changes["keywords"] = counts(keywords)
+    least_most = TOKENS[tokens] if tokens in TOKENS else counts(tokens)
+    workload = Workload(dataset, seed, **changes)
+    options = {
+        "dataset": dataset,
+        "subscriptions": subscriptions,
+        "messages": messages,
+        "seed": seed,
+        "tokens": list(least_most or workload.profile.message_tokens),
+        "range_share": range_share,
+        "box_share": list(workload.profile.box_share),
+        "keywords": list(workload.profile.keywords),
+        "format": format.value,
+    }
+    with progress(not as_json) as start:
+        files = {
+            "subscriptions": _write(
+                out / f"subscriptions.{format.value}",
+                lambda first, rows: _subscriptions(workload, first, rows),
+                subscriptions,
+                start("subscriptions"),
+            ),
+            "messages": _write(
+                out / f"messages.{format.value}",
+                lambda first, rows: _messages(workload, first, rows, least_most, range_share),
+                messages,
+                start("messages"),
+            ),
+        }
+    manifest = {"command": "generate", **options, "files": files}
+    _write_manifest(out / "manifest.json", manifest)
+    if as_json:
+        show_json(manifest)
+    else:
+        _show(out, files)
+
+
+def _subscriptions(workload: "Workload", first: int, rows: int) -> "pa.Table":
+    from nearcast.bench.tables import subscription_table
+
+    return subscription_table(workload, workload.subscriptions(rows, first=first), first=first)
+
+
+def _messages(
+    workload: "Workload",
+    first: int,
+    rows: int,
+    tokens: tuple[int, int] | None,
+    range_share: float,
+) -> "pa.Table":
+    from nearcast.bench.tables import message_table
+
+    drawn = workload.messages(rows, tokens=tokens, range_share=range_share, first=first)
+    return message_table(workload, drawn, boxes=range_share > 0, first=first)
+
+
+def _write(
+    path: Path, draw: "Callable[[int, int], pa.Table]", rows: int, advance: Advance
+) -> dict[str, Any]:
+    """Draw and write rows in chunks; return what came of it."""
+    from nearcast.cli.writers import open_writer
+
+    began = time.perf_counter()
+    with open_writer(path, draw(0, 0).schema) as writer:
+        for first, last in _chunks(rows):
+            writer.write(draw(first, last - first))
+            advance(last, rows)
+    taken = time.perf_counter() - began
+    return {"file": path.name, "rows": rows, "bytes": path.stat().st_size, "seconds": taken}
+
+
+def _chunks(rows: int) -> "Iterator[tuple[int, int]]":
+    for first in range(0, rows, CHUNK_ROWS):
+        yield first, min(first + CHUNK_ROWS, rows)
+
+
+def _write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    from nearcast.cli.writers import write_whole
+
+    # Without times, so that the same options give the same bytes.
+    files = {
+        name: {key: value for key, value in file.items() if key != "seconds"}
+        for name, file in manifest["files"].items()
+    }
+    write_whole(path, json.dumps({**manifest, "files": files}, indent=2).encode() + b"\n")
+
+
+def _show(out: Path, files: dict[str, dict[str, Any]]) -> None:
+    rows = [
+        [str(out / f["file"]), count(f["rows"]), size(f["bytes"]), seconds(f["seconds"])]
+        for f in files.values()
+    ]
+    show_table("generated", ["file", "rows", "bytes", "time"], rows)

@@ -1,0 +1,263 @@
+"""The job of ``nearcast match``: files of subscriptions and messages in, a file of matches out."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.bench.compare import warm_up
+from nearcast.cli.writers import open_writer
+from nearcast.columns import NEVER
+from nearcast.errors import InvalidInput
+from nearcast.intake import (
+    load_messages,
+    load_subscriptions,
+    read_messages,
+    read_subscriptions,
+)
+from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from nearcast.bench.match_map import MapData
+    from nearcast.cli.output import Advance
+    from nearcast.cli.writers import TableWriter
+    from nearcast.columns import Ids, Messages, Subscriptions
+    from nearcast.indexes import Builder, Index
+    from nearcast.intake import Batch, Rejects
+
+__all__ = ["MatchJob", "Summary"]
+
+_MESSAGES_AT_A_TIME = 10_000
+_MATCHES_AT_A_TIME = 1_000_000
+_REJECTS = pa.schema(
+    [
+        ("source", pa.string()),
+        ("row", pa.int64()),
+        ("field", pa.string()),
+        ("reason", pa.string()),
+        ("record", pa.string()),
+    ]
+)
+
+
+@dataclass
+class Summary:
+    """What a job did: counts, times and the reasons of rejects."""
+
+    accepted: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
+    matches: int = 0
+    examined: int = 0
+    matched_messages: int = 0
+
+    def take_rejects(self, source: str, rejects: Rejects) -> None:
+        """Count rejected rows by field and reason, without the values that differ."""
+        self.rejected[source] += len(rejects)
+        for name, reason in zip(rejects.field, rejects.reason, strict=True):
+            self.reasons[source, name, re.sub(r" \((got|at character) .*\)$", "", reason)] += 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary for JSON."""
+        messages = self.accepted["messages"]
+        matching = self.seconds.get("match", 0.0)
+        return {
+            "subscriptions": self._rows("subscriptions"),
+            "messages": self._rows("messages"),
+            "rejects": [
+                {"source": source, "field": name, "reason": reason, "rows": rows}
+                for (source, name, reason), rows in self.reasons.most_common()
+            ],
+            "matches": self.matches,
+            "matched_messages": self.matched_messages,
+            "matches_per_message": self.matches / messages if messages else 0.0,
+            "examined_per_message": self.examined / messages if messages else 0.0,
+            "messages_per_second": messages / matching if matching else 0.0,
+            "seconds": self.seconds,
+        }
+
+    def _rows(self, source: str) -> dict[str, int]:
+        accepted, rejected = self.accepted[source], self.rejected[source]
+        return {"read": accepted + rejected, "accepted": accepted, "rejected": rejected}
+
+
+class _Stopwatch:
+    """Adds the seconds of named steps to a summary."""
+
+    def __init__(self, summary: Summary) -> None:
+        self._summary = summary
+        self._since = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Count the time since the last lap for this step."""
+        now = time.perf_counter()
+        spent = self._summary.seconds
+        spent[name] = spent.get(name, 0.0) + now - self._since
+        self._since = now
+
+
+@dataclass(frozen=True)
+class MatchJob:
+    """What is to be matched and where the results go.
+
+    Parameters
+    ----------
+    subscriptions, messages
+        The files to read.
+    out, rejects
+        The files to write: matches, and rows that could not be taken.
+    builder
+        The index that is chosen.
+    threads
+        How many threads match.
+    """
+
+    subscriptions: Path
+    messages: Path
+    out: Path
+    rejects: Path
+    builder: Builder
+    threads: int
+
+    def run(self, start: Callable[[str], Advance], picture: MapData | None = None) -> Summary:
+        """Do the job; ``start`` begins a progress bar, ``picture`` takes what a map shows."""
+        self._check_paths()
+        summary = Summary()
+        watch = _Stopwatch(summary)
+        warm_up(self.builder)
+        _warm_reading()
+        watch.lap("compile")
+        with open_writer(self.rejects, _REJECTS) as rejects:
+            vocabulary, columns = self._read(rejects, summary, start("subscriptions"))
+            watch.lap("read_subscriptions")
+            index = self.builder.build(columns.clauses)
+            watch.lap("build")
+            if picture is not None:
+                picture.add_boxes(columns.clauses.box)
+            matching = _Matching(self, columns, index, summary, watch, picture)
+            matching.run(vocabulary, rejects, start("messages"))
+        return summary
+
+    def _check_paths(self) -> None:
+        given = [self.subscriptions, self.messages]
+        for name, path in {"out": self.out, "rejects": self.rejects}.items():
+            if any(path.resolve() == other.resolve() for other in given):
+                raise InvalidInput(name, str(path), "is read and written; name another file")
+            given.append(path)
+
+    def _read(
+        self, rejects: TableWriter, summary: Summary, advance: Advance
+    ) -> tuple[Vocabulary, Subscriptions]:
+        vocabulary = Vocabulary()
+        columns, refused = load_subscriptions(
+            self.subscriptions, vocabulary, progress=_progress(advance)
+        )
+        summary.accepted["subscriptions"] = len(columns)
+        write_rejects(rejects, "subscriptions", refused, summary)
+        return vocabulary, columns
+
+
+class _Matching:
+    """The second half of a job: messages against an index that is built."""
+
+    def __init__(
+        self,
+        job: MatchJob,
+        columns: Subscriptions,
+        index: Index,
+        summary: Summary,
+        watch: _Stopwatch,
+        picture: MapData | None,
+    ) -> None:
+        self._job = job
+        self._columns = columns
+        self._index = index
+        self._summary = summary
+        self._watch = watch
+        self._picture = picture
+        self._expires = bool((columns.expires_us != NEVER).any())
+
+    def run(self, vocabulary: Vocabulary, rejects: TableWriter, advance: Advance) -> None:
+        """Read, match and write the messages batch by batch."""
+        batches = load_messages(
+            self._job.messages,
+            vocabulary,
+            now_us=time.time_ns() // 1000,
+            progress=_progress(advance),
+        )
+        schema = pa.schema(
+            [
+                ("message_id", pa.int64()),  # until strings come
+                ("subscription_id", self._columns.ids.to_arrow().type),
+                ("score", pa.float64()),
+            ]
+        )
+        with open_writer(self._job.out, schema) as out:
+            for batch, refused in batches:
+                write_rejects(rejects, "messages", refused, self._summary)
+                self._summary.accepted["messages"] += len(batch)
+                self._watch.lap("read_messages")
+                for first in range(0, len(batch), _MESSAGES_AT_A_TIME):
+                    rows = np.arange(first, min(first + _MESSAGES_AT_A_TIME, len(batch)))
+                    self._match(batch.ids.take(rows), batch.messages.take(rows), out)
+
+    def _match(self, ids: Ids, messages: Messages, out: TableWriter) -> None:
+        matches = self._index.match(messages, threads=self._job.threads)
+        message, subscription = matches.message, matches.subscription
+        if self._expires:
+            alive = self._columns.expires_us[subscription] > messages.time_us[message]
+            message, subscription = message[alive], subscription[alive]
+        self._watch.lap("match")
+        found = np.bincount(message, minlength=len(messages))
+        self._summary.matches += len(message)
+        self._summary.examined += matches.examined
+        self._summary.matched_messages += int((found > 0).sum())
+        if self._picture is not None:
+            self._picture.add_messages(messages.box, found)
+        for first in range(0, len(message), _MATCHES_AT_A_TIME):
+            piece = slice(first, first + _MATCHES_AT_A_TIME)
+            out.write(self._table(ids, message[piece], subscription[piece]))
+        self._watch.lap("write")
+
+    def _table(self, ids: Ids, message: NDArray[Any], subscription: NDArray[Any]) -> pa.Table:
+        return pa.table(
+            {
+                "message_id": ids.take(message).to_arrow(),
+                "subscription_id": self._columns.ids.take(subscription).to_arrow(),
+                "score": pa.nulls(len(message), pa.float64()),
+            }
+        )
+
+
+def _warm_reading() -> None:
+    """Compile or load what reads rows, so that this is not counted as reading."""
+    vocabulary = Vocabulary()
+    place = {"lon": [0.0], "lat": [0.0]}
+    read_subscriptions(
+        pa.table({"id": ["s"], "keywords": [["tea"]], **place, "radius_m": [1.0]}), vocabulary
+    )
+    read_messages(pa.table({"id": ["m"], "text": ["Tea"], **place}), vocabulary, now_us=0)
+
+
+def write_rejects(out: TableWriter, source: str, rejects: Rejects, summary: Summary) -> None:
+    """Write rejected rows and count them."""
+    if len(rejects):
+        summary.take_rejects(source, rejects)
+        table = rejects.to_table()
+        out.write(table.add_column(0, "source", pa.array([source] * len(rejects))))
+
+
+def _progress(advance: Advance) -> Callable[[Batch], None]:
+    return lambda batch: advance(batch.bytes_read, batch.bytes_total)

@@ -1,0 +1,142 @@
+"""The directory: where the subscription of an id lies.
+
+Only writers use it, one at a time. An id has a handle, a small number that is used again when the
+id is gone; by handle it is noted in which segment and row the subscription lies. An id can be
+*reserved* for a subscription that is still being prepared: then nobody else can take it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.errors import DuplicateId, UnknownId
+from nearcast.text import IdTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Ids
+
+__all__ = ["NOWHERE", "Directory", "duplicate_id", "unknown_id"]
+
+NOWHERE = -1
+"""The segment of an id that lies in none."""
+
+
+class Directory:
+    """Ids, their handles, and the segment and row of each.
+
+    Examples
+    --------
+    >>> from nearcast.columns import Ids
+    >>> directory = Directory()
+    >>> handle = directory.reserve(Ids.of(["a", "b"]))
+    >>> directory.place(handle, 3, np.array([7, 8]))
+    >>> found = directory.find(Ids.of(["b", "c"]))
+    >>> directory.segment_of(found).tolist(), directory.row_of(found[:1]).tolist()
+    ([3, -1], [8])
+    """
+
+    def __init__(self) -> None:
+        self._table = IdTable()
+        self._segment = np.empty(0, np.int32)
+        self._row = np.empty(0, np.int32)
+        self._reserved = np.empty(0, np.bool_)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the directory takes in memory."""
+        arrays = (self._segment, self._row, self._reserved)
+        return self._table.nbytes + sum(array.nbytes for array in arrays)
+
+    def find(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the handle of every id, -1 where it is unknown."""
+        return self._table.find(ids)
+
+    def segment_of(self, handle: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the segment of every handle, `NOWHERE` where it has none or is -1."""
+        if not len(self._segment):
+            return np.full(len(handle), NOWHERE, np.int32)
+        return np.where(handle < 0, NOWHERE, self._segment[handle])
+
+    def row_of(self, handle: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the row of every handle that lies in a segment."""
+        return self._row[handle]
+
+    def reserved(self, handle: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which handles are reserved; -1 is not."""
+        if not len(self._reserved):
+            return np.zeros(len(handle), np.bool_)
+        return (handle >= 0) & self._reserved[handle]
+
+    def reserve(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the handles of ids, known ones or not, and reserve them."""
+        handle = self._table.add(ids)
+        self._make_room(self._table.handles)
+        self._reserved[handle] = True
+        return handle
+
+    def cancel(self, handle: NDArray[np.int32]) -> None:
+        """Give reservations up; ids that lie nowhere are forgotten."""
+        self._reserved[handle] = False
+        self._forget(handle[self._segment[handle] == NOWHERE])
+
+    def place(self, handle: NDArray[np.int32], segment: int, row: NDArray[Any]) -> None:
+        """Note where handles lie; reservations are fulfilled."""
+        self._segment[handle] = segment
+        self._row[handle] = row
+        self._reserved[handle] = False
+
+    def move(self, handle: NDArray[np.int32], segment: int, row: NDArray[Any]) -> None:
+        """Note that handles lie elsewhere now; reservations stay."""
+        self._segment[handle] = segment
+        self._row[handle] = row
+
+    def release(self, handle: NDArray[np.int32]) -> None:
+        """Forget ids; one that is reserved lies nowhere from now on, but stays reserved."""
+        self._segment[handle] = NOWHERE
+        self._forget(handle[~self._reserved[handle]])
+
+    def _forget(self, handle: NDArray[np.int32]) -> None:
+        self._table.remove(handle)
+
+    def _make_room(self, handles: int) -> None:
+        room = len(self._segment)
+        if handles <= room:
+            return
+        grown = max(handles, room + room // 2, 64)
+        self._segment = _grown(self._segment, grown, NOWHERE)
+        self._row = _grown(self._row, grown, 0)
+        self._reserved = _grown(self._reserved, grown, False)
+
+
+def _grown(array: NDArray[Any], size: int, fill: int | bool) -> NDArray[Any]:
+    larger = np.full(size, fill, array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def duplicate_id(ids: Ids, taken: NDArray[np.bool_]) -> DuplicateId:
+    """Return the error for ids that are taken."""
+    return DuplicateId(
+        f"the id {_listed(ids, taken)} is registered already; unsubscribe it first, or move it"
+    )
+
+
+def unknown_id(ids: Ids, unknown: NDArray[np.bool_]) -> UnknownId:
+    """Return the error for ids that are not registered."""
+    return UnknownId(
+        f"no subscription with the id {_listed(ids, unknown)} is registered; "
+        "subscribe first, or look whether it has expired"
+    )
+
+
+def _listed(ids: Ids, chosen: NDArray[np.bool_], most: int = 3) -> str:
+    rows = np.flatnonzero(chosen)
+    shown = ", ".join(repr(value) for value in ids.take(rows[:most]).tolist())
+    return shown if len(rows) <= most else f"{shown} and {len(rows) - most:,} more"

@@ -1,0 +1,357 @@
+"""The engine: subscriptions come and go and move, messages find those that they match."""
+
+from __future__ import annotations
+
+import time as clocks
+import weakref
+from typing import TYPE_CHECKING, Any, Self
+
+from nearcast import indexes
+from nearcast.columns import Ids, Subscriptions
+from nearcast.engine.admission import admit
+from nearcast.engine.delivery import Published, Stats, deliver, matches_table
+from nearcast.engine.live_messages import LiveMessages, joined
+from nearcast.engine.merging import Worker
+from nearcast.engine.moving import moved, translated, updates_of
+from nearcast.engine.restore import each_subscription, subscription_of
+from nearcast.engine.snapshot import Snapshot, stored
+from nearcast.engine.sources import MessageObjects, MessageTable, ids_of, list_of, with_taken
+from nearcast.engine.store import Store
+from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
+from nearcast.intake import read_subscriptions, subscriptions_from
+from nearcast.model import Match, Message, Subscription, time_us
+from nearcast.model import region as region_of
+from nearcast.model.checks import identifier
+from nearcast.text import UnicodeWords, Vocabulary, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from nearcast.intake import Rejects
+    from nearcast.model import Id, Region, Time, Update
+    from nearcast.text import Tokenizer
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """A live set of subscriptions that messages are published to.
+
+    Any number of threads may use an engine. A write is seen as a whole or not at all; publishing
+    never waits for one. After an error the engine is as it was before.
+
+    Parameters
+    ----------
+    index
+        The name of an index; see `nearcast.indexes.names`.
+    options
+        Options of the index.
+    tokenizer
+        What makes tokens of keywords and texts: any function from a text to its tokens.
+    clock
+        The present, in seconds since 1970. A subscription whose ``expires_at`` has come is no
+        longer registered. It gets no message of that time or later; an earlier one may still
+        reach it.
+
+    Examples
+    --------
+    >>> from nearcast.model import Message, Rect, Subscription
+    >>> engine = Engine()
+    >>> berlin = Rect(13.0, 52.3, 13.8, 52.7)
+    >>> engine.subscribe(Subscription("s1", berlin, ["coffee"]))
+    >>> engine.publish(Message("m1", (13.4, 52.5), "The best coffee in town"))
+    [Match(message_id='m1', subscription_id='s1', score=None)]
+    >>> "s1" in engine, len(engine)
+    (True, 1)
+    """
+
+    def __init__(
+        self,
+        index: str = indexes.DEFAULT,
+        *,
+        options: Mapping[str, Any] | None = None,
+        tokenizer: Tokenizer = words,
+        clock: Callable[[], float] = clocks.time,
+    ) -> None:
+        self._clock = clock
+        self._tokenizer = tokenizer
+        self._vocabulary = Vocabulary()
+        self._live = LiveMessages()
+        self._store = Store(indexes.create(index, **(options or {})), self._now_us)
+        self._worker = Worker(self._store.merge)
+        self._closed = False
+        weakref.finalize(self, self._worker.stop)
+
+    def subscribe(self, subscriptions: Subscription | Iterable[Subscription]) -> None:
+        """Register a subscription or several, all of them or, if one is wrong, none.
+
+        Raises
+        ------
+        DuplicateId
+            When an id is registered already and has not expired.
+        InvalidInput
+            When the tokenizer finds no token in a keyword.
+        """
+        self._before_write()
+        given = list_of(subscriptions, Subscription)
+        columns = subscriptions_from(given, self._vocabulary, self._tokenizer)
+        self._store.add(columns, skip=False)
+        self._store.merge_small()
+        self._after_write()
+
+    def subscribe_table(self, table: pa.Table) -> Rejects:
+        """Register the subscriptions of a table, and return the rows that could not be taken.
+
+        Those that could all become visible at the same moment. See
+        `nearcast.intake.read_subscriptions` for the columns.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> engine = Engine()
+        >>> table = pa.table({"id": [1, 2], "lon": [0, 0], "lat": [0, 95], "radius_m": [5, 5]})
+        >>> engine.subscribe_table(table).row.tolist(), len(engine)
+        ([1], 1)
+        """
+        self._before_write()
+        columns, rejects = read_subscriptions(table, self._vocabulary, self._tokenizer)
+        taken = self._store.add(columns, skip=True)
+        self._store.merge_small()
+        self._after_write()
+        return with_taken(table, rejects, taken) if taken.any() else rejects
+
+    def unsubscribe(self, ids: Id | Iterable[Id]) -> None:
+        """Remove the subscription with this id, or several, all of them or none.
+
+        Raises
+        ------
+        UnknownId
+            When an id is not registered, or has expired.
+        """
+        self._before_write()
+        self._store.remove(ids_of(ids))
+        self._after_write()
+
+    def move(self, id: Id, region: Region | Any, time: Time | None = None) -> list[Update]:
+        """Give a subscription another region, and return what that changes.
+
+        Parameters
+        ----------
+        id
+            The id of the subscription.
+        region
+            A `Region`, or anything that `nearcast.region` takes.
+        time
+            When it moves; now if left out.
+
+        Returns
+        -------
+        list of Update
+            One for every message alive at that time which matches only the new region (sign +1) or
+            only the old one (-1), in the order of the messages' times.
+
+        Examples
+        --------
+        >>> from nearcast.model import Message, Rect, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), ["tea"]))
+        >>> engine.publish(Message("m1", (5, 5), "Tea!", time=100.0, ttl_s=60.0))
+        []
+        >>> engine.move("s1", Rect(4, 4, 6, 6), time=159.0)
+        [Update(time=159.0, subscription_id='s1', message_id='m1', sign=1)]
+        """
+        self._before_write()
+        ids, place = Ids.of([identifier("id", id)]), region_of(region)
+        when = self._clock() if time is None else time
+        when_us = time_us("time", when)
+        # A message is published before the move or after it, never half and half.
+        with self._live.lock:
+            both = Subscriptions.concatenate(
+                self._store.replace(ids, lambda columns: moved(columns, place))
+            )
+            self._live.tick(when_us)
+            batches = self._live.batches()
+            clauses = translated(both.clauses, self._vocabulary, self._live.vocabulary)
+        self._after_write()
+        return updates_of(both, clauses, batches, when, when_us)
+
+    def publish(self, messages: Message | Iterable[Message]) -> list[Match]:
+        """Return the subscriptions that a message or several match, in the order of the messages.
+
+        A message whose ``ttl_s`` is more than 0 is kept until it expires, for `move`.
+        """
+        self._check_open()
+        given = list_of(messages, Message)
+        source = MessageObjects(given, self._tokenizer, self._now_us())
+        state, batch, _ = admit(self._store, self._vocabulary, self._live, source)
+        found = deliver(state, batch.messages, 1)
+        of_message = [given[row].id for row in found.message.tolist()]
+        return [*map(Match, of_message, found.subscription.tolist())]
+
+    def publish_table(self, table: pa.Table, *, threads: int = 1) -> Published:
+        """Publish a table of messages; see `nearcast.intake.read_messages` for the columns.
+
+        Parameters
+        ----------
+        table
+            The messages.
+        threads
+            How many threads match at the same time.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from nearcast.model import Rect, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription(7, Rect(0, 0, 1, 1), ["tea"]))
+        >>> columns = {"id": ["a", "b"], "text": ["Tea", "Cake"], "lon": [0, 1], "lat": [0, 1]}
+        >>> table = pa.table(columns)
+        >>> engine.publish_table(table).matches.to_pylist()
+        [{'message_id': 'a', 'subscription_id': 7, 'score': None}]
+        """
+        self._check_open()
+        if threads < 1:
+            raise InvalidInput("threads", threads, "must be at least 1")
+        source = MessageTable(table, self._tokenizer, self._now_us())
+        state, batch, rejects = admit(self._store, self._vocabulary, self._live, source)
+        found = deliver(state, batch.messages, threads)
+        return Published(matches_table(batch.ids, found), rejects, len(batch), found.examined)
+
+    def get(self, id: Id) -> Subscription:
+        """Return the subscription with this id, as it was given but for its wording.
+
+        Keywords and expressions come back as tokens.
+        """
+        place = self._store.find(Ids.of([identifier("id", id)]))
+        if place is None:
+            raise UnknownId(f"no subscription with the id {id!r} is registered; subscribe first")
+        segment, row = place
+        return subscription_of(segment.columns, row, self._vocabulary)
+
+    def __contains__(self, id: object) -> bool:
+        try:
+            return self._store.find(Ids.of([identifier("id", id)])) is not None
+        except InvalidInput:
+            return False
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        """Yield the subscriptions that are registered now, whatever happens meanwhile."""
+        return each_subscription(self._store.state, self._now_us(), self._vocabulary)
+
+    def __repr__(self) -> str:
+        name = self._store.builder.index.name
+        return f"Engine({name!r}, {len(self):,} subscriptions)"
+
+    def stats(self) -> Stats:
+        """Return the size of the engine."""
+        sizes = self._store.sizes()
+        with self._live.lock:
+            live, live_bytes = len(self._live), self._live.nbytes
+        return Stats(
+            sum(size.alive for size in sizes),
+            tuple(size.rows for size in sizes),
+            sum(size.dead for size in sizes),
+            len(self._vocabulary),
+            live,
+            self._store.nbytes + self._vocabulary.nbytes + live_bytes,
+        )
+
+    def settle(self) -> None:
+        """Merge what was written so far until nothing more is to be gained by it."""
+        self._before_write()
+        self._store.merge(True)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the engine as it is now into a folder, replacing what an engine wrote there."""
+        with self._live.lock:
+            state, live = self._store.state, joined(self._live.batches())
+            live_vocabulary = self._live.vocabulary.arrays()
+        Snapshot(
+            self._store.builder,
+            [stored(segment, state) for segment in state.segments],
+            self._vocabulary.arrays(),
+            live,
+            live_vocabulary,
+            _tokenizer_name(self._tokenizer),
+        ).write(folder)
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        tokenizer: Tokenizer = words,
+        clock: Callable[[], float] = clocks.time,
+        verify: bool = True,
+    ) -> Self:
+        """Open a saved engine; its arrays are memory-mapped, changes stay in memory.
+
+        Parameters
+        ----------
+        folder
+            What `save` wrote.
+        tokenizer
+            The same as when it was saved; it cannot be stored if it is not the default one.
+        clock
+            As for a new engine.
+        verify
+            Whether to compare every byte with its checksum first.
+        """
+        snapshot = Snapshot.read(folder, verify=verify)
+        if snapshot.tokenizer != _tokenizer_name(tokenizer):
+            raise StorageError(
+                f"{folder}: was saved with the tokenizer {snapshot.tokenizer!r}, "
+                f"not {_tokenizer_name(tokenizer)!r}; open it with the same one"
+            )
+        builder = snapshot.builder
+        engine = cls(
+            builder.index.name, options=vars(builder.options), tokenizer=tokenizer, clock=clock
+        )
+        engine._vocabulary = Vocabulary.from_arrays(snapshot.vocabulary)
+        engine._live.install(snapshot.live, Vocabulary.from_arrays(snapshot.live_vocabulary))
+        engine._store.restore(snapshot.segments)
+        return engine
+
+    def close(self) -> None:
+        """Stop merging in the background; the engine takes no more calls that change it."""
+        self._closed = True
+        self._worker.stop()
+        self._worker.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _now_us(self) -> int:
+        return round(self._clock() * 1_000_000)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise NearcastError("the engine is closed; make another one, or open a saved one")
+
+    def _before_write(self) -> None:
+        self._check_open()
+        self._worker.raise_failure()
+
+    def _after_write(self) -> None:
+        urgent, pending = self._store.work_ahead()
+        if pending or urgent:
+            self._worker.wake(urgent=urgent)
+
+
+def _tokenizer_name(tokenizer: Tokenizer) -> str:
+    return "words" if type(tokenizer) is UnicodeWords else "custom"

@@ -1,0 +1,199 @@
+"""When segments are merged, and the thread that does it.
+
+Segments lie in tiers: each tier holds segments up to four times as large as the one below, and when
+there are four in a tier they become one. A subscription is copied once per tier, and a message asks
+a handful of segments. When nobody writes for a moment, what is left is put together.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["BUFFER_ROWS", "SMALL_ROWS", "Size", "Worker", "choose", "choose_small"]
+
+BUFFER_ROWS = 1024
+"""How many subscriptions the buffer holds."""
+
+SMALL_ROWS = 64
+"""So many subscriptions are scanned as fast as they could be looked up in an index."""
+
+_FANOUT = 4
+_SMALL_TIERS = 2
+_MOST_DEAD = 0.25
+_MOST_DEAD_QUIET = 0.1
+_MOST_BESIDE = 0.25
+_QUIET_S = 0.25
+
+
+class Size(NamedTuple):
+    """What the policy has to know of a segment.
+
+    ``dead`` of its ``rows`` are gone. It is ``open`` if it is the buffer to which the next write
+    adds, and ``indexed`` unless it is scanned.
+    """
+
+    rows: int
+    dead: int = 0
+    open: bool = False
+    indexed: bool = True
+
+    @property
+    def alive(self) -> int:
+        """How many subscriptions are left."""
+        return self.rows - self.dead
+
+    @property
+    def tier(self) -> int:
+        """The tier: 0 below 4,096 rows, then one more for each factor of four."""
+        tier, rows = 0, self.alive // BUFFER_ROWS
+        while rows >= _FANOUT:
+            tier, rows = tier + 1, rows // _FANOUT
+        return tier
+
+
+def choose(sizes: Sequence[Size], *, quiet: bool) -> tuple[int, ...]:
+    """Return which segments should become one now; none if all is well.
+
+    Parameters
+    ----------
+    sizes
+        The segments.
+    quiet
+        Whether there is time to put together all that is worth it.
+
+    Examples
+    --------
+    >>> choose([Size(9000), Size(1000), Size(1000), Size(1000), Size(1000)], quiet=False)
+    (1, 2, 3, 4)
+    >>> choose([Size(9000), Size(1000)], quiet=True)
+    ()
+    >>> choose([Size(9000, dead=3000)], quiet=False)
+    (0,)
+    """
+    return _consolidation(sizes) if quiet else _full_tier(sizes) or _mostly_dead(sizes)
+
+
+def choose_small(sizes: Sequence[Size]) -> tuple[int, ...]:
+    """Return which segments of the lowest tiers should become one: a matter of milliseconds."""
+    chosen = _full_tier(sizes)
+    return chosen if chosen and sizes[chosen[0]].tier < _SMALL_TIERS else ()
+
+
+def _full_tier(sizes: Sequence[Size]) -> tuple[int, ...]:
+    tiers: dict[int, list[int]] = {}
+    for number, size in enumerate(sizes):
+        if not size.open:
+            tiers.setdefault(size.tier, []).append(number)
+    full = [tier for tier, members in tiers.items() if len(members) >= _FANOUT]
+    return tuple(tiers[min(full)]) if full else ()
+
+
+def _mostly_dead(sizes: Sequence[Size]) -> tuple[int, ...]:
+    for number, size in enumerate(sizes):
+        if not size.open and size.dead > _MOST_DEAD * size.rows:
+            return (number,)
+    return ()
+
+
+def _consolidation(sizes: Sequence[Size]) -> tuple[int, ...]:
+    if not sizes:
+        return ()
+    largest = max(range(len(sizes)), key=lambda number: sizes[number].alive)
+    beside = sum(size.alive for size in sizes) - sizes[largest].alive
+    if _is_worn(sizes[largest]) or beside > _MOST_BESIDE * sizes[largest].alive:
+        return tuple(range(len(sizes)))
+    rest = [number for number in range(len(sizes)) if number != largest]
+    return tuple(rest) if len(rest) > 1 or any(_is_worn(sizes[n]) for n in rest) else ()
+
+
+def _is_worn(size: Size) -> bool:
+    """Whether a segment would be better for being made anew."""
+    unindexed = not size.indexed and size.rows > SMALL_ROWS
+    return unindexed or size.dead > _MOST_DEAD_QUIET * size.rows
+
+
+class Worker:
+    """A thread that merges when it is told that there is something to do.
+
+    It starts with the first wake-up. It does not keep what it works for alive, and ends with it.
+
+    Parameters
+    ----------
+    merge
+        A method. It merges once, if need be with all the time in the world (its argument), and
+        returns whether there was something to merge.
+    """
+
+    def __init__(self, merge: Callable[[bool], bool]) -> None:
+        self._merge = weakref.WeakMethod(merge)
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._failure: Exception | None = None
+        self._written = 0.0
+        self._urgent = self._pending = self._stopping = False
+
+    def wake(self, *, urgent: bool) -> None:
+        """Say that something was written: merge at once, or when it has been quiet for a moment."""
+        with self._condition:
+            if self._stopping:
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="nearcast", daemon=True)
+                self._thread.start()
+            self._written = time.monotonic()
+            if urgent or not self._pending:
+                self._condition.notify()
+            self._urgent |= urgent
+            self._pending = True
+
+    def raise_failure(self) -> None:
+        """Raise what went wrong in the thread, once."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def stop(self) -> None:
+        """Tell the thread to end after the merge that it is busy with."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify()
+
+    def join(self) -> None:
+        """Wait for the end of the thread."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (quiet := self._next()) is not None:
+            merge = self._merge()
+            if merge is None:
+                return
+            try:
+                while merge(quiet) and not (quiet or self._stopping):
+                    pass
+            except Exception as error:
+                self._failure = error
+            del merge
+
+    def _next(self) -> bool | None:
+        """Wait for work: False means at once, True that it is quiet, None the end."""
+        with self._condition:
+            while not self._stopping:
+                if self._urgent:
+                    self._urgent = False
+                    return False
+                if not self._pending:
+                    self._condition.wait()
+                    continue
+                left = self._written + _QUIET_S - time.monotonic()
+                if left <= 0:
+                    self._pending = False
+                    return True
+                self._condition.wait(left)
+            return None

@@ -1,0 +1,126 @@
+"""An engine on disk: one folder with the segments, the vocabulary and the living messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast import indexes
+from nearcast.engine.linear import Linear
+from nearcast.engine.store import StoredSegment
+from nearcast.errors import NearcastError, StorageError
+from nearcast.intake import MessageBatch
+from nearcast.storage import (
+    ids_from_arrays,
+    ids_to_arrays,
+    messages_from_arrays,
+    messages_to_arrays,
+    nested,
+    prefixed,
+    read_arrays,
+    subscriptions_from_arrays,
+    subscriptions_to_arrays,
+    write_arrays,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from nearcast.engine.segment import Segment, State
+    from nearcast.indexes import Builder
+
+    Arrays = Mapping[str, NDArray[Any]]
+
+__all__ = ["Snapshot", "stored"]
+
+KIND = "engine"
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """All that an engine keeps on disk.
+
+    ``tokenizer`` is the name of the tokenizer: ``words``, or ``custom`` for any other.
+    """
+
+    builder: Builder
+    segments: Sequence[StoredSegment]
+    vocabulary: Arrays
+    live: MessageBatch
+    live_vocabulary: Arrays
+    tokenizer: str
+
+    def write(self, folder: str | Path) -> None:
+        """Write a folder, replacing what an engine wrote there before."""
+        arrays: dict[str, NDArray[Any]] = {
+            **prefixed("vocabulary", self.vocabulary),
+            **prefixed("live.vocabulary", self.live_vocabulary),
+            **prefixed("live.ids", ids_to_arrays(self.live.ids)),
+            **prefixed("live.messages", messages_to_arrays(self.live.messages)),
+        }
+        for number, segment in enumerate(self.segments):
+            arrays |= prefixed(f"segment{number}", _segment_to_arrays(segment))
+        meta = {
+            "index": self.builder.index.name,
+            "options": vars(self.builder.options),
+            "tokenizer": self.tokenizer,
+            "indexed": [not isinstance(segment.index, Linear) for segment in self.segments],
+        }
+        write_arrays(folder, KIND, arrays, meta)
+
+    @classmethod
+    def read(cls, folder: str | Path, *, verify: bool) -> Snapshot:
+        """Read a folder; arrays are memory-mapped."""
+        arrays, meta = read_arrays(folder, KIND, verify=verify)
+        try:
+            builder = indexes.create(meta["index"], **meta["options"])
+            segments = [
+                _segment_from_arrays(nested(f"segment{number}", arrays), builder, indexed)
+                for number, indexed in enumerate(meta["indexed"])
+            ]
+            ids = ids_from_arrays(nested("live.ids", arrays))
+            return cls(
+                builder,
+                segments,
+                nested("vocabulary", arrays),
+                MessageBatch(ids, messages_from_arrays(nested("live.messages", arrays))),
+                nested("live.vocabulary", arrays),
+                meta["tokenizer"],
+            )
+        except StorageError as error:
+            raise StorageError(f"{folder}: {error}") from error
+        except (KeyError, TypeError, ValueError, NearcastError) as error:
+            raise StorageError(
+                f"{folder}: holds an engine that this version cannot read "
+                f"({type(error).__name__}: {error}); save it again"
+            ) from error
+
+
+def stored(segment: Segment, state: State) -> StoredSegment:
+    """Return what is to be saved of a segment."""
+    return StoredSegment(segment.columns, segment.index, segment.alive(state.version))
+
+
+def _segment_to_arrays(segment: StoredSegment) -> dict[str, NDArray[Any]]:
+    return {
+        **subscriptions_to_arrays(segment.columns),
+        **prefixed("index", segment.index.arrays()),
+        "alive": segment.alive,
+    }
+
+
+def _segment_from_arrays(arrays: Arrays, builder: Builder, indexed: bool) -> StoredSegment:
+    columns = subscriptions_from_arrays(arrays)
+    alive = arrays["alive"].astype(np.bool_)
+    if len(alive) != len(columns):
+        raise StorageError(f"{len(alive)} marks for {len(columns)} subscriptions; save it again")
+    if not indexed:
+        return StoredSegment(columns, Linear.build(columns.clauses), alive)
+    own = nested("index", arrays)
+    index = builder.index.from_arrays(columns.clauses, builder.options, own)
+    return StoredSegment(columns, index, alive)

@@ -1,0 +1,32 @@
+"""What kernels see of a batch of messages, and the question that they ask most of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from nearcast.kernels.compile import Number, kernel
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class MessageArrays(NamedTuple):
+    """The arrays of a batch of messages, none of which crosses the antimeridian."""
+
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+    box: NDArray[np.int32]
+
+
+@kernel
+def contains(tokens: NDArray[np.int32], token: Number) -> Number:
+    """Tell whether ascending tokens contain one."""
+    low, high = 0, len(tokens)
+    while low < high:
+        middle = (low + high) >> 1
+        if tokens[middle] < token:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(tokens) and tokens[low] == token

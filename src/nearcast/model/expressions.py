@@ -1,0 +1,211 @@
+"""Expressions such as ``coffee AND (latte OR mocha) NOT decaf``, as an OR of clauses.
+
+An expression is parsed to a tree (`nearcast.model.syntax`), negations are pushed down to the words
+(De Morgan), and AND is multiplied out over OR. Clauses that contradict themselves and clauses that
+another one makes redundant are dropped on the way. Work is limited at every step, so that no
+expression, however it was made, costs more than a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from nearcast.errors import ExpressionError, InvalidInput
+from nearcast.model import checks
+from nearcast.model.syntax import OPERATORS, And, Node, Not, Word, tree_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nearcast.model.checks import Tokenize
+
+__all__ = ["MOST_CLAUSES", "Conjunction", "parse", "to_text"]
+
+MOST_CLAUSES = 1_000
+"""How many clauses an expression may have."""
+
+_MOST_LITERALS = 500_000
+_PLAIN = re.compile(r'[^\s()"]+')
+
+# A literal is the number of a token (from 1), negative where the token must not occur.
+_Clause = frozenset[int]
+
+
+class Conjunction(NamedTuple):
+    """One clause: tokens that must all occur, and tokens of which none may occur, both sorted."""
+
+    positive: tuple[str, ...]
+    negative: tuple[str, ...] = ()
+
+
+def parse(expression: str, tokenize: Tokenize) -> tuple[Conjunction, ...]:
+    """Return the clauses of an expression: it is true where one of them is.
+
+    Parameters
+    ----------
+    expression
+        Words, ``AND``, ``OR``, ``NOT`` (in capitals), parentheses and quotes. Words side by side
+        mean AND; NOT binds strongest, then AND, then OR.
+    tokenize
+        Takes a word or a quoted keyword apart. One that has several tokens asks for all of them.
+
+    Returns
+    -------
+    tuple of Conjunction
+        Sorted, so that expressions with the same clauses compare equal.
+
+    Raises
+    ------
+    ExpressionError
+        If the text cannot be read, has more than 1,000 clauses, can never be true, or has a
+        clause that only excludes; with the position of the offending character.
+
+    Examples
+    --------
+    >>> parse("coffee (latte OR mocha) NOT decaf", str.split)
+    (Conjunction(positive=('coffee', 'latte'), negative=('decaf',)),
+     Conjunction(positive=('coffee', 'mocha'), negative=('decaf',)))
+    """
+    tree = tree_of(checks.text("expression", expression))
+    expansion = _Expansion(expression, tokenize)
+    clauses = expansion.clauses(tree, None)
+    if not clauses:
+        problem = "can never be true: every alternative asks for a word and excludes it"
+        raise ExpressionError(expression, tree.position, problem)
+    return tuple(sorted(expansion.conjunction(clause) for clause in clauses))
+
+
+def to_text(clauses: Sequence[Conjunction]) -> str:
+    """Return an expression that parses to these clauses.
+
+    Parameters
+    ----------
+    clauses
+        As `parse` returns them. The tokenizer must leave its own tokens as they are, as the
+        default one does.
+
+    Examples
+    --------
+    >>> to_text([Conjunction(("new york", "tea"), ("milk",)), Conjunction(("OR",))])
+    '"new york" AND tea NOT milk OR "OR"'
+    """
+    if not clauses or not all(clause.positive for clause in clauses):
+        problem = "every clause must ask for a token; an expression cannot mean 'everything'"
+        raise InvalidInput("clauses", clauses, problem)
+    return " OR ".join(_clause_text(clause) for clause in clauses)
+
+
+def _clause_text(clause: Conjunction) -> str:
+    asked = " AND ".join(_quoted(token) for token in clause.positive)
+    return asked + "".join(f" NOT {_quoted(token)}" for token in clause.negative)
+
+
+def _quoted(token: str) -> str:
+    if _PLAIN.fullmatch(token) and token not in OPERATORS:
+        return token
+    escaped = token.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+class _Expansion:
+    """Multiplies a tree out, with limits on what that may cost."""
+
+    def __init__(self, expression: str, tokenize: Tokenize) -> None:
+        self._expression = expression
+        self._tokenize = tokenize
+        self._number: dict[str, int] = {}
+        self._tokens: list[str] = []
+        self._negated_at: dict[int, int] = {}
+        self._literals_left = _MOST_LITERALS
+
+    def clauses(self, node: Node, negated_at: int | None) -> set[_Clause]:
+        """Return the clauses of a node, or of its negation where the position of a NOT is given."""
+        if isinstance(node, Word):
+            return self._word(node, negated_at)
+        if isinstance(node, Not):
+            return self.clauses(node.operand, node.position if negated_at is None else None)
+        operands = [self.clauses(operand, negated_at) for operand in node.operands]
+        if isinstance(node, And) == (negated_at is None):
+            return self._all(operands, node)
+        return self._absorbed(set[_Clause]().union(*operands), node)
+
+    def conjunction(self, clause: _Clause) -> Conjunction:
+        """Return a clause with its tokens; refuse one that only excludes."""
+        positive = sorted(self._tokens[literal - 1] for literal in clause if literal > 0)
+        if not positive:
+            position = min(self._negated_at[literal] for literal in clause)
+            problem = "this alternative only excludes; every alternative must ask for a word"
+            raise ExpressionError(self._expression, position, problem)
+        negative = sorted(self._tokens[-literal - 1] for literal in clause if literal < 0)
+        return Conjunction(tuple(positive), tuple(negative))
+
+    def _word(self, word: Word, negated_at: int | None) -> set[_Clause]:
+        numbers = [self._number_of(token) for token in self._tokenize(word.text)]
+        if not numbers:
+            raise ExpressionError(
+                self._expression, word.position, f"{word.text!r} has no letter or digit to look for"
+            )
+        if negated_at is None:
+            return {frozenset(numbers)}
+        for number in numbers:
+            self._negated_at.setdefault(-number, negated_at)
+        return {frozenset((-number,)) for number in numbers}
+
+    def _number_of(self, token: str) -> int:
+        number = self._number.setdefault(token, len(self._tokens) + 1)
+        if number > len(self._tokens):
+            self._tokens.append(token)
+        return number
+
+    def _all(self, operands: list[set[_Clause]], node: Node) -> set[_Clause]:
+        """Multiply operands out, the single clauses among them in one go, small ones first."""
+        singles = [clause for operand in operands if len(operand) == 1 for clause in operand]
+        first = frozenset[int]().union(*singles)
+        product = {first} if not any(-literal in first for literal in first) else set()
+        for operand in sorted((o for o in operands if len(o) != 1), key=len):
+            product = self._absorbed(self._combinations(product, operand, node), node)
+        return product
+
+    def _combinations(
+        self, left: Iterable[_Clause], right: Iterable[_Clause], node: Node
+    ) -> set[_Clause]:
+        found = set()
+        for one in left:
+            for other in right:
+                both = one | other
+                self._spend(len(both), node)
+                if not any(-literal in both for literal in other):
+                    found.add(both)
+        return found
+
+    def _spend(self, literals: int, node: Node) -> None:
+        self._literals_left -= literals
+        if self._literals_left < 0:
+            problem = "takes too much work to multiply out; split it into several subscriptions"
+            raise ExpressionError(self._expression, node.position, problem)
+
+    def _absorbed(self, clauses: set[_Clause], node: Node) -> set[_Clause]:
+        """Drop every clause that contains another one, and refuse too many.
+
+        A clause that is kept waits under its rarest literal, so that a larger one need only be
+        compared with those that it meets under its own literals.
+        """
+        if len(clauses) < 2:
+            return clauses
+        uses = Counter(literal for clause in clauses for literal in clause)
+        kept: set[_Clause] = set()
+        waiting: defaultdict[int, list[_Clause]] = defaultdict(list)
+        for clause in sorted(clauses, key=len):
+            if any(small <= clause for literal in clause for small in waiting.get(literal, ())):
+                continue
+            kept.add(clause)
+            waiting[min(clause, key=uses.__getitem__)].append(clause)
+            if len(kept) > MOST_CLAUSES:
+                problem = (
+                    f"has more than {MOST_CLAUSES:,} clauses when it is multiplied out; "
+                    "split it into several subscriptions"
+                )
+                raise ExpressionError(self._expression, node.position, problem)
+        return kept

@@ -1,0 +1,209 @@
+r"""The grammar of expressions: text in, a tree out.
+
+::
+
+    either  = all { "OR" all }
+    all     = one { [ "AND" ] one }
+    one     = { "NOT" } ( word | '"' literal '"' | "(" either ")" )
+
+Operators are written in capitals; in lower case they are words. Inside quotes, ``\"`` stands for
+a quote and ``\\`` for a backslash, and nothing else is special.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
+
+from nearcast.errors import ExpressionError
+
+__all__ = ["DEEPEST", "OPERATORS", "And", "Node", "Not", "Or", "Word", "tree_of"]
+
+DEEPEST = 50
+"""How deep parentheses may be nested."""
+
+OPERATORS = frozenset({"AND", "OR", "NOT"})
+
+_LEXEME = re.compile(
+    r"""\s+
+    | (?P<parenthesis>[()])
+    | "(?P<literal>[^"\\]*(?:\\.[^"\\]*)*)"
+    | (?P<word>[^\s()"]+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPED = re.compile(r'\\(["\\])')
+_WORD, _END = "word", "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A keyword, as typed or quoted."""
+
+    position: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """What must not be true."""
+
+    position: int
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """What must all be true; two operands or more."""
+
+    position: int
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """One of these must be true; two operands or more."""
+
+    position: int
+    operands: tuple[Node, ...]
+
+
+Node = Word | Not | And | Or
+
+
+def tree_of(expression: str) -> Node:
+    """Return the tree of an expression, or raise `ExpressionError` with the position.
+
+    Examples
+    --------
+    >>> tree_of("tea NOT milk")
+    And(position=0, operands=(Word(position=0, text='tea'),
+        Not(position=4, operand=Word(position=8, text='milk'))))
+    """
+    return _Parser(expression).parse()
+
+
+class _Lexeme(NamedTuple):
+    kind: str
+    text: str
+    position: int
+
+
+def _lexemes(expression: str) -> list[_Lexeme]:
+    found: list[_Lexeme] = []
+    position = 0
+    while position < len(expression):
+        match = _LEXEME.match(expression, position)
+        if match is None:
+            raise ExpressionError(expression, position, "this quote is never closed")
+        if match.lastgroup is not None:
+            found.append(_lexeme(match.lastgroup, match[match.lastgroup], position))
+        position = match.end()
+    found.append(_Lexeme(_END, "", len(expression)))
+    return found
+
+
+def _lexeme(group: str, text: str, position: int) -> _Lexeme:
+    if group == "literal":
+        return _Lexeme(_WORD, _ESCAPED.sub(r"\1", text), position)
+    if group == "parenthesis" or text in OPERATORS:
+        return _Lexeme(text, text, position)
+    return _Lexeme(_WORD, text, position)
+
+
+class _Parser:
+    """Recursive descent over the lexemes; the recursion is as deep as the parentheses."""
+
+    def __init__(self, expression: str) -> None:
+        self._expression = expression
+        self._lexemes = _lexemes(expression)
+        self._next = 0
+        self._depth = 0
+
+    def parse(self) -> Node:
+        node = self._either()
+        if self._kind != _END:
+            self._fail(self._lexeme, "this parenthesis closes none that is open")
+        return node
+
+    @property
+    def _lexeme(self) -> _Lexeme:
+        return self._lexemes[self._next]
+
+    @property
+    def _kind(self) -> str:
+        return self._lexemes[self._next].kind
+
+    def _take(self) -> _Lexeme:
+        lexeme = self._lexemes[self._next]
+        self._next += 1
+        return lexeme
+
+    def _either(self) -> Node:
+        position = self._lexeme.position
+        operands = [self._all()]
+        while self._kind == "OR":
+            self._take()
+            operands.append(self._all())
+        return operands[0] if len(operands) == 1 else Or(position, tuple(operands))
+
+    def _all(self) -> Node:
+        position = self._lexeme.position
+        operands = [self._one()]
+        while self._kind in {"AND", "NOT", "(", _WORD}:
+            if self._kind == "AND":
+                self._take()
+            operands.append(self._one())
+        return operands[0] if len(operands) == 1 else And(position, tuple(operands))
+
+    def _one(self) -> Node:
+        position = self._lexeme.position
+        negated = False
+        while self._kind == "NOT":
+            self._take()
+            negated = not negated
+        operand = self._operand()
+        return Not(position, operand) if negated else operand
+
+    def _operand(self) -> Node:
+        if self._kind == _WORD:
+            lexeme = self._take()
+            return Word(lexeme.position, lexeme.text)
+        if self._kind == "(":
+            return self._parenthesis()
+        self._missing()
+
+    def _parenthesis(self) -> Node:
+        opening = self._take()
+        if self._depth == DEEPEST:
+            self._fail(opening, f"parentheses may be nested {DEEPEST} deep; write it flatter")
+        self._depth += 1
+        node = self._either()
+        self._depth -= 1
+        if self._kind != ")":
+            self._fail(opening, "this parenthesis is never closed")
+        self._take()
+        return node
+
+    def _missing(self) -> NoReturn:
+        """Say why no operand stands here."""
+        here = self._lexeme
+        before = self._lexemes[self._next - 1] if self._next else None
+        if before is not None and before.kind in OPERATORS and here.kind in {")", _END}:
+            self._fail(before, f"{before.kind} needs a word or a parenthesis after it")
+        if here.kind in OPERATORS:
+            self._fail(
+                here,
+                f'{here.kind} needs a word or a parenthesis before it; quote it ("{here.kind}") '
+                "to ask for the word itself",
+            )
+        if before is None and here.kind == _END:
+            self._fail(here, "must not be empty; leave it out to ask for everything in the region")
+        if before is not None and here.kind == ")":
+            self._fail(before, "these parentheses are empty")
+        if before is not None:
+            self._fail(before, "this parenthesis is never closed")
+        self._fail(here, "this parenthesis closes none that is open")
+
+    def _fail(self, lexeme: _Lexeme, problem: str) -> NoReturn:
+        raise ExpressionError(self._expression, lexeme.position, problem)

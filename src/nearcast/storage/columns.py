@@ -1,0 +1,285 @@
+"""Sets of subscriptions, messages and ids as named arrays, and back without copying.
+
+A part of a whole has its name before a dot: ``ids.number``, ``clauses.shapes.point``. Kernels do
+not check bounds, so whatever comes back from a disk is checked here: starts ascend and end where
+their content ends, rows and shapes exist, text is UTF-8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.columns import Clauses, Ids, Messages, Shapes, Subscriptions
+from nearcast.errors import InvalidInput, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Arrays = Mapping[str, NDArray[Any]]
+
+__all__ = [
+    "clauses_from_arrays",
+    "clauses_to_arrays",
+    "ids_from_arrays",
+    "ids_to_arrays",
+    "messages_from_arrays",
+    "messages_to_arrays",
+    "nested",
+    "prefixed",
+    "strings_from_arrays",
+    "strings_to_arrays",
+    "subscriptions_from_arrays",
+    "subscriptions_to_arrays",
+]
+
+_Layout = dict[str, tuple[type, int]]
+
+# Name by name the type of the numbers and how many stand in a row (0: no second axis).
+_CLAUSES: _Layout = {
+    "token_start": (np.int64, 0),
+    "token": (np.int32, 0),
+    "negative_start": (np.int64, 0),
+    "negative": (np.int32, 0),
+    "box": (np.int32, 4),
+    "row": (np.int32, 0),
+    "shape": (np.int32, 0),
+}
+_SHAPES: _Layout = {
+    "radius_m": (np.float64, 0),
+    "ring_start": (np.int64, 0),
+    "point_start": (np.int64, 0),
+    "point": (np.int32, 2),
+}
+_MESSAGES: _Layout = {
+    "token_start": (np.int64, 0),
+    "token": (np.int32, 0),
+    "box": (np.int32, 4),
+    "time_us": (np.int64, 0),
+    "ttl_us": (np.int64, 0),
+}
+
+
+def prefixed(name: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
+    """Return the arrays with ``name.`` before each of their names.
+
+    Examples
+    --------
+    >>> list(prefixed("ids", {"number": np.arange(3)}))
+    ['ids.number']
+    """
+    return {f"{name}.{key}": array for key, array in arrays.items()}
+
+
+def nested(name: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names begin with ``name.``, without that beginning.
+
+    Examples
+    --------
+    >>> list(nested("ids", {"ids.number": np.arange(3), "token": np.arange(2)}))
+    ['number']
+    """
+    head = f"{name}."
+    return {key.removeprefix(head): a for key, a in arrays.items() if key.startswith(head)}
+
+
+def strings_to_arrays(strings: pa.StringArray) -> dict[str, NDArray[Any]]:
+    """Return a string column as its bytes end to end, their start and, if any is null, a bitmap.
+
+    Examples
+    --------
+    >>> {k: v.tolist() for k, v in strings_to_arrays(pa.array(["a", None, "bc"])).items()}
+    {'text_start': [0, 1, 1, 3], 'text': [97, 98, 99], 'text_valid': [5]}
+    """
+    count = len(strings)
+    _, offsets, content = strings.buffers()
+    start = np.zeros(1, np.int32)
+    if count:
+        start = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + count + 1]
+    text = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
+    arrays: dict[str, NDArray[Any]] = {
+        "text_start": start - start[0],
+        "text": text[start[0] : start[-1]],
+    }
+    if strings.null_count:
+        valid = pc.is_valid(strings).to_numpy(zero_copy_only=False)
+        arrays["text_valid"] = np.packbits(valid, bitorder="little")
+    return arrays
+
+
+def strings_from_arrays(arrays: Arrays) -> pa.StringArray:
+    """Return the string column that `strings_to_arrays` gave this form to.
+
+    Examples
+    --------
+    >>> strings_from_arrays(strings_to_arrays(pa.array(["a", None, "bc"]))).to_pylist()
+    ['a', None, 'bc']
+    """
+    start, text = _one(arrays, "text_start", np.int32), _one(arrays, "text", np.uint8)
+    count = len(start) - 1
+    _check_start("text_start", start, len(text))
+    valid = None
+    if "text_valid" in arrays:
+        bits = _one(arrays, "text_valid", np.uint8)
+        _require(len(bits) == -(-count // 8), "text_valid", "does not have one bit per string")
+        valid = pa.py_buffer(bits)
+    strings = pa.StringArray.from_buffers(count, pa.py_buffer(start), pa.py_buffer(text), valid)
+    try:
+        strings.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise _damaged("text", f"is not text ({error})") from None
+    return strings
+
+
+def ids_to_arrays(ids: Ids) -> dict[str, NDArray[Any]]:
+    """Return ids as named arrays."""
+    text = {} if ids.text is None else strings_to_arrays(ids.text)
+    return {"number": ids.number, **text}
+
+
+def ids_from_arrays(arrays: Arrays) -> Ids:
+    """Return the ids that `ids_to_arrays` gave this form to.
+
+    Examples
+    --------
+    >>> ids_from_arrays(ids_to_arrays(Ids.of(["a", 7]))).tolist()
+    ['a', 7]
+    """
+    number = _one(arrays, "number", np.int64)
+    if "text_start" not in arrays:
+        return Ids(number)
+    text = strings_from_arrays(arrays)
+    _require(len(text) == len(number), "text_start", "does not have one string per id")
+    return Ids(number, text)
+
+
+def clauses_to_arrays(clauses: Clauses) -> dict[str, NDArray[Any]]:
+    """Return clauses, their shapes included, as named arrays."""
+    own = {name: getattr(clauses, name) for name in _CLAUSES}
+    shapes = {name: getattr(clauses.shapes, name) for name in _SHAPES}
+    count = np.array([clauses.subscriptions], np.int64)
+    return {**own, **prefixed("shapes", shapes), "subscriptions": count}
+
+
+def clauses_from_arrays(arrays: Arrays) -> Clauses:
+    """Return the clauses that `clauses_to_arrays` gave this form to.
+
+    Examples
+    --------
+    >>> clauses = Clauses.of([[1, 2]], [[0, 0, 5, 5]])
+    >>> clauses_from_arrays(clauses_to_arrays(clauses)).token.tolist()
+    [1, 2]
+    """
+    shapes = _shapes(nested("shapes", arrays))
+    count = _one(arrays, "subscriptions", np.int64)
+    _require(count.shape == (1,), "subscriptions", "is not one number")
+    try:
+        clauses = Clauses(**_all(arrays, _CLAUSES), shapes=shapes, subscriptions=int(count[0]))
+    except InvalidInput as error:
+        raise _damaged("clauses", f"do not fit together ({error})") from None
+    _check_start("token_start", clauses.token_start, len(clauses.token), len(clauses))
+    _check_start("negative_start", clauses.negative_start, len(clauses.negative), len(clauses))
+    _check_rows(clauses)
+    return clauses
+
+
+def messages_to_arrays(messages: Messages) -> dict[str, NDArray[Any]]:
+    """Return a batch of messages as named arrays."""
+    return {name: getattr(messages, name) for name in _MESSAGES}
+
+
+def messages_from_arrays(arrays: Arrays) -> Messages:
+    """Return the messages that `messages_to_arrays` gave this form to.
+
+    Examples
+    --------
+    >>> messages = Messages.of([[1, 2]], [[7, 8]])
+    >>> messages_from_arrays(messages_to_arrays(messages)).box.tolist()
+    [[7, 8, 7, 8]]
+    """
+    messages = Messages(**_all(arrays, _MESSAGES))
+    _check_start("token_start", messages.token_start, len(messages.token), len(messages))
+    for name in ("time_us", "ttl_us"):
+        _require(len(getattr(messages, name)) == len(messages), name, "is not one per message")
+    return messages
+
+
+def subscriptions_to_arrays(subscriptions: Subscriptions) -> dict[str, NDArray[Any]]:
+    """Return a set of subscriptions as named arrays."""
+    owner = subscriptions.owner
+    return {
+        **prefixed("ids", ids_to_arrays(subscriptions.ids)),
+        **prefixed("clauses", clauses_to_arrays(subscriptions.clauses)),
+        "expires_us": subscriptions.expires_us,
+        **({} if owner is None else prefixed("owner", strings_to_arrays(owner))),
+    }
+
+
+def subscriptions_from_arrays(arrays: Arrays) -> Subscriptions:
+    """Return the subscriptions that `subscriptions_to_arrays` gave this form to."""
+    ids = ids_from_arrays(nested("ids", arrays))
+    clauses = clauses_from_arrays(nested("clauses", arrays))
+    expires_us = _one(arrays, "expires_us", np.int64)
+    owners = nested("owner", arrays)
+    owner = strings_from_arrays(owners) if owners else None
+    columns = {"ids": ids, "expires_us": expires_us, "owner": owner}
+    for name, column in columns.items():
+        fits = column is None or len(column) == clauses.subscriptions
+        _require(fits, name, f"does not have one row per subscription ({clauses.subscriptions})")
+    return Subscriptions(ids, clauses, expires_us, owner)
+
+
+def _shapes(arrays: Arrays) -> Shapes:
+    shapes = Shapes(**_all(arrays, _SHAPES))
+    rings = len(shapes.point_start) - 1
+    _check_start("ring_start", shapes.ring_start, rings, len(shapes))
+    _check_start("point_start", shapes.point_start, len(shapes.point))
+    return shapes
+
+
+def _check_rows(clauses: Clauses) -> None:
+    row, shape = clauses.row, clauses.shape
+    if len(row):
+        rising = (
+            row[0] >= 0 and row[-1] < clauses.subscriptions and bool((row[1:] >= row[:-1]).all())
+        )
+        _require(rising, "row", "does not ascend within the subscriptions")
+        known = shape.min() >= -1 and shape.max() < len(clauses.shapes)
+        _require(bool(known), "shape", "names a shape that is not there")
+
+
+def _check_start(name: str, start: NDArray[Any], end: int, pieces: int | None = None) -> None:
+    size = len(start) - 1 if pieces is None else pieces
+    sound = len(start) == size + 1 and len(start) > 0 and start[0] == 0 and start[-1] == end
+    _require(
+        bool(sound) and bool((start[1:] >= start[:-1]).all()), name, "does not fit its content"
+    )
+
+
+def _all(arrays: Arrays, layout: _Layout) -> dict[str, Any]:
+    return {name: _one(arrays, name, dtype, width) for name, (dtype, width) in layout.items()}
+
+
+def _one(arrays: Arrays, name: str, dtype: type, width: int = 0) -> NDArray[Any]:
+    """Return the array of this name, which must have this type and so many numbers in a row."""
+    if name not in arrays:
+        raise _damaged(name, f"is missing (found: {', '.join(sorted(arrays)) or 'nothing'})")
+    array = arrays[name]
+    expected = np.dtype(dtype)
+    fits = array.dtype == expected and array.shape[1:] == ((width,) if width else ())
+    _require(fits and array.ndim > 0, name, f"is not a column of {expected}")
+    return array
+
+
+def _require(sound: bool, name: str, problem: str) -> None:
+    if not sound:
+        raise _damaged(name, problem)
+
+
+def _damaged(name: str, problem: str) -> StorageError:
+    return StorageError(f"stored array {name!r} {problem}; build it again, or restore a copy")

@@ -1,0 +1,155 @@
+"""The table of ids: from what users call their subscriptions to small integers, and no way back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.columns import frozen, starts
+from nearcast.errors import InvalidInput
+from nearcast.kernels.byte_table import MAX_KEY_BYTES, Keys, add_keys, remove_keys
+from nearcast.text.keys import (
+    check_lengths,
+    empty_table,
+    frozen_table,
+    keys_of,
+    numbers_of,
+    string_buffers,
+    table_for,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Ids
+
+__all__ = ["IdTable"]
+
+_INTEGER_BYTES = 9
+_SLOTS_PER_KEY = 5 / 4
+_SLACK = 9 / 8
+
+
+class IdTable:
+    """Ids, strings or integers, and their handles: int32 numbers from 0 that are used again.
+
+    The handle of an id stays the same until the id is removed. The table is meant for tens of
+    millions of ids: about 20 bytes for each and the bytes of its key (9 for an integer). It has
+    no lock; its owner sees to it that nobody reads while it changes.
+
+    Examples
+    --------
+    >>> from nearcast.columns import Ids
+    >>> table = IdTable()
+    >>> table.add(Ids.of(["a", 7])).tolist()
+    [0, 1]
+    >>> table.remove(table.find(Ids.of(["a"])))
+    >>> table.find(Ids.of([7, "a", "7"])).tolist(), len(table)
+    ([1, -1, -1], 1)
+    >>> table.add(Ids.of(["b"])).tolist()
+    [0]
+    """
+
+    def __init__(self) -> None:
+        self._table = empty_table()
+        self._view = frozen_table(self._table)
+        self._used = 0
+        self._handles = 0
+        self._free = np.empty(0, np.int32)
+        self._free_count = 0
+
+    def __len__(self) -> int:
+        return self._handles - self._free_count
+
+    def __repr__(self) -> str:
+        return f"IdTable({len(self)} ids)"
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the table takes in memory."""
+        return sum(array.nbytes for array in self._table) + self._free.nbytes
+
+    @property
+    def handles(self) -> int:
+        """One more than the highest handle that was ever given."""
+        return self._handles
+
+    def find(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the handle of every id, -1 where it is unknown."""
+        return numbers_of(self._view, _keys_of_ids(ids))
+
+    def add(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the handles of ids, new ones where they are new; free handles are used first."""
+        keys = _keys_of_ids(ids)
+        check_lengths(keys, "id")
+        count = len(keys.tag)
+        self._make_room(count, int(keys.byte_start[-1]))
+        recycled = self._free[max(self._free_count - count, 0) : self._free_count][::-1]
+        beyond = np.arange(self._handles, self._handles + count - len(recycled))
+        fresh = frozen(np.concatenate([recycled, beyond]), np.int32)
+        handle = np.full(count, -1, np.int32)
+        taken, self._used = add_keys(self._table, self._used, keys, fresh, handle)
+        self._free_count -= min(taken, len(recycled))
+        self._handles += max(taken - len(recycled), 0)
+        return handle
+
+    def remove(self, handles: NDArray[Any]) -> None:
+        """Remove the ids of these handles, which are free to be given to others then.
+
+        A handle that is not in use is an error; the others are removed nevertheless.
+        """
+        chosen = frozen(handles, np.int32)
+        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self._handles:
+            raise InvalidInput("handles", chosen, f"must be from 0 to {self._handles - 1}")
+        needed = self._free_count + len(chosen)
+        if needed > len(self._free):
+            grown = np.empty(min(needed * 2, self._handles + len(chosen)), np.int32)
+            grown[: self._free_count] = self._free[: self._free_count]
+            self._free = grown
+        removed = remove_keys(self._table, chosen, self._free[self._free_count :])
+        self._free_count += removed
+        if removed < len(chosen):
+            raise InvalidInput(
+                "handles", chosen, f"must be in use and distinct, only {removed} are"
+            )
+
+    def _make_room(self, keys: int, key_bytes: int) -> None:
+        """Have room for that many more keys; where there is none, leave removed ones behind."""
+        live = len(self) + keys
+        handles = self._handles + max(keys - self._free_count, 0)
+        slot, span, key = (len(array) for array in self._table)
+        if live * _SLOTS_PER_KEY < slot and handles <= span and self._used + key_bytes <= key:
+            return
+        live_bytes = int((self._table.span & np.uint64(MAX_KEY_BYTES)).sum()) + key_bytes
+        self._table, self._used = table_for(
+            int(live * _SLOTS_PER_KEY * _SLACK) + 8,
+            int(handles * _SLACK) + 8,
+            int(live_bytes * _SLACK) + 64,
+            self._table,
+        )
+        self._view = frozen_table(self._table)
+        self._free = self._free[: self._free_count].copy()
+
+
+def _keys_of_ids(ids: Ids) -> Keys:
+    """Return UTF-8 for strings, and NUL and eight bytes for integers: no string has a NUL."""
+    if ids.text is None:
+        return keys_of(np.arange(len(ids) + 1) * _INTEGER_BYTES, _integer_bytes(ids.number))
+    text_start, text = string_buffers(ids.text)
+    if not ids.text.null_count:
+        return keys_of(text_start, text)
+    is_number = ids.text.is_null().to_numpy(zero_copy_only=False)
+    length = np.diff(text_start)
+    start = starts(np.where(is_number, _INTEGER_BYTES, length))
+    byte = np.empty(start[-1], np.uint8)
+    of_number = np.repeat(is_number, np.diff(start))
+    byte[of_number] = _integer_bytes(ids.number[is_number])
+    byte[~of_number] = text[np.repeat(~is_number, length)]
+    return keys_of(start, byte)
+
+
+def _integer_bytes(number: NDArray[np.int64]) -> NDArray[np.uint8]:
+    byte = np.zeros((len(number), _INTEGER_BYTES), np.uint8)
+    byte[:, 1:] = number.astype("<i8").view(np.uint8).reshape(-1, 8)
+    return byte.reshape(-1)

@@ -1,0 +1,108 @@
+"""What a word is: the default tokenizer, and the protocol for another one."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Protocol
+from unicodedata import category, normalize
+
+import numpy as np
+
+from nearcast.columns import frozen
+from nearcast.kernels.words import Alphabet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Tokenizer", "UnicodeWords", "alphabet", "fold", "words"]
+
+# Planes 4 to 13 are unassigned, 15 and 16 are for private use: no letter lies there.
+_CODE_POINTS = 0x110000
+_PLANES = (*range(0x40000), *range(0xE0000, 0xF0000))
+
+
+class Tokenizer(Protocol):
+    """Anything that makes tokens of a text: ``str -> Iterable[str]``.
+
+    The same tokenizer must serve subscriptions and messages. Empty tokens are left out.
+
+    Examples
+    --------
+    >>> def pairs(text: str) -> list[str]:
+    ...     return [text[i : i + 2] for i in range(len(text) - 1)]
+    >>> tokenizer: Tokenizer = pairs
+    >>> tokenizer("東京都")
+    ['東京', '京都']
+    """
+
+    def __call__(self, text: str, /) -> Iterable[str]:
+        """Return the tokens of the text, in order."""
+        ...
+
+
+def fold(text: str) -> str:
+    """Return the text without differences of case and of compatibility forms.
+
+    Examples
+    --------
+    >>> fold("Ｃａｆé STRASSE straße")
+    'café strasse strasse'
+    """
+    if text.isascii():
+        return text.lower()
+    return normalize("NFKC", normalize("NFKC", text).casefold())
+
+
+def is_word_character(code: int) -> bool:
+    """Whether a code point is a letter, a mark, a number or the underscore."""
+    return category(chr(code))[0] in "LMN" or code == ord("_")
+
+
+class _Separated(dict[int, int]):
+    """For `str.translate`: every character that is not one of a word becomes a space."""
+
+    def __missing__(self, code: int) -> int:
+        self[code] = code if is_word_character(code) else ord(" ")
+        return self[code]
+
+
+_separated = _Separated()
+
+
+class UnicodeWords:
+    """The default tokenizer: folded runs of letters, marks, numbers and underscores.
+
+    Text is brought to Unicode form NFKC, case-folded and brought to NFKC again, so that `CAFÉ`,
+    `café` and `ｃａｆé` are one token.
+
+    Examples
+    --------
+    >>> words = UnicodeWords()
+    >>> words("Flat white @ Café_12, 5€!")
+    ['flat', 'white', 'café_12', '5']
+    """
+
+    def __call__(self, text: str, /) -> list[str]:
+        """Return the words of the text, in order, repeated ones too."""
+        return fold(text).translate(_separated).split()
+
+    def __repr__(self) -> str:
+        return "UnicodeWords()"
+
+
+words = UnicodeWords()
+"""The default tokenizer."""
+
+
+@functools.cache
+def alphabet(ascii_only: bool) -> Alphabet:
+    """Return what the kernels need to know of word characters (the whole of Unicode on demand)."""
+    folded = np.full(256, 0x80, np.uint8)
+    folded[:128] = [ord(chr(c).lower()) if is_word_character(c) else 0 for c in range(128)]
+    if ascii_only:
+        return Alphabet(frozen(folded, np.uint8), frozen(np.empty(0), np.uint8))
+    inside = np.zeros(_CODE_POINTS, np.bool_)
+    inside[list(_PLANES)] = [is_word_character(c) for c in _PLANES]
+    return Alphabet(
+        frozen(folded, np.uint8), frozen(np.packbits(inside, bitorder="little"), np.uint8)
+    )

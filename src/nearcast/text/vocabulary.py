@@ -1,0 +1,239 @@
+"""The vocabulary: tokens and their numbers, and how many subscriptions use each."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import frozen
+from nearcast.errors import InvalidInput, StorageError
+from nearcast.kernels.byte_table import LENGTH_BITS, MAX_KEY_BYTES, ByteTable, Keys, add_keys
+from nearcast.text.keys import (
+    check_lengths,
+    empty_table,
+    frozen_table,
+    numbers_of,
+    strings_as_keys,
+    table_for,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Vocabulary"]
+
+_BATCH = 1 << 16
+
+
+class Vocabulary:
+    """Tokens, numbered from 0 in the order in which they came; none is ever removed.
+
+    Any number of threads may look up tokens while one adds some. A vocabulary can be pickled.
+
+    Parameters
+    ----------
+    tokens
+        The first tokens.
+
+    Examples
+    --------
+    >>> vocabulary = Vocabulary(["coffee", "latte"])
+    >>> vocabulary.add(["mocha", "coffee"]).tolist()
+    [2, 0]
+    >>> vocabulary.ids_of(["latte", "tea"]).tolist()
+    [1, -1]
+    >>> vocabulary.token(2), len(vocabulary)
+    ('mocha', 3)
+    """
+
+    def __init__(self, tokens: Iterable[str] = ()) -> None:
+        self._writing = threading.Lock()
+        self._install(empty_table(), 0, 0)
+        self._frequency = np.zeros(0, np.int64)
+        self.add(list(tokens))
+
+    def _install(self, table: ByteTable, count: int, used: int) -> None:
+        self._table = table
+        self._view = frozen_table(table)
+        self._count = count
+        self._used = used
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, token: str) -> bool:
+        return self.id_of(token) >= 0
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} tokens)"
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the vocabulary takes in memory."""
+        return sum(array.nbytes for array in self._table) + self._frequency.nbytes
+
+    def snapshot(self) -> ByteTable:
+        """Return the table for kernels: it stays right, whatever is added meanwhile.
+
+        A token that is added later may be found in it or not.
+        """
+        return self._view
+
+    def id_of(self, token: str) -> int:
+        """Return the id of a token, -1 where it is unknown."""
+        return int(self.ids_of([token])[0])
+
+    def ids_of(self, tokens: Sequence[str]) -> NDArray[np.int32]:
+        """Return the id of every token, -1 where it is unknown."""
+        return self.ids_of_keys(strings_as_keys(tokens, "token"))
+
+    def ids_of_keys(self, keys: Keys) -> NDArray[np.int32]:
+        """Return the id of every token of a batch of UTF-8 bytes, -1 where it is unknown."""
+        return numbers_of(self.snapshot(), keys)
+
+    def add(self, tokens: Sequence[str]) -> NDArray[np.int32]:
+        """Return the id of every token; unknown ones get new ids, in order of appearance."""
+        return self.add_keys(strings_as_keys(tokens, "token"))
+
+    def add_keys(self, keys: Keys) -> NDArray[np.int32]:
+        """Return the id of every token of a batch of UTF-8 bytes; unknown ones get new ids."""
+        check_lengths(keys, "token")
+        count = len(keys.tag)
+        number = np.empty(count, np.int32)
+        with self._writing:
+            for first in range(0, count, _BATCH):
+                last = min(first + _BATCH, count)
+                start, tag = keys.byte_start[first : last + 1], keys.tag[first:last]
+                number[first:last] = self._add_batch(Keys(start, keys.byte, tag))
+        return number
+
+    def _add_batch(self, keys: Keys) -> NDArray[np.int32]:
+        number = numbers_of(self._view, keys)
+        unknown = number < 0
+        new = int(unknown.sum())
+        if new:
+            self._make_room(new, int(np.diff(keys.byte_start)[unknown].sum()))
+            fresh = frozen(np.arange(self._count, self._count + new), np.int32)
+            taken, self._used = add_keys(self._table, self._used, keys, fresh, number)
+            self._count += taken
+        return number
+
+    def _make_room(self, keys: int, key_bytes: int) -> None:
+        """Have room for that many more keys; a table that readers may hold is left as it is."""
+        count, used = self._count + keys, self._used + key_bytes
+        slot, span, key = (len(array) for array in self._table)
+        if count * 2 <= slot and count <= span and used <= key:
+            return
+        slots = max(1 << (2 * count - 1).bit_length(), slot)
+        numbers = span if count <= span else count + count // 2
+        key_bytes = key if used <= key else used + used // 2
+        table, moved = table_for(slots, numbers, key_bytes, self._table)
+        frequency = np.zeros(numbers, np.int64)
+        frequency[: self._count] = self._frequency[: self._count]
+        self._frequency = frequency
+        self._install(table, self._count, moved)
+
+    def token(self, number: int) -> str:
+        """Return the token of an id."""
+        if not 0 <= number < self._count:
+            raise InvalidInput("number", number, f"must be a token id below {self._count}")
+        table = self._view
+        start, length = divmod(int(table.span[number]), 1 << LENGTH_BITS)
+        return table.key[start : start + length].tobytes().decode()
+
+    def tokens(self) -> pa.LargeStringArray:
+        """Return all tokens in the order of their ids.
+
+        Examples
+        --------
+        >>> Vocabulary(["latte", "mocha"]).tokens().to_pylist()
+        ['latte', 'mocha']
+        """
+        with self._writing:
+            table, count, used = self._view, self._count, self._used
+        start = np.append(table.span[:count] >> np.uint64(LENGTH_BITS), np.uint64(used))
+        buffers = [pa.py_buffer(start.astype(np.int64)), pa.py_buffer(table.key[:used])]
+        return pa.LargeStringArray.from_buffers(count, *buffers)
+
+    @property
+    def frequency(self) -> NDArray[np.int64]:
+        """How often each token was counted, by id: its document frequency."""
+        return frozen(self._frequency[: self._count], np.int64)
+
+    def count(self, ids: NDArray[Any] | Sequence[int], times: int = 1) -> None:
+        """Add to the frequency of tokens: once (or ``times``) for each time that an id occurs.
+
+        Examples
+        --------
+        >>> vocabulary = Vocabulary(["latte", "mocha"])
+        >>> vocabulary.count([1, 0, 1])
+        >>> vocabulary.count([0], times=-1)
+        >>> vocabulary.frequency.tolist()
+        [0, 2]
+        """
+        chosen = np.asarray(ids, np.int64)
+        if chosen.size and not 0 <= chosen.min() <= chosen.max() < self._count:
+            raise InvalidInput("ids", chosen, f"must be token ids from 0 to {self._count - 1}")
+        with self._writing:
+            np.add.at(self._frequency, chosen, times)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all there is as named arrays, to be stored; `from_arrays` takes them back.
+
+        What is added later does not change them.
+        """
+        with self._writing:
+            return {
+                "slot": self._view.slot.copy(),
+                "span": self._view.span[: self._count],
+                "key": self._view.key[: self._used],
+                "frequency": self.frequency.copy(),
+            }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Take a vocabulary from its arrays, as they are (they may be memory-mapped).
+
+        Examples
+        --------
+        >>> stored = Vocabulary(["latte", "mocha"]).arrays()
+        >>> Vocabulary.from_arrays(stored).id_of("mocha")
+        1
+        """
+        missing = {"slot", "span", "key", "frequency"} - arrays.keys()
+        if missing:
+            raise StorageError(f"vocabulary: array {min(missing)!r} is missing; store it again")
+        table = ByteTable(arrays["slot"], arrays["span"], arrays["key"])
+        _check_arrays(table, arrays["frequency"])
+        vocabulary = cls()
+        vocabulary._install(table, len(table.span), len(table.key))
+        vocabulary._frequency = arrays["frequency"].copy()
+        return vocabulary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_arrays, (self.arrays(),)
+
+
+def _check_arrays(table: ByteTable, frequency: NDArray[Any]) -> None:
+    """Refuse arrays that do not belong together, before a kernel reads beyond them."""
+    count = len(table.span)
+    length = table.span & np.uint64(MAX_KEY_BYTES)
+    start = table.span >> np.uint64(LENGTH_BITS)
+    number = table.slot[table.slot != 0] & np.uint64(0xFFFFFFFF)
+    end = np.append(start, np.uint64(len(table.key)))
+    sound = (
+        len(frequency) == len(number) == count < len(table.slot)
+        and bool((start + length == end[1:]).all())
+        and int(end[0]) == 0
+        and bool((np.sort(number) == np.arange(1, count + 1)).all())
+    )
+    if not sound:
+        raise StorageError(
+            f"vocabulary: {count} spans, {len(number)} slots in use, {len(frequency)} frequencies "
+            f"and {len(table.key)} bytes do not belong together; store it again"
+        )

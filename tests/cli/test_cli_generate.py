@@ -1,0 +1,97 @@
+"""``nearcast generate``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+from nearcast.cli import app, generate
+from nearcast.intake import open_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+run = CliRunner().invoke
+
+
+@pytest.mark.parametrize("dataset", ["tweets", "places"])
+@pytest.mark.parametrize("format", ["parquet", "csv", "ndjson"])
+def test_files_of_every_format_hold_the_rows(
+    dataset: str, format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generate, "CHUNK_ROWS", 40)
+    sizes = ["--subscriptions", "90", "--messages", "50", "--seed", "3"]
+    where = ["--dataset", dataset, "--format", format, "--out", str(tmp_path)]
+    done = run(app, ["generate", *sizes, *where, "--json"])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert summary["files"]["subscriptions"]["rows"] == 90
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["seed"] == 3
+    assert manifest["keywords"] == ([1, 5] if dataset == "tweets" else [1, 3])
+    for name, rows in (("subscriptions", 90), ("messages", 50)):
+        path = tmp_path / f"{name}.{format}"
+        assert path.stat().st_size == summary["files"][name]["bytes"]
+        batches = list(open_table(path))
+        assert sum(batch.table.num_rows for batch in batches) == rows
+        assert not any(len(batch.rejects) for batch in batches)
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == sorted(
+        [".json", f".{format}", f".{format}"]
+    )
+
+
+def test_the_same_options_give_the_same_bytes(tmp_path: Path) -> None:
+    for folder in ("one", "other"):
+        sizes = ["--subscriptions", "70", "--messages", "30", "--seed", "11"]
+        assert run(app, ["generate", *sizes, "--out", str(tmp_path / folder)]).exit_code == 0
+    for name in ("subscriptions.parquet", "messages.parquet", "manifest.json"):
+        same = [(tmp_path / folder / name).read_bytes() for folder in ("one", "other")]
+        assert same[0] == same[1]
+
+
+def test_options_change_what_is_drawn(tmp_path: Path) -> None:
+    options = ["--tokens", "30-40", "--range-share", "0.01", "--keywords", "2", "--box-share"]
+    counts = ["--subscriptions", "50", "--messages", "50", "--out", str(tmp_path)]
+    done = run(app, ["generate", *counts, *options, "1e-4-1e-4"])
+    assert done.exit_code == 0, done.output
+    assert "subscriptions.parquet" in done.stdout
+    messages = parquet.read_table(tmp_path / "messages.parquet")
+    assert {"west", "north"} <= set(messages.column_names)
+    assert "lon" not in messages.column_names
+    assert max(len(text.split()) for text in messages["text"].to_pylist()) > 20
+    subscriptions = parquet.read_table(tmp_path / "subscriptions.parquet").to_pylist()
+    assert max(len(row["keywords"]) for row in subscriptions) == 2
+    assert all(row["east"] - row["west"] == pytest.approx(3.6, abs=1e-6) for row in subscriptions)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--dataset", "songs"], 1, "choose from: places, tweets"),
+        (["--tokens", "few"], 2, "A-B"),
+        (["--tokens", "9-3"], 2, "A <= B"),
+        (["--keywords", "0-3"], 2, "1 <= A"),
+        (["--box-share", "0.1-2"], 2, "<= 1"),
+        (["--subscriptions", "-1"], 2, "subscriptions"),
+        (["--format", "xml"], 2, "format"),
+    ],
+)
+def test_wrong_options_are_refused(
+    options: list[str], code: int, says: str, tmp_path: Path
+) -> None:
+    done = run(app, ["generate", "--out", str(tmp_path / "new"), *options])
+    assert done.exit_code == code
+    assert says in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run(app, ["generate", "--messages", "1", "--out", str(tmp_path / "file" / "x")])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("nearcast: ")
+    assert done.stderr.count("\n") == 1

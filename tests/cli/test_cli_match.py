@@ -1,0 +1,215 @@
+"""``nearcast match``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+from typer.testing import CliRunner
+
+from nearcast import indexes
+from nearcast.bench import Workload
+from nearcast.cli import app, match_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+run = CliRunner().invoke
+
+SUBSCRIPTIONS = """\
+id,keywords,expression,west,south,east,north,expires_at
+a,coffee,,0,0,10,10,
+b,,tea NOT milk,0,0,10,10,
+c,coffee tea,,5,5,20,20,2020-01-01T00:00:10Z
+d,coffee,,0,0,99,99,
+a,tea,,0,0,10,10,
+e,coffee,tea,0,0,10,10,
+f,,,170,-10,-170,10,
+"""
+MESSAGES = """\
+id,text,lon,lat,time
+m1,"Coffee, tea and cake",5,5,2020-01-01T00:00:09Z
+m2,"Coffee, tea and cake",5,5,2020-01-01T00:00:10Z
+m3,tea with milk,5,5,
+m4,anything,180,0,
+m5,coffee,1000,0,
+m6,coffee
+"""
+EXPECTED = {("m1", "a"), ("m1", "b"), ("m1", "c"), ("m2", "a"), ("m2", "b"), ("m4", "f")}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "subscriptions.csv").write_text(SUBSCRIPTIONS)
+    (tmp_path / "messages.csv").write_text(MESSAGES)
+    return {
+        "--subscriptions": str(tmp_path / "subscriptions.csv"),
+        "--messages": str(tmp_path / "messages.csv"),
+        "--out": str(tmp_path / "out" / "matches.ndjson"),
+    }
+
+
+def match(files: dict[str, str], *more: str) -> Any:
+    return run(app, ["match", *(part for pair in files.items() for part in pair), *more])
+
+
+def lines(path: str) -> list[dict[str, Any]]:
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.mark.parametrize("index", indexes.names())
+def test_good_rows_match_and_bad_rows_are_told(index: str, files: dict[str, str]) -> None:
+    done = match(files, "--index", index, "--json")
+    assert done.exit_code == 0, done.output
+    rows = lines(files["--out"])
+    assert {(row["message_id"], row["subscription_id"]) for row in rows} == EXPECTED
+    assert {row["score"] for row in rows} == {None}
+    summary = json.loads(done.stdout)
+    assert summary["subscriptions"] == {"read": 7, "accepted": 4, "rejected": 3}
+    assert summary["messages"] == {"read": 6, "accepted": 4, "rejected": 2}
+    assert summary["matches"] == len(rows) == 6
+    assert summary["matched_messages"] == 3
+    assert summary["examined_per_message"] >= summary["matches_per_message"] == 1.5
+    rejects = lines(summary["rejects_file"])
+    assert summary["rejects_file"] == files["--out"] + ".rejects.ndjson"
+    assert [(r["source"], r["row"], r["field"]) for r in rejects] == [
+        ("subscriptions", 5, "north"),
+        ("subscriptions", 6, "id"),
+        ("subscriptions", 7, "expression"),
+        ("messages", 7, ""),
+        ("messages", 6, "lon"),
+    ]
+    assert sum(r["rows"] for r in summary["rejects"]) == 5
+
+
+def test_rejects_matter_to_strict_jobs_only(files: dict[str, str], tmp_path: Path) -> None:
+    rejects = str(tmp_path / "bad.csv")
+    done = match(files, "--strict", "--rejects", rejects)
+    assert done.exit_code == 3
+    assert csv.read_csv(rejects).num_rows == 5
+    assert len(lines(files["--out"])) == 6
+    assert "rejected" in done.stdout
+    assert "messages per second" in done.stdout
+    (tmp_path / "messages.csv").write_text("\n".join(MESSAGES.splitlines()[:4]) + "\n")
+    (tmp_path / "subscriptions.csv").write_text("\n".join(SUBSCRIPTIONS.splitlines()[:4]) + "\n")
+    done = match(files, "--strict", "--rejects", rejects)
+    assert done.exit_code == 0
+    assert csv.read_csv(rejects).num_rows == 0
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "ndjson"])
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_generated_files_match_as_the_scan_says(
+    ending: str, threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(match_job, "_MESSAGES_AT_A_TIME", 33)
+    monkeypatch.setattr(match_job, "_MATCHES_AT_A_TIME", 10)
+    options = ["--subscriptions", "2000", "--messages", "100", "--format"]
+    often = ["--keywords", "1", "--box-share", "0.2-0.6", "--out", str(tmp_path)]
+    assert run(app, ["generate", *options, ending, *often]).exit_code == 0
+    out = tmp_path / "matches.parquet"
+    files = {
+        "--subscriptions": str(tmp_path / f"subscriptions.{ending}"),
+        "--messages": str(tmp_path / f"messages.{ending}"),
+        "--out": str(out),
+    }
+    done = match(files, "--threads", threads, "--map", str(tmp_path / "map.png"), "--json")
+    assert done.exit_code == 0, done.output
+    workload = Workload("tweets", keywords=(1, 1), box_share=(0.2, 0.6))
+    found = indexes.create("scan").build(workload.subscriptions(2000)).match(workload.messages(100))
+    expected = sorted((f"m{m}", f"s{s}") for m, s in found.pairs())
+    table = parquet.read_table(out)
+    pairs = zip(table["message_id"].to_pylist(), table["subscription_id"].to_pylist(), strict=True)
+    assert sorted(pairs) == expected
+    assert len(expected) > 30
+    assert table.schema.field("score").type == pa.float64()
+    assert (tmp_path / "map.png").stat().st_size > 10_000
+
+
+def test_ids_come_back_as_they_were_given(files: dict[str, str], tmp_path: Path) -> None:
+    def line(number: int | str, **place: float) -> str:
+        return json.dumps({"id": number, "text": "tea", **place}) + "\n"
+
+    subscriptions = tmp_path / "subscriptions.ndjson"
+    box = {"west": -1, "south": -1, "east": 1, "north": 1}
+    subscriptions.write_text(json.dumps({"id": 7, "keywords": ["tea"], **box}) + "\n")
+    messages = tmp_path / "messages.ndjson"
+    files |= {"--subscriptions": str(subscriptions), "--messages": str(messages)}
+    messages.write_text(line(1, lon=0, lat=0) + line(2, lon=0, lat=0))
+    files["--out"] = str(tmp_path / "numbers.parquet")
+    assert match(files).exit_code == 0
+    table = parquet.read_table(files["--out"])
+    assert table["message_id"].to_pylist() == [1, 2]
+    assert table["subscription_id"].to_pylist() == [7, 7]
+    messages.write_text(line(1, lon=0, lat=0) + line("two", lon=0, lat=0))
+    files["--out"] = str(tmp_path / "mixed.parquet")
+    assert match(files).exit_code == 0
+    assert parquet.read_table(files["--out"])["message_id"].to_pylist() == ["1", "two"]
+    files["--out"] = str(tmp_path / "mixed.ndjson")
+    assert match(files).exit_code == 0
+    assert [row["message_id"] for row in lines(files["--out"])] == [1, "two"]
+
+
+def test_no_messages_give_no_matches(files: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "messages.csv").write_text("id,text,lon,lat\n")
+    files["--out"] = str(tmp_path / "none.parquet")
+    done = match(files, "--json", "--map", str(tmp_path / "none.png"))
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["messages_per_second"] == 0
+    assert parquet.read_table(files["--out"]).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "code", "says"),
+    [
+        ({"--messages": "nowhere.csv"}, [], 1, "nowhere.csv: there is no such file"),
+        ({"--messages": "messages.txt"}, [], 1, "messages.txt: cannot tell the format"),
+        ({}, ["--index", "b-tree"], 1, "unknown index 'b-tree'; choose from: "),
+        ({}, ["--option", "fanout=3"], 1, "unknown option of trie-pyramid 'fanout'"),
+        ({}, ["--option", "list_size=0"], 1, "list_size"),
+        ({}, ["--option", "fast"], 2, "name=value"),
+        ({}, ["--threads", "0"], 2, "threads"),
+        ({"--out": "matches.xml"}, [], 1, "matches.xml: cannot tell the format"),
+    ],
+)
+def test_errors_are_one_line_and_leave_nothing(
+    change: dict[str, str],
+    more: list[str],
+    code: int,
+    says: str,
+    files: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    before = {path.name for path in tmp_path.iterdir()}
+    given = files | {name: str(tmp_path / value) for name, value in change.items()}
+    done = match(given, *more)
+    assert done.exit_code == code
+    assert says in done.stderr
+    assert "Traceback" not in done.output
+    assert code == 2 or done.stderr.count("\n") == 1
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert left <= before
+
+
+def test_a_job_that_fails_leaves_the_old_result(files: dict[str, str], tmp_path: Path) -> None:
+    assert match(files).exit_code == 0
+    old = lines(files["--out"])
+    (tmp_path / "messages.csv").write_text("id,lon,lat\nm1,5,5\n")
+    done = match(files)
+    assert done.exit_code == 1
+    assert "text or tokens" in done.stderr
+    assert lines(files["--out"]) == old
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["matches.ndjson", "matches.ndjson.rejects.ndjson"]
+
+
+def test_input_is_never_overwritten(files: dict[str, str]) -> None:
+    done = match(files | {"--out": files["--messages"]})
+    assert done.exit_code == 1
+    assert "read and written" in done.stderr
+    done = match(files, "--rejects", files["--subscriptions"])
+    assert done.exit_code == 1

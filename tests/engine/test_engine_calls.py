@@ -1,0 +1,320 @@
+"""What single calls give and refuse, and that a refused call changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nearcast import indexes
+from nearcast.engine import Engine
+from nearcast.errors import (
+    DuplicateId,
+    InvalidInput,
+    NearcastError,
+    RegionError,
+    StorageError,
+    UnknownId,
+    UnknownName,
+    UnsupportedFile,
+)
+from nearcast.model import Circle, Message, Point, Polygon, Rect, Subscription, Update
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HERE, THERE = Rect(0, 0, 1, 1), Rect(5, 5, 6, 6)
+
+
+def engine_with(*subscriptions: Subscription, **options: Any) -> Engine:
+    engine = Engine(**options)
+    engine.subscribe(subscriptions)
+    return engine
+
+
+def matched(engine: Engine, *messages: Message) -> list[Any]:
+    return [match.subscription_id for match in engine.publish(messages)]
+
+
+WRONG_CALLS: list[tuple[type[Exception], str, Callable[[Engine], object]]] = [
+    (DuplicateId, "'a' is registered", lambda e: e.subscribe(Subscription("a", HERE))),
+    (
+        DuplicateId,
+        "'a', 'b' is registered",
+        lambda e: e.subscribe([Subscription(i, THERE) for i in ("n", "a", "b")]),
+    ),
+    (
+        DuplicateId,
+        "two subscriptions",
+        lambda e: e.subscribe([Subscription("n", HERE), Subscription("n", THERE)]),
+    ),
+    (InvalidInput, "must be a Subscription", lambda e: e.subscribe(["a"])),  # type: ignore[list-item]
+    (InvalidInput, "must be a Subscription", lambda e: e.subscribe(7)),  # type: ignore[arg-type]
+    (InvalidInput, "keyword", lambda e: e.subscribe(Subscription("n", HERE, "😀"))),
+    (UnknownId, "'x' is registered", lambda e: e.unsubscribe("x")),
+    (UnknownId, "7, 8, 9 and 2 more", lambda e: e.unsubscribe([*range(7, 12), "a"])),
+    (InvalidInput, "string or an integer", lambda e: e.unsubscribe(["a", 1.5])),  # type: ignore[list-item]
+    (UnknownId, "'x'", lambda e: e.move("x", THERE)),
+    (RegionError, "region", lambda e: e.move("a", "somewhere")),
+    (InvalidInput, "time", lambda e: e.move("a", THERE, time="noon")),  # type: ignore[arg-type]
+    (UnknownId, "'x'", lambda e: e.get("x")),
+    (InvalidInput, "must be a Message", lambda e: e.publish(["hello"])),  # type: ignore[list-item]
+    (UnsupportedFile, "id", lambda e: e.subscribe_table(pa.table({"x": [1]}))),
+    (UnsupportedFile, "id", lambda e: e.publish_table(pa.table({"x": [1]}))),
+    (
+        InvalidInput,
+        "threads: must be at least 1",
+        lambda e: e.publish_table(
+            pa.table({"id": [1], "text": ["tea"], "lon": [0], "lat": [0], "ttl_s": [9]}), threads=0
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "text", "call"), WRONG_CALLS)
+def test_a_refused_call_changes_nothing(
+    error: type[Exception], text: str, call: Callable[[Engine], object]
+) -> None:
+    engine = engine_with(
+        Subscription("a", HERE, "tea"), Subscription("b", HERE), clock=lambda: 50.0
+    )
+    engine.publish(Message("m", (5.5, 5.5), "tea", ttl_s=9.0))
+    state, stats, content = engine._store.state, engine.stats(), [*engine]
+    with pytest.raises(error, match=text):
+        call(engine)
+    after = engine.stats()
+    assert after._replace(tokens=0, nbytes=0) == stats._replace(tokens=0, nbytes=0)
+    assert engine._store.state is state
+    assert [*engine] == content
+    engine.subscribe(Subscription("n", THERE))  # no id stays reserved
+    assert engine.move("a", THERE) == [Update(50.0, "a", "m", 1)]
+
+
+def test_a_failed_build_gives_the_ids_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine()
+    many = [Subscription(i, HERE) for i in range(600)]
+
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(indexes.get("trie-pyramid"), "build", fail)
+        with pytest.raises(MemoryError):
+            engine.subscribe(many)
+    assert (len(engine), engine.stats().segments) == (0, ())
+    engine.subscribe(many)
+    assert len(engine) == 600
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UnknownName, match="trie-pyramid"):
+        Engine("btree")
+    with pytest.raises(UnknownName, match="list_size"):
+        Engine(options={"fanout": 3})
+    assert Engine(options={"list_size": 8})._store.builder.options.list_size == 8
+
+
+def test_a_closed_engine_refuses_work() -> None:
+    with engine_with(Subscription("a", HERE)) as engine:
+        assert "a" in engine
+    for call in (engine.settle, lambda: engine.unsubscribe("a"), lambda: engine.publish([])):
+        with pytest.raises(NearcastError, match="closed"):
+            call()
+
+
+def test_ids_come_back_as_given() -> None:
+    engine = engine_with(*(Subscription(i, HERE) for i in ("1", 1, "é", -(2**63))))
+    assert set(matched(engine, Message("m", (0, 0), ""))) == {"1", 1, "é", -(2**63)}
+    engine.unsubscribe(np.array([1]))
+    engine.unsubscribe(pa.array(["1"]))
+    engine.unsubscribe(["é", "é"])
+    assert [s.id for s in engine] == [-(2**63)]
+    engine.unsubscribe([])
+    assert repr(engine) == "Engine('trie-pyramid', 1 subscriptions)"
+
+
+def test_expiry_ends_at_its_very_moment() -> None:
+    clock = [0.0]
+    engine = engine_with(
+        Subscription("a", HERE, "tea", expires_at=10.0),
+        Subscription("b", HERE, "tea"),
+        clock=lambda: clock[0],
+    )
+    at = [Message(t, (0, 0), "tea", time=t / 1e6) for t in (9_999_999, 10_000_000)]
+    assert [(m.message_id, m.subscription_id) for m in engine.publish(at)] == [
+        (9_999_999, "a"),
+        (9_999_999, "b"),
+        (10_000_000, "b"),
+    ]
+    clock[0] = 9.999999
+    assert "a" in engine
+    clock[0] = 10.0
+    assert ("a" in engine, len(engine), [s.id for s in engine]) == (False, 1, ["b"])
+    with pytest.raises(UnknownId):
+        engine.unsubscribe("a")
+    with pytest.raises(UnknownId):
+        engine.move("a", THERE)
+    engine.subscribe(Subscription("a", THERE, "tea"))
+    engine.settle()
+    assert matched(engine, Message("m", (5, 5), "tea"), Message("n", (0, 0), "tea")) == ["a", "b"]
+
+
+def test_a_message_lives_from_its_time_to_the_end_of_its_ttl() -> None:
+    engine = engine_with(Subscription("s", HERE, "tea"))
+    engine.publish(Message("m", (5, 5), "tea", time=100.0, ttl_s=10.0))
+    for time, heard in [(99.999999, 0), (100.0, 1), (109.999999, 1), (110.0, 0)]:
+        assert len(engine.move("s", THERE, time)) == heard
+        assert [u.sign for u in engine.move("s", HERE, time)] == [-1] * heard
+
+
+def test_updates_come_in_the_order_of_time_and_publication() -> None:
+    engine = engine_with(Subscription("s", HERE, "tea"))
+    for number, (place, time) in enumerate([(5, 7.0), (0, 3.0), (5, 3.0), (5, 7.0), (9, 1.0)]):
+        engine.publish(Message(number, (place, place), "tea", time=time, ttl_s=99.0))
+    assert engine.move("s", THERE, 8.0) == [
+        Update(8.0, "s", 1, -1),
+        Update(8.0, "s", 2, 1),
+        Update(8.0, "s", 0, 1),
+        Update(8.0, "s", 3, 1),
+    ]
+
+
+def test_a_mover_hears_of_words_that_nobody_knew_when_they_were_said() -> None:
+    engine = Engine(clock=lambda: 5.0)
+    engine.publish(Message("m", (5, 5), "Rooibos with milk", ttl_s=60.0))
+    engine.subscribe(Subscription("s", HERE, expression="rooibos NOT lemon"))
+    engine.subscribe(Subscription("t", HERE, expression="rooibos NOT milk"))
+    assert engine.move("s", THERE) == [Update(5.0, "s", "m", 1)]
+    assert engine.move("t", THERE) == []
+
+
+def test_a_move_keeps_all_but_the_region() -> None:
+    given = Subscription("s", Rect(170, 0, -170, 1), None, "a b OR c NOT d", "ann", 1e12)
+    engine = engine_with(given, Subscription("t", HERE))
+    ring = [(0, 0), (4, 0), (4, 4), (0, 4)]
+    hole = [(1, 1), (2, 1), (2, 2), (1, 2)]
+    lens = Polygon([[ring, hole], [[(8, 8), (9, 8), (8, 9)]]])
+    for place in (lens, Circle(1, 2, 3.5), Point(3, 4), Rect(170, 0, -170, 1), HERE):
+        engine.move("s", place)
+        now = engine.get("s")
+        assert now.region == place
+        assert now.clauses(str.split) == given.clauses(str.split)
+        assert (now.owner, now.expires_at) == ("ann", 1e12)
+    assert len(engine) == 2
+
+
+def test_live_messages_and_their_words_are_let_go() -> None:
+    clock = [0.0]
+    engine = Engine(clock=lambda: clock[0])
+    for batch in range(40):
+        clock[0] = float(batch)
+        engine.publish(
+            [Message(i, (0, 0), f"w{batch}x{i % 80} tea", ttl_s=2.0) for i in range(100)]
+        )
+    live: Any = engine._live
+    assert 200 <= engine.stats().live_messages <= 2048
+    assert len(live.vocabulary) < 2500
+    engine.subscribe(Subscription("s", THERE, ["tea", "w39x3"]))
+    assert [u.message_id for u in engine.move("s", HERE)] == [3, 83]
+
+
+def test_a_recording_can_be_replayed_years_later() -> None:
+    engine = engine_with(Subscription("s", HERE, "tea"))
+    times = [float(t) for t in range(5000)]
+    engine.publish([Message(int(t), (5, 5), "tea", time=t, ttl_s=1.5) for t in times])
+    assert [u.message_id for u in engine.move("s", THERE, 4999.0)] == [4998, 4999]
+    assert engine.stats().live_messages < 5000
+
+
+def test_published_tables_keep_rejects_apart() -> None:
+    engine = engine_with(Subscription(1, HERE, "tea"), Subscription(2, HERE, "tea"))
+    table = pa.table(
+        {"id": ["x", None, "y"], "text": ["tea", "tea", "TEA!"], "lon": [0, 0, 1], "lat": [1, 0, 0]}
+    )
+    published = engine.publish_table(table, threads=2)
+    assert published.matches.schema.names == ["message_id", "subscription_id", "score"]
+    assert published.matches.column("message_id").to_pylist() == ["x", "x", "y", "y"]
+    assert published.matches.column("subscription_id").type == pa.int64()
+    assert (published.messages, published.rejects.row.tolist()) == (2, [1])
+    nothing = Engine().publish_table(table)
+    assert (nothing.matches.num_rows, nothing.messages) == (0, 2)
+
+
+def test_a_saved_engine_opens_as_it_was(tmp_path: Path) -> None:
+    engine = engine_with(
+        *(Subscription(i, HERE, "tea", owner="ann") for i in range(700)), clock=lambda: 5.0
+    )
+    engine.subscribe([Subscription("x", Circle(0, 0, 9.0), expression="tea OR jam")])
+    engine.unsubscribe([3, 4])
+    engine.publish(Message("m", (5, 5), "new tea", ttl_s=9.0))
+    engine.save(tmp_path / "a")
+    engine.subscribe(Subscription("after", HERE))
+    opened = Engine.open(tmp_path / "a", clock=lambda: 5.0)
+    assert len(opened) == 699
+    assert [*opened] == [s for s in engine if s.id != "after"]
+    assert len(matched(opened, Message("n", (0, 0), "tea"))) == 699
+    opened.unsubscribe([5, "x"])
+    opened.subscribe(Subscription(3, HERE, "new"))
+    assert opened.move(3, THERE) == [Update(5.0, 3, "m", 1)]
+    opened.settle()
+    opened.save(tmp_path / "a")
+    again = Engine.open(tmp_path / "a", verify=False)
+    assert {s.id for s in again} == {*range(700)} - {4, 5}
+    assert len(Engine.open(tmp_path / "a")) == 698
+
+
+def test_an_empty_engine_can_be_saved(tmp_path: Path) -> None:
+    Engine("scan").save(tmp_path / "a")
+    opened = Engine.open(tmp_path / "a")
+    assert (len(opened), repr(opened)) == (0, "Engine('scan', 0 subscriptions)")
+    opened.subscribe(Subscription("a", HERE, "tea"))
+    assert matched(opened, Message("m", (0, 0), "tea")) == ["a"]
+
+
+def test_the_tokenizer_must_be_the_same(tmp_path: Path) -> None:
+    engine = engine_with(Subscription("a", HERE, "tea time"), tokenizer=str.split)
+    engine.save(tmp_path / "a")
+    with pytest.raises(StorageError, match="'custom'"):
+        Engine.open(tmp_path / "a")
+    opened = Engine.open(tmp_path / "a", tokenizer=str.split)
+    assert matched(opened, Message("m", (0, 0), "time for tea")) == ["a"]
+    assert matched(opened, Message("m", (0, 0), "Tea time!")) == []
+
+
+def test_what_is_no_engine_is_refused(tmp_path: Path) -> None:
+    from nearcast.columns import Clauses
+
+    indexes.create("scan").build(Clauses.empty()).save(tmp_path / "index")
+    for folder in (tmp_path / "index", tmp_path / "nothing"):
+        with pytest.raises(StorageError):
+            Engine.open(folder)
+    engine_with(Subscription("a", HERE)).save(tmp_path / "a")
+    content = bytearray((tmp_path / "a" / "arrays.bin").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "a" / "arrays.bin").write_bytes(content)
+    with pytest.raises(StorageError, match="checksum"):
+        Engine.open(tmp_path / "a")
+
+
+@pytest.mark.parametrize("damage", ["index", "indexed", "alive", "vocabulary.slot", "segment0.row"])
+def test_a_folder_that_does_not_fit_together_is_refused(tmp_path: Path, damage: str) -> None:
+    from nearcast.storage import read_arrays, write_arrays
+
+    engine_with(*(Subscription(i, HERE) for i in range(600))).save(tmp_path / "a")
+    arrays, meta = read_arrays(tmp_path / "a", "engine")
+    if damage == "index":
+        meta["index"] = "btree"
+    elif damage == "indexed":
+        meta["indexed"] = [True, True]
+    elif damage == "alive":
+        arrays["segment0.alive"] = arrays["segment0.alive"][:-1]
+    elif damage == "vocabulary.slot":
+        del arrays["vocabulary.slot"]
+    else:
+        arrays["segment0.ids.number"] = np.zeros(600, np.int64)
+    write_arrays(tmp_path / "b", "engine", arrays, meta)
+    with pytest.raises(StorageError):
+        Engine.open(tmp_path / "b")

@@ -1,0 +1,68 @@
+"""Names, options, and what happens with wrong ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nearcast import indexes
+from nearcast.errors import StorageError, UnknownId, UnknownName
+from nearcast.indexes import UpdatableIndex
+from nearcast.testing import check_index, draw
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_names_are_sorted_and_contain_the_default() -> None:
+    assert indexes.names() == sorted(indexes.names())
+    assert indexes.DEFAULT in indexes.names()
+
+
+def test_an_unknown_name_lists_the_names() -> None:
+    with pytest.raises(UnknownName, match=r"unknown index 'r-tree'; choose from: .*trie-pyramid"):
+        indexes.create("r-tree")
+
+
+def test_an_unknown_option_lists_the_options() -> None:
+    with pytest.raises(UnknownName, match=r"option of trie-pyramid 'b'.*list_size"):
+        indexes.create("trie-pyramid", b=25)
+
+
+@pytest.mark.parametrize("name", indexes.names())
+def test_every_index_says_what_it_is(name: str) -> None:
+    assert indexes.get(name).name == name
+    assert indexes.get(name).summary
+
+
+def test_an_index_is_not_loaded_as_another(tmp_path: Path) -> None:
+    indexes.create("scan").build(draw("lattice").clauses).save(tmp_path / "scan")
+    with pytest.raises(StorageError, match="holds an index 'scan', expected 'trie-pyramid'"):
+        indexes.get("trie-pyramid").load(tmp_path / "scan")
+
+
+def test_a_row_is_deleted_once() -> None:
+    scan = indexes.create("scan").build(draw("lattice").clauses)
+    assert isinstance(scan, UpdatableIndex)
+    scan.delete(np.array([3]))
+    for row in (3, -1, 10_000):
+        with pytest.raises(UnknownId, match=f"row {row} is not in the index"):
+            scan.delete(np.array([row]))
+
+
+def test_check_index_finds_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks can fail: an index that loses its last clause is caught."""
+    trie_pyramid = indexes.get("trie-pyramid")
+    find = trie_pyramid.find
+
+    def forgetful(self: indexes.Index, messages: object, threads: int) -> indexes.Found:
+        found = find(self, messages, threads)  # type: ignore[arg-type]
+        start = found.start.copy()
+        start[-1] -= start[-1] > start[-2]
+        return indexes.Found(start, found.clause[: start[-1]], found.examined)
+
+    monkeypatch.setattr(trie_pyramid, "find", forgetful)
+    with pytest.raises(AssertionError, match="agrees_on_lattice with seed 0: lattice: missed"):
+        check_index("trie-pyramid")

@@ -170,6 +170,13 @@ def test_a_message_lives_from_its_time_to_the_end_of_its_ttl() -> None:
         assert [u.sign for u in engine.move("s", HERE, time)] == [-1] * heard
 
 
+def test_a_mover_does_not_hear_of_what_comes_after_its_expiry() -> None:
+    engine = engine_with(Subscription("s", HERE, "tea", expires_at=10.0), clock=lambda: 0.0)
+    for time_us in (9_999_999, 10_000_000):
+        engine.publish(Message(time_us, (5, 5), "tea", time=time_us / 1e6, ttl_s=60.0))
+    assert engine.move("s", THERE, 11.0) == [Update(11.0, "s", 9_999_999, 1)]
+
+
 def test_updates_come_in_the_order_of_time_and_publication() -> None:
     engine = engine_with(Subscription("s", HERE, "tea"))
     for number, (place, time) in enumerate([(5, 7.0), (0, 3.0), (5, 3.0), (5, 7.0), (9, 1.0)]):
@@ -211,6 +218,8 @@ def test_live_messages_and_their_words_are_let_go() -> None:
     engine = Engine(clock=lambda: clock[0])
     for batch in range(40):
         clock[0] = float(batch)
+        if batch == 5:
+            engine.publish(Message("old", (0, 0), "keepsake", ttl_s=1000.0))
         engine.publish(
             [Message(i, (0, 0), f"w{batch}x{i % 80} tea", ttl_s=2.0) for i in range(100)]
         )
@@ -219,6 +228,8 @@ def test_live_messages_and_their_words_are_let_go() -> None:
     assert len(live.vocabulary) < 2500
     engine.subscribe(Subscription("s", THERE, ["tea", "w39x3"]))
     assert [u.message_id for u in engine.move("s", HERE)] == [3, 83]
+    engine.subscribe(Subscription("t", THERE, "keepsake"))
+    assert [u.message_id for u in engine.move("t", HERE)] == ["old"]
 
 
 def test_a_recording_can_be_replayed_years_later() -> None:

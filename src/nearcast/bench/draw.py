@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns import UNITS, WORLD, starts
+from nearcast.kernels.draws import keep_first_distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +48,22 @@ def distinct(
         key = key[np.concatenate([[True], key[1:] != key[:-1]])]
     length = np.bincount((key >> np.uint64(32)).astype(np.int64), minlength=count)
     return starts(length), (key & np.uint64(0xFFFFFFFF)).astype(np.int32)
+
+
+def first_distinct(
+    start: NDArray[np.int64], token: NDArray[np.int64], most: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the first distinct tokens of every row, ``most`` of them, ascending.
+
+    Examples
+    --------
+    >>> first_distinct(np.array([0, 4]), np.array([7, 3, 7, 1]), np.array([2]))[1].tolist()
+    [3, 7]
+    """
+    kept_start = np.empty(len(start), np.int64)
+    kept = np.empty(len(token), np.int32)
+    end = keep_first_distinct(start, token.astype(np.int32), most, kept_start, kept)
+    return kept_start, kept[:end]
 
 
 def boxes(lon: NDArray[Any], lat: NDArray[Any], width: Any, height: Any) -> NDArray[np.int32]:

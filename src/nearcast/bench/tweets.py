@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.bench.draw import distinct, hash01, zipf
+from nearcast.bench.draw import first_distinct, hash01, zipf
 from nearcast.bench.source import Profile, Somewhere, Source
 from nearcast.bench.words import invented_words
+from nearcast.columns import starts
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
 __all__ = ["Tweets", "TweetsProfile"]
+
+_TOPIC_TOKENS = 40
+"""A long text goes from topic to topic, one for so many tokens."""
+
+_PART = 500_000
+"""So many texts are drawn at a time."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +41,9 @@ class TweetsProfile(Profile):
         How many tokens there are.
     head
         How flat the head of the Zipf law is: token ``i`` has a weight of ``1 / (i + head)``.
-    topics, topic_words, topic_share
-        How many topics there are, of how many words each, and the share of a message's tokens
-        that comes from its topic.
+    topics, topic_head, topic_words, topic_share
+        How many topics there are, how flat the head of their Zipf law is, how many words each
+        has, and the share of a message's tokens that comes from its topic.
     cities, city_deg, background
         How many clusters of places there are, how wide, and the share of places outside of them.
     """
@@ -45,10 +52,11 @@ class TweetsProfile(Profile):
     keywords: tuple[int, int] = (1, 5)
     box_share: tuple[float, float] = (0.0001, 0.01)
     vocabulary: int = 1_000_000
-    head: float = 16.0
+    head: float = 18.0
     topics: int = 5_000
-    topic_words: int = 16
-    topic_share: float = 0.75
+    topic_head: float = 3.0
+    topic_words: int = 30
+    topic_share: float = 0.7
     cities: int = 2_000
     city_deg: float = 0.5
     background: float = 0.1
@@ -83,24 +91,35 @@ class Tweets(Source):
     def message_tokens(
         self, rng: np.random.Generator, length: NDArray[Any], at: Somewhere
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Draw tokens, most of them from the topic of the text."""
-        profile = self.profile
-        count, total = len(length), int(length.sum())
-        row = np.repeat(np.arange(count, dtype=np.uint64), length)
-        topic = zipf(rng.random(count), profile.topics, 3.0).astype(np.uint64)
-        word = zipf(rng.random(total), profile.topic_words, 2.0).astype(np.uint64)
-        uniform = rng.random(total)
-        of_topic = rng.random(total) < profile.topic_share
-        seed = np.uint64(profile.topic_words) * topic[row[of_topic]] + word[of_topic]
-        uniform[of_topic] = hash01(seed)
-        token = zipf(uniform, profile.vocabulary, profile.head).astype(np.uint64)
-        return distinct(row, token, count)
+        """Draw texts of as many distinct tokens, most of them from the topics of the text."""
+        parts = np.array_split(length, len(length) // _PART + 1)
+        drawn = [self._texts(rng, part) for part in parts]
+        length = np.concatenate([np.diff(start) for start, _ in drawn])
+        return starts(length), np.concatenate([token for _, token in drawn])
 
     def keyword_tokens(
         self, rng: np.random.Generator, length: NDArray[Any], at: Somewhere
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Draw keywords as tokens are: one is as likely as the other."""
         return self.message_tokens(rng, length, at)
+
+    def _texts(
+        self, rng: np.random.Generator, length: NDArray[Any]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Draw more tokens than needed and keep the first distinct ones of each text."""
+        profile = self.profile
+        start = starts(2 * length + 3)
+        row = np.repeat(np.arange(len(length)), np.diff(start))
+        topic_start = starts(np.diff(start) // _TOPIC_TOKENS + 1)
+        topic = zipf(rng.random(int(topic_start[-1])), profile.topics, profile.topic_head)
+        of_text = topic_start[row] + (np.arange(len(row)) - start[row]) // _TOPIC_TOKENS
+        word = zipf(rng.random(len(row)), profile.topic_words, 2.0)
+        uniform = rng.random(len(row))
+        topical = rng.random(len(row)) < profile.topic_share
+        number = profile.topic_words * topic[of_text[topical]] + word[topical]
+        uniform[topical] = hash01(number.astype(np.uint64))
+        token = zipf(uniform, profile.vocabulary, profile.head)
+        return first_distinct(start, token, length)
 
     def sides(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
         """Draw sides evenly between those of the least and the most area."""

@@ -17,6 +17,7 @@ from nearcast.bench.places import Places
 from nearcast.bench.tweets import Tweets
 from nearcast.columns import Clauses, Messages, Shapes
 from nearcast.errors import InvalidInput, UnknownName
+from nearcast.intake.places import unite_meridian
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +113,7 @@ class Workload:
         length = rng.integers(least, most + 1, count)
         token_start, token = self.source.message_tokens(rng, length, at)
         side = rng.uniform(0, np.sqrt(range_share), count)
-        box = boxes(at.lon, at.lat, side * 360, side * 180)
+        box = unite_meridian(boxes(at.lon, at.lat, side * 360, side * 180))
         none = np.zeros(count, np.int64)
         return Messages(token_start, token, box, none, none)
 

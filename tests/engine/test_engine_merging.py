@@ -41,22 +41,23 @@ def received(engine: Engine) -> set[Any]:
 
 @pytest.mark.parametrize(
     ("alive", "tier"),
-    [(0, 0), (1, 0), (4095, 0), (4096, 1), (16383, 1), (16384, 2), (10**6, 4), (2**20, 5)],
+    [(0, 0), (1, 0), (8191, 0), (8192, 1), (65535, 1), (65536, 2), (10**6, 3), (2**22, 4)],
 )
-def test_tiers_grow_by_four(alive: int, tier: int) -> None:
+def test_tiers_grow_by_eight(alive: int, tier: int) -> None:
     assert Size(alive + 7, dead=7).tier == tier
 
 
-def test_four_of_the_lowest_full_tier_become_one() -> None:
-    large, small = [Size(5000)] * 4, [Size(100)] * 5
-    assert choose([*large, *small], quiet=False) == (4, 5, 6, 7, 8)
-    assert choose(large[:3] + small[:3], quiet=False) == ()
+def test_two_of_the_lowest_full_tier_become_one() -> None:
+    large, small = [Size(9000)] * 2, [Size(100)] * 3
+    assert choose([*large, *small], quiet=False) == (2, 3, 4)
+    assert choose(large + small[:1], quiet=False) == (0, 1)
+    assert choose(large[:1] + small[:1], quiet=False) == ()
 
 
 def test_the_open_buffer_is_left_alone_unless_it_is_quiet() -> None:
-    crowd = [Size(100), Size(100), Size(100), Size(100, dead=90, open=True, indexed=False)]
+    crowd = [Size(100), Size(100, dead=90, open=True, indexed=False)]
     assert choose(crowd, quiet=False) == ()
-    assert choose(crowd, quiet=True) == (0, 1, 2, 3)
+    assert choose(crowd, quiet=True) == (0, 1)
 
 
 def test_a_quarter_of_dead_rows_is_borne() -> None:
@@ -65,17 +66,17 @@ def test_a_quarter_of_dead_rows_is_borne() -> None:
 
 
 def test_writers_merge_only_what_is_small() -> None:
-    assert choose_small([Size(5000)] * 4) == (0, 1, 2, 3)
-    assert choose_small([Size(20_000)] * 4) == ()
+    assert choose_small([Size(5000)] * 2) == (0, 1)
+    assert choose_small([Size(100_000)] * 2) == ()
     assert choose_small([Size(5000, dead=4000)]) == ()
 
 
 def test_consolidation_spares_the_largest_unless_it_is_worth_it() -> None:
-    assert choose([Size(1000), Size(100), Size(100)], quiet=True) == (1, 2)
-    assert choose([Size(1000), Size(150), Size(101)], quiet=True) == (0, 1, 2)
+    assert choose([Size(1600), Size(50), Size(50)], quiet=True) == (1, 2)
+    assert choose([Size(1600), Size(50), Size(51)], quiet=True) == (0, 1, 2)
     assert choose([Size(1000, dead=101), Size(10)], quiet=True) == (0, 1)
-    assert choose([Size(1000), Size(250)], quiet=True) == ()
-    assert choose([Size(1000), Size(100, dead=11)], quiet=True) == (1,)
+    assert choose([Size(1600), Size(100)], quiet=True) == ()
+    assert choose([Size(1600), Size(100, dead=11)], quiet=True) == (1,)
     assert choose([Size(SMALL_ROWS, indexed=False)], quiet=True) == ()
     assert choose([Size(SMALL_ROWS + 1, indexed=False)], quiet=True) == (0,)
     assert choose([], quiet=True) == ()
@@ -216,7 +217,7 @@ def test_the_worker_keeps_what_went_wrong() -> None:
 def test_an_engine_that_nobody_holds_ends_its_thread() -> None:
     engine = Engine()
     engine.subscribe(subscriptions(0, 600))
-    engine.subscribe(subscriptions(600, 600))
+    engine.subscribe(subscriptions(600, 100))
     worker, gone = engine._worker, weakref.ref(engine)
     assert worker._thread is not None
     del engine

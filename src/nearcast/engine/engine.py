@@ -263,9 +263,9 @@ class Engine:
         )
 
     def settle(self) -> None:
-        """Merge what was written so far until nothing more is to be gained by it."""
+        """Merge what was written so far into one segment: no message can be matched faster."""
         self._before_write()
-        self._store.merge(True)
+        self._store.merge_all()
 
     def save(self, folder: str | Path) -> None:
         """Write the engine as it is now into a folder, replacing what an engine wrote there."""

@@ -1,8 +1,10 @@
 """When segments are merged, and the thread that does it.
 
-Segments lie in tiers: each tier holds segments up to four times as large as the one below, and when
-there are four in a tier they become one. A subscription is copied once per tier, and a message asks
-a handful of segments. When nobody writes for a moment, what is left is put together.
+Segments lie in tiers: each tier holds segments up to eight times as large as the one below, and
+when there are two in a tier they become one. A subscription is copied about four times per tier,
+and a message asks no more segments than there are tiers: copying is cheap and mostly happens in
+the background, every further segment costs every message. When nobody writes for a moment, small
+ones are put together.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["BUFFER_ROWS", "SMALL_ROWS", "Size", "Worker", "choose", "choose_small"]
+__all__ = ["BUFFER_ROWS", "SMALL_ROWS", "Size", "Worker", "choose", "choose_all", "choose_small"]
 
 BUFFER_ROWS = 1024
 """How many subscriptions the buffer holds."""
@@ -23,11 +25,12 @@ BUFFER_ROWS = 1024
 SMALL_ROWS = 64
 """So many subscriptions are scanned as fast as they could be looked up in an index."""
 
-_FANOUT = 4
+_TIER_GROWTH = 8
+_TIER_SEGMENTS = 2
 _SMALL_TIERS = 2
 _MOST_DEAD = 0.25
 _MOST_DEAD_QUIET = 0.1
-_MOST_BESIDE = 0.25
+_MOST_BESIDE = 1 / 16
 _QUIET_S = 0.25
 
 
@@ -50,10 +53,10 @@ class Size(NamedTuple):
 
     @property
     def tier(self) -> int:
-        """The tier: 0 below 4,096 rows, then one more for each factor of four."""
+        """The tier: 0 below 8,192 rows, then one more for each factor of eight."""
         tier, rows = 0, self.alive // BUFFER_ROWS
-        while rows >= _FANOUT:
-            tier, rows = tier + 1, rows // _FANOUT
+        while rows >= _TIER_GROWTH:
+            tier, rows = tier + 1, rows // _TIER_GROWTH
         return tier
 
 
@@ -69,9 +72,9 @@ def choose(sizes: Sequence[Size], *, quiet: bool) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> choose([Size(9000), Size(1000), Size(1000), Size(1000), Size(1000)], quiet=False)
-    (1, 2, 3, 4)
-    >>> choose([Size(9000), Size(1000)], quiet=True)
+    >>> choose([Size(9000), Size(1000), Size(1000)], quiet=False)
+    (1, 2)
+    >>> choose([Size(9000), Size(500)], quiet=True)
     ()
     >>> choose([Size(9000, dead=3000)], quiet=False)
     (0,)
@@ -85,12 +88,26 @@ def choose_small(sizes: Sequence[Size]) -> tuple[int, ...]:
     return chosen if chosen and sizes[chosen[0]].tier < _SMALL_TIERS else ()
 
 
+def choose_all(sizes: Sequence[Size]) -> tuple[int, ...]:
+    """Return all segments, unless they are one that would not be better for being made anew.
+
+    Examples
+    --------
+    >>> choose_all([Size(9000), Size(1)]), choose_all([Size(9000)])
+    ((0, 1), ())
+    >>> choose_all([Size(9000, dead=1)])
+    (0,)
+    """
+    worn = any(size.dead or _is_worn(size) for size in sizes)
+    return tuple(range(len(sizes))) if len(sizes) > 1 or worn else ()
+
+
 def _full_tier(sizes: Sequence[Size]) -> tuple[int, ...]:
     tiers: dict[int, list[int]] = {}
     for number, size in enumerate(sizes):
         if not size.open:
             tiers.setdefault(size.tier, []).append(number)
-    full = [tier for tier, members in tiers.items() if len(members) >= _FANOUT]
+    full = [tier for tier, members in tiers.items() if len(members) >= _TIER_SEGMENTS]
     return tuple(tiers[min(full)]) if full else ()
 
 

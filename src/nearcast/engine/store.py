@@ -17,7 +17,14 @@ import numpy as np
 from nearcast.columns import NEVER, Subscriptions
 from nearcast.engine.directory import NOWHERE, Directory, duplicate_id, unknown_id
 from nearcast.engine.linear import Linear
-from nearcast.engine.merging import BUFFER_ROWS, SMALL_ROWS, Size, choose, choose_small
+from nearcast.engine.merging import (
+    BUFFER_ROWS,
+    SMALL_ROWS,
+    Size,
+    choose,
+    choose_all,
+    choose_small,
+)
 from nearcast.engine.segment import Segment, State
 from nearcast.errors import StorageError
 
@@ -170,6 +177,11 @@ class Store:
         """Merge segments once, if the policy says so; return whether it did."""
         with self._merging:
             return self._merge(lambda sizes: choose(sizes, quiet=quiet))
+
+    def merge_all(self) -> None:
+        """Make all segments one."""
+        with self._merging:
+            self._merge(choose_all)
 
     def merge_small(self) -> None:
         """Merge small segments, as writers do at once: there would soon be too many of them."""

@@ -201,9 +201,9 @@ def scan_list(
 
 @kernel
 def prefetch_list(entry: NDArray[np.uint64], position: Number) -> None:
-    """Ask for the lines of a list after the first two, which are here or on their way."""
+    """Ask for the lines of a list after the first one, which is here or on its way."""
     size = entry[position, 1] & LOW32
-    line = np.uint64(8)
+    line = np.uint64(4)
     while line <= size and line < np.uint64(64):
         prefetch(entry, position + line)
         line += np.uint64(4)
@@ -314,8 +314,8 @@ def scan_lists(
     examined = np.int64(0)
     unsures = np.int64(0)
     for i in range(len(lists)):
-        if i + 2 < len(lists) and lists[i + 2, 0] < PYRAMID:
-            prefetch_list(entry, lists[i + 2, 0])
+        if i + 2 < len(lists) and not lists[i + 2, 0] & PYRAMID:
+            prefetch_list(entry, lists[i + 2, 0] & ~FLAT)
         position = lists[i, 0]
         in_cell = False
         if position & PYRAMID:

@@ -113,7 +113,6 @@ def start_walk(
         if reference & LIST:
             position = reference ^ LIST
             prefetch(index.entry, position)
-            prefetch(index.entry, position + np.uint64(4))
             scratch.lists[g, lists, 0] = position | FLAT
             lists += 1
         elif reference != np.uint64(0):
@@ -131,7 +130,6 @@ def add_list(
 ) -> None:
     """Add a list to those of a message and ask for its beginning."""
     prefetch(entry, position)
-    prefetch(entry, position + np.uint64(4))
     count = scratch.list_count[g]
     if kind == FLAT:
         scratch.lists[g, count, 0] = position | FLAT

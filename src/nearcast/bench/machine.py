@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import platform
 import threading
 from pathlib import Path
@@ -56,6 +59,13 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def _give_back() -> None:
+    """Return freed memory to the system, so that using it again counts as growth."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class PeakMemory:
     """Watches how far the memory of this process grows while a piece of work is done.
 
@@ -79,6 +89,7 @@ class PeakMemory:
         return max(0, self._peak - self._before)
 
     def __enter__(self) -> Self:
+        _give_back()
         self._before = self._peak = self._process.memory_info().rss
         self._thread.start()
         return self

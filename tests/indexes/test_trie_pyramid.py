@@ -55,7 +55,18 @@ def test_thresholds_are_checked(option: str, value: object) -> None:
         indexes.create("trie-pyramid", **{option: value})
 
 
-def test_no_room_for_the_matches_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_token_id_is_refused() -> None:
+    """It stands for "any token" in an entry."""
+    largest = 2**31 - 1
+    box = [[0, 0, 1, 1]]
+    with pytest.raises(InvalidInput, match="token: token ids must be below 2,147,483,647"):
+        indexes.create("trie-pyramid").build(Clauses.of([[largest]], box))
+    index = indexes.create("trie-pyramid").build(Clauses.of([[largest - 1]], box))
+    messages = Messages.of([[largest - 1], [largest]], [[0, 0]] * 2)
+    assert index.match(messages).pairs() == {(0, 0)}
+
+
+def test_no_room_for_the_matches_at_first() -> None:
     """One message with far more matches than there was room for, after one with none."""
     count = 5_000
     box = np.tile([[-10, -10, 10, 10]], (count, 1))

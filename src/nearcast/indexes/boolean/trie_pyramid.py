@@ -24,7 +24,7 @@ from nearcast.indexes.contract import Found, Index, message_arrays
 from nearcast.kernels import trie_pyramid_layout as layout
 from nearcast.kernels import trie_pyramid_trie as trees
 from nearcast.kernels.pyramid import LEVELS
-from nearcast.kernels.trie_pyramid import FREE, TriePyramidArrays
+from nearcast.kernels.trie_pyramid import ANY, FREE, TriePyramidArrays
 from nearcast.kernels.trie_pyramid_match import LONG, match_messages
 from nearcast.kernels.trie_pyramid_scan import FILTER_BITS, ScanScratch
 from nearcast.kernels.trie_pyramid_walk import GROUP, WAVE, WalkScratch
@@ -93,6 +93,8 @@ class TriePyramid(Index):
         """Build the index: about half a microsecond a clause."""
         if len(clauses) > MOST_CLAUSES:
             raise InvalidInput("clauses", len(clauses), f"an index holds {MOST_CLAUSES:,} at most")
+        if len(clauses.token) and int(clauses.token.max()) >= ANY:
+            raise InvalidInput("token", int(ANY), f"token ids must be below {ANY:,}")
         return cls.from_arrays(clauses, options, _Construction(clauses, options).arrays())
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:

@@ -92,6 +92,7 @@ def test_plain_clauses_need_no_finish() -> None:
     circle = Shapes(np.ones(1), np.array([0, 1]), np.array([0, 1]), np.zeros((1, 2), np.int32))
     assert Clauses.of([[1], [2]], box).plain
     assert not Clauses.of([[1], [2]], box, row=[0, 0]).plain
+    assert not Clauses.of([[1]], box[:1], row=[1]).plain
     assert not Clauses.of([[1], [2]], box, negatives=[[3], []]).plain
     assert not Clauses.of([[1], [2]], box, shape=[-1, 0], shapes=circle).plain
 

@@ -202,9 +202,9 @@ class Clauses(_Arrays):
     def plain(self) -> bool:
         """Whether a clause that matches by tokens and box is a match, and its number is its row."""
         return (
-            len(self) == self.subscriptions
-            and len(self.negative) == 0
+            len(self.negative) == 0
             and not bool((self.shape >= 0).any())
+            and bool((self.row == np.arange(len(self))).all())
         )
 
     def take(self, rows: NDArray[Any]) -> Self:

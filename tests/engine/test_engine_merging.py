@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from nearcast.engine import Engine
 from nearcast.engine.directory import Directory
 from nearcast.engine.merging import SMALL_ROWS, Size, Worker, choose, choose_small
+from nearcast.errors import DuplicateId
 from nearcast.indexes import Builder
 from nearcast.model import Message, Rect, Subscription
 
@@ -116,6 +117,33 @@ class Gate(Builder):
         self.waiting.set()  # type: ignore[attr-defined]
         assert self.opened.wait(60)  # type: ignore[attr-defined]
         return super().build(clauses)
+
+
+def test_a_small_write_leaves_the_reservation_of_an_expired_id() -> None:
+    """A large write takes over an expired id of the buffer while the buffer is written to."""
+    clock = [0.0]
+    engine = Engine(clock=lambda: clock[0])
+    engine.subscribe(Subscription("late", HERE, "tea", expires_at=5.0))
+    clock[0] = 9.0
+    store: Any = engine._store
+    builder = store.builder
+    store.builder = gate = Gate(builder)
+    many = [Subscription("late", HERE, "tea"), *subscriptions(0, 600)]
+    writing = threading.Thread(target=engine.subscribe, args=(many,))
+    writing.start()
+    assert gate.waiting.wait(60)  # type: ignore[attr-defined]
+    store.builder = builder
+    engine.subscribe(Subscription("other", HERE, "tea"))
+    with pytest.raises(DuplicateId, match="late"):
+        engine.subscribe(Subscription("late", HERE, "tea"))
+    engine.settle()
+    engine.subscribe(Subscription("next", HERE, "tea"))
+    gate.opened.set()  # type: ignore[attr-defined]
+    writing.join(60)
+    assert received(engine) == {*range(600), "late", "other", "next"}
+    engine.unsubscribe("late")
+    assert received(engine) == {*range(600), "other", "next"}
+    engine.close()
 
 
 def test_writes_during_a_merge_are_carried_over() -> None:

@@ -235,11 +235,11 @@ class Store:
         """Add a segment of its own."""
         old = self._places(handle)
         segment = Segment(columns, index, handle, self._fresh_serial())
-        self._put(segment, self.state.segments, old)
+        self._put(segment, self.state.segments, old, handle)
 
     def _append(self, columns: Subscriptions, handle: NDArray[np.int32]) -> None:
         """Add to the buffer, which becomes a segment with an index when it is full."""
-        old = self._places(handle)
+        old, fresh = self._places(handle), handle
         buffer = self._buffer
         serial = self._fresh_serial()
         if buffer is not None:
@@ -253,7 +253,7 @@ class Store:
         index = self.builder.build(columns.clauses) if full else Linear.build(columns.clauses)
         segment = Segment(columns, index, handle, serial)
         others = tuple(s for s in self.state.segments if s is not buffer)
-        self._put(segment, others, [place for place in old if place[0] is not buffer])
+        self._put(segment, others, [place for place in old if place[0] is not buffer], fresh)
         self._buffer = None if full else segment
 
     def _put(
@@ -261,11 +261,19 @@ class Store:
         segment: Segment,
         others: tuple[Segment, ...],
         old: Sequence[tuple[Segment, NDArray[Any], NDArray[Any]]],
+        fresh: NDArray[np.int32],
     ) -> None:
-        """Put a new version in place: a segment and others, in which old rows die."""
+        """Put a new version in place: a segment and others, in which old rows die.
+
+        The last rows of the segment are ``fresh``. The others only move: if one of them has
+        expired, somebody may have reserved its id.
+        """
         version = self.state.version + 1
         self._kill(old, version)
-        self._directory.place(segment.handle, segment.serial, np.arange(len(segment)))
+        rows = np.arange(len(segment))
+        moved = len(segment) - len(fresh)
+        self._directory.move(segment.handle[:moved], segment.serial, rows[:moved])
+        self._directory.place(fresh, segment.serial, rows[moved:])
         self.state = State(version, (*others, segment))
 
     def _kill(

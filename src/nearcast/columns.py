@@ -411,7 +411,10 @@ class Ids:
         return cls(number, pa.concat_arrays(texts))
 
     def to_arrow(self) -> pa.Array:
-        """Return int64 where all ids are integers, and strings otherwise."""
+        """Return int64 where all ids are integers, and strings otherwise.
+
+        A column has one type: where integers and strings are mixed, 7 becomes "7".
+        """
         numbers = pa.array(self.number)
         if self.text is None:
             return numbers

@@ -66,7 +66,7 @@ WRONG_CALLS: list[tuple[type[Exception], str, Callable[[Engine], object]]] = [
     (UnsupportedFile, "id", lambda e: e.publish_table(pa.table({"x": [1]}))),
     (
         InvalidInput,
-        "threads: must be at least 1",
+        "threads: must be a whole number of at least 1",
         lambda e: e.publish_table(
             pa.table({"id": [1], "text": ["tea"], "lon": [0], "lat": [0], "ttl_s": [9]}), threads=0
         ),
@@ -199,7 +199,7 @@ def test_a_mover_hears_of_words_that_nobody_knew_when_they_were_said() -> None:
 
 
 def test_a_move_keeps_all_but_the_region() -> None:
-    given = Subscription("s", Rect(170, 0, -170, 1), None, "a b OR c NOT d", "ann", 1e12)
+    given = Subscription("s", Rect(170, 0, -170, 1), None, "a b OR c NOT d", "ann", 1e11)
     engine = engine_with(given, Subscription("t", HERE))
     ring = [(0, 0), (4, 0), (4, 4), (0, 4)]
     hole = [(1, 1), (2, 1), (2, 2), (1, 2)]
@@ -209,8 +209,21 @@ def test_a_move_keeps_all_but_the_region() -> None:
         now = engine.get("s")
         assert now.region == place
         assert now.clauses(str.split) == given.clauses(str.split)
-        assert (now.owner, now.expires_at) == ("ann", 1e12)
+        assert (now.owner, now.expires_at) == ("ann", 1e11)
     assert len(engine) == 2
+
+
+def test_a_record_batch_is_a_table_and_other_things_are_not() -> None:
+    engine = Engine()
+    rows = {"id": [1], "west": [0], "south": [0], "east": [1], "north": [1]}
+    assert len(engine.subscribe_table(pa.RecordBatch.from_pydict(rows))) == 0
+    message = pa.RecordBatch.from_pydict({"id": [2], "text": ["tea"], "lon": [0], "lat": [0]})
+    assert engine.publish_table(message).matches["subscription_id"].to_pylist() == [1]
+    wrong: Any = rows
+    with pytest.raises(InvalidInput, match="table: must be a pyarrow Table"):
+        engine.subscribe_table(wrong)
+    with pytest.raises(InvalidInput, match="table: must be a pyarrow Table"):
+        engine.publish_table(wrong)
 
 
 def test_live_messages_and_their_words_are_let_go() -> None:

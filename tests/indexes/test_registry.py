@@ -9,7 +9,7 @@ import pytest
 
 from nearcast import indexes
 from nearcast.errors import StorageError, UnknownId, UnknownName
-from nearcast.indexes import UpdatableIndex
+from nearcast.indexes import Builder, UpdatableIndex
 from nearcast.testing import check_index, draw
 
 if TYPE_CHECKING:
@@ -50,6 +50,25 @@ def test_a_row_is_deleted_once() -> None:
     for row in (3, -1, 10_000):
         with pytest.raises(UnknownId, match=f"row {row} is not in the index"):
             scan.delete(np.array([row]))
+
+
+def test_an_index_need_not_be_registered_to_be_checked() -> None:
+    class Own(type(indexes.create("scan").build(draw("lattice").clauses))):  # type: ignore[misc]
+        name = "own"
+
+    globals()["Own"] = Own
+    Own.__qualname__ = "Own"
+    check_index(Builder(Own, Own.Options()), rounds=1)
+
+
+def test_an_error_in_an_index_names_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(indexes.get("trie-pyramid"), "find", broken)
+    with pytest.raises(ZeroDivisionError) as caught:
+        check_index("trie-pyramid")
+    assert caught.value.__notes__ == ["in the check agrees_on_lattice with seed 0"]
 
 
 def test_check_index_finds_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -266,9 +266,9 @@ def test_geoparquet_names_its_geometry(tmp_path: Path) -> None:
     crs84 = {"id": {"authority": "OGC", "code": "CRS84"}}
     for crs in (None, crs84, {"id": {"authority": "EPSG", "code": 4326}}):
         assert load(geoparquet(path, crs=crs)) == ([1], [])
-    with pytest.raises(UnsupportedFile, match="must be WKB in longitude and latitude"):
+    with pytest.raises(UnsupportedFile, match=r"\(OGC:CRS84\), is WKB in EPSG:3857; convert it"):
         load(geoparquet(path, crs={"id": {"authority": "EPSG", "code": 3857}}))
-    with pytest.raises(UnsupportedFile, match="is point; convert it"):
+    with pytest.raises(UnsupportedFile, match="is point in longitude and latitude; convert it"):
         load(geoparquet(path, encoding="point"))
 
 

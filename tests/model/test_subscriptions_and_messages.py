@@ -209,3 +209,18 @@ def test_matches_and_updates() -> None:
     for sign in [0, 2, "+"]:
         with pytest.raises(InvalidInput, match="sign"):
             Update(1.0, "s", "m", sign)  # type: ignore[arg-type]
+
+
+def test_operators_belong_into_expressions() -> None:
+    with pytest.raises(InvalidInput, match="keywords: have no AND, OR, NOT; say expression="):
+        Subscription("s", Rect(0, 0, 1, 1), "flood OR storm")
+    listed = Subscription("s", Rect(0, 0, 1, 1), ["OR", "flood"])
+    assert listed.clauses(str.split)[0].positive == ("OR", "flood")
+
+
+@pytest.mark.parametrize("value", [1_700_000_000_000, 1.7e12, 253_402_300_800])
+def test_milliseconds_are_noticed(value: float) -> None:
+    with pytest.raises(InvalidInput, match="is it in milliseconds"):
+        Message("m", (0, 0), "tea", time=value)
+    with pytest.raises(InvalidInput, match="is it in milliseconds"):
+        Subscription("s", Rect(0, 0, 1, 1), expires_at=value)

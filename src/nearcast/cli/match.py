@@ -7,6 +7,7 @@ import typer
 
 from nearcast.cli.options import assignments
 from nearcast.cli.output import count, progress, seconds, show_json, show_pairs, show_table
+from nearcast.errors import InvalidInput
 
 __all__ = ["match"]
 
@@ -41,6 +42,7 @@ def match(
     from nearcast.cli.match_job import MatchJob
 
     refused = rejects or out.with_name(f"{out.name}.rejects.ndjson")
+    _check_picture(picture)
     builder = indexes.create(index, **options)
     job = MatchJob(subscriptions, messages, out, refused, builder, threads)
     map_data = _map_data(picture)
@@ -64,6 +66,11 @@ def match(
         _show(result)
     if strict and summary.rejected.total():
         raise typer.Exit(3)
+
+
+def _check_picture(picture: Path | None) -> None:
+    if picture is not None and picture.suffix.lower() != ".png":
+        raise InvalidInput("--map", str(picture), "must be a file that ends in .png")
 
 
 def _map_data(picture: Path | None) -> Any:
@@ -100,6 +107,8 @@ def _show(result: dict[str, Any]) -> None:
         "writing": seconds(spent.get("write", 0.0)),
         "written to": result["out"],
     }
+    if result["rejects"]:
+        pairs["rejected rows"] = result["rejects_file"]
     if "map" in result:
         pairs["map"] = result["map"]
     show_pairs(f"matched with {result['index']}", pairs)

@@ -15,7 +15,14 @@ from nearcast.engine.merging import Worker
 from nearcast.engine.moving import moved, translated, updates_of
 from nearcast.engine.restore import each_subscription, subscription_of
 from nearcast.engine.snapshot import Snapshot, stored
-from nearcast.engine.sources import MessageObjects, MessageTable, ids_of, list_of, with_taken
+from nearcast.engine.sources import (
+    MessageObjects,
+    MessageTable,
+    ids_of,
+    list_of,
+    table_of,
+    with_taken,
+)
 from nearcast.engine.store import Store
 from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
 from nearcast.intake import read_subscriptions, subscriptions_from
@@ -41,7 +48,8 @@ class Engine:
     """A live set of subscriptions that messages are published to.
 
     Any number of threads may use an engine. A write is seen as a whole or not at all; publishing
-    never waits for one. After an error the engine is as it was before.
+    never waits for one. After an error the engine holds the subscriptions that it held before.
+    Whole tables are taken in and matched many times faster than one object at a time.
 
     Parameters
     ----------
@@ -102,7 +110,7 @@ class Engine:
         self._store.merge_small()
         self._after_write()
 
-    def subscribe_table(self, table: pa.Table) -> Rejects:
+    def subscribe_table(self, table: pa.Table | pa.RecordBatch) -> Rejects:
         """Register the subscriptions of a table, and return the rows that could not be taken.
 
         Those that could all become visible at the same moment. See
@@ -117,6 +125,7 @@ class Engine:
         ([1], 1)
         """
         self._before_write()
+        table = table_of(table)
         columns, rejects = read_subscriptions(table, self._vocabulary, self._tokenizer)
         taken = self._store.add(columns, skip=True)
         self._store.merge_small()
@@ -191,7 +200,7 @@ class Engine:
         of_message = [given[row].id for row in found.message.tolist()]
         return [*map(Match, of_message, found.subscription.tolist())]
 
-    def publish_table(self, table: pa.Table, *, threads: int = 1) -> Published:
+    def publish_table(self, table: pa.Table | pa.RecordBatch, *, threads: int = 1) -> Published:
         """Publish a table of messages; see `nearcast.intake.read_messages` for the columns.
 
         Parameters
@@ -213,9 +222,9 @@ class Engine:
         [{'message_id': 'a', 'subscription_id': 7, 'score': None}]
         """
         self._check_open()
-        if threads < 1:
-            raise InvalidInput("threads", threads, "must be at least 1")
-        source = MessageTable(table, self._tokenizer, self._now_us())
+        if not isinstance(threads, int) or threads < 1:
+            raise InvalidInput("threads", threads, "must be a whole number of at least 1")
+        source = MessageTable(table_of(table), self._tokenizer, self._now_us())
         state, batch, rejects = admit(self._store, self._vocabulary, self._live, source)
         found = deliver(state, batch.messages, threads)
         return Published(matches_table(batch.ids, found), rejects, len(batch), found.examined)

@@ -25,9 +25,26 @@ if TYPE_CHECKING:
     from nearcast.model import Id, Message
     from nearcast.text import Tokenizer, Vocabulary
 
-__all__ = ["MessageObjects", "MessageTable", "Source", "ids_of", "list_of", "with_taken"]
+__all__ = [
+    "MessageObjects",
+    "MessageTable",
+    "Source",
+    "ids_of",
+    "list_of",
+    "table_of",
+    "with_taken",
+]
 
 T = TypeVar("T")
+
+
+def table_of(table: object) -> pa.Table:
+    """Return a table, or a record batch as one."""
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    if not isinstance(table, pa.Table):
+        raise InvalidInput("table", table, "must be a pyarrow Table; see pyarrow.table")
+    return table
 
 
 class Source(Protocol):

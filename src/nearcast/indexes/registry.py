@@ -26,8 +26,8 @@ def names() -> list[str]:
 
     Examples
     --------
-    >>> names()
-    ['scan', 'trie-pyramid']
+    >>> "trie-pyramid" in names()
+    True
     """
     return sorted(_INDEXES)
 

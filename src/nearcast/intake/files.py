@@ -216,11 +216,19 @@ def _geometry_first(schema: pa.Schema) -> list[str]:
     if encoding != "WKB" or not _is_lon_lat(reference):
         raise UnsupportedFile(
             f"the geometry column {primary!r} must be WKB in longitude and latitude (OGC:CRS84), "
-            f"is {encoding}; convert it"
+            f"is {encoding} in {_reference_name(reference)}; convert it"
         )
     if "geometry" not in names:
         names = ["geometry" if name == primary else name for name in names]
     return names
+
+
+def _reference_name(reference: Any) -> str:
+    """Return how a coordinate reference system calls itself."""
+    known = reference if isinstance(reference, dict) else {}
+    own = known.get("id") if isinstance(known.get("id"), dict) else {}
+    code = f"{own.get('authority')}:{own.get('code')}" if own else known.get("name")
+    return str(code or "longitude and latitude")
 
 
 def _is_lon_lat(reference: Any) -> bool:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from nearcast.errors import InvalidInput
 from nearcast.intake.cells import NUMBER, is_text, nowhere, plain, read_numbers, read_texts, valid
 from nearcast.intake.rejects import cell
-from nearcast.model.checks import duration_us, time_us
+from nearcast.model.checks import LIMIT_US, duration_us, time_us
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["Times", "parse_time", "read_durations", "read_times"]
 
 _NUMBER = re.compile(NUMBER)
-_LIMIT_US = 2**62
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
 _UNIT_US = {"s": _SECOND_US, "ms": 1000, "us": 1, "ns": 0}
-_PROBLEM = "must be a time: ISO 8601 text, a timestamp, or seconds since 1970"
+_PROBLEM = "must be a time: ISO 8601 text, a timestamp, or seconds (no milliseconds) since 1970"
 
 
 class Times(NamedTuple):
@@ -119,7 +118,7 @@ def _from_timestamps(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bo
     raw = _int64(column)
     if factor == 0:
         return raw // 1000, nowhere(len(raw))
-    wrong = (raw >= _LIMIT_US // factor) | (raw <= -_LIMIT_US // factor)
+    wrong = (raw >= LIMIT_US // factor) | (raw <= -LIMIT_US // factor)
     return np.where(wrong, 0, raw) * factor, wrong
 
 
@@ -127,7 +126,7 @@ def _from_seconds(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_
     kind = column.type
     if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
         raw = _int64(column)
-        limit = _LIMIT_US // _SECOND_US
+        limit = LIMIT_US // _SECOND_US
         wrong = (raw > limit) | (raw < -limit)
         return np.where(wrong, 0, raw) * _SECOND_US, wrong
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -139,7 +138,7 @@ def _from_seconds(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_
 def _microseconds(seconds: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     with np.errstate(invalid="ignore", over="ignore"):
         us = np.rint(seconds * _SECOND_US)
-        wrong = ~(np.abs(us) < _LIMIT_US)
+        wrong = ~(np.abs(us) < LIMIT_US)
     return np.where(wrong, 0, us).astype(np.int64), wrong
 
 

@@ -29,8 +29,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _SECOND_US = 1_000_000
 
-# Half of what int64 holds, so that the sum of a time and a lifetime never overflows.
-_LIMIT_US = 2**62
+LIMIT_US = 253_402_300_800 * _SECOND_US
+"""The year 10000: a time beyond it is one in milliseconds, taken for seconds."""
 
 
 def time_us(field: str, value: object) -> int:
@@ -76,10 +76,10 @@ def _microseconds(field: str, value: object, problem: str) -> int:
         seconds = float(value)
         if not math.isfinite(seconds):
             raise InvalidInput(field, value, problem)
-        microseconds = round(seconds * _SECOND_US) if abs(seconds) < _LIMIT_US else _LIMIT_US
-    if abs(microseconds) >= _LIMIT_US:
-        years = _LIMIT_US // _SECOND_US // 31_557_600
-        raise InvalidInput(field, value, f"must lie within {years:,} years; is it in milliseconds?")
+        microseconds = round(seconds * _SECOND_US) if abs(seconds) < LIMIT_US else LIMIT_US
+    if abs(microseconds) >= LIMIT_US:
+        problem = "must be in seconds, before the year 10000; is it in milliseconds?"
+        raise InvalidInput(field, value, problem)
     return microseconds
 
 

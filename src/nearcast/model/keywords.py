@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["checked", "conjunction", "literal"]
 
+_OPERATORS = frozenset({"AND", "OR", "NOT"})
+
 _NOTHING = "PZC"
 """The initials of the categories of punctuation, separators and control characters."""
 
@@ -26,6 +28,9 @@ _NOTHING = "PZC"
 def checked(keywords: object) -> tuple[str, ...]:
     """Return keywords as a tuple; a single string is one keyword."""
     if isinstance(keywords, str):
+        if not _OPERATORS.isdisjoint(keywords.split()):
+            problem = "have no AND, OR, NOT; say expression=... instead, or give a list of words"
+            raise InvalidInput("keywords", keywords, problem)
         keywords = (keywords,)
     if not isinstance(keywords, (list, tuple, set, frozenset)):
         raise InvalidInput("keywords", keywords, "must be a string or a list of strings")

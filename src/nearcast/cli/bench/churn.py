@@ -17,7 +17,10 @@ def churn(
     ] = None,
     dataset: Dataset = "tweets",
     subscriptions: Annotated[int, typer.Option(min=1, help="How many at the start.")] = 100_000,
-    operations: Annotated[int, typer.Option(min=10, help="How many are mixed.")] = 200_000,
+    operations: Annotated[
+        int | None,
+        typer.Option(min=10, help="How many are mixed; 200,000 or as many as there are."),
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Rows of a batch.")] = 1_000,
     index: Annotated[str, typer.Option(help="See: nearcast indexes.")] = "trie-pyramid",
     seed: Seed = 0,
@@ -36,7 +39,8 @@ def churn(
     if runbook is not None:
         plan = read_runbook(runbook)
     else:
-        plan = mixed_load(subscriptions, operations, dataset=dataset, batch=batch)
+        mixed = operations or max(10, min(200_000, subscriptions))
+        plan = mixed_load(subscriptions, mixed, dataset=dataset, batch=batch)
     with steps(not as_json, "churning") as step:
         result = run(plan, index=index, seed=seed, step=step)
     name = f"churn-{plan.dataset}-{result['subscriptions']}"

@@ -174,6 +174,7 @@ def test_no_messages_give_no_matches(files: dict[str, str], tmp_path: Path) -> N
         ({}, ["--option", "fast"], 2, "name=value"),
         ({}, ["--threads", "0"], 2, "threads"),
         ({"--out": "matches.xml"}, [], 1, "matches.xml: cannot tell the format"),
+        ({}, ["--map", "matches.jpg"], 1, "--map: must be a file that ends in .png"),
     ],
 )
 def test_errors_are_one_line_and_leave_nothing(
@@ -193,6 +194,12 @@ def test_errors_are_one_line_and_leave_nothing(
     assert code == 2 or done.stderr.count("\n") == 1
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert left <= before
+
+
+def test_people_are_told_where_the_rejected_rows_are(files: dict[str, str]) -> None:
+    done = run(app, ["match", *(p for pair in files.items() for p in pair)], env={"COLUMNS": "300"})
+    assert done.exit_code == 0
+    assert f"{files['--out']}.rejects.ndjson" in done.stdout
 
 
 def test_a_job_that_fails_leaves_the_old_result(files: dict[str, str], tmp_path: Path) -> None:

@@ -33,11 +33,18 @@ class ShapeArrays(NamedTuple):
 
 @kernel
 def distance_m(lon_a: Number, lat_a: Number, lon_b: Number, lat_b: Number) -> Number:
-    """Return the haversine distance between two places in units."""
+    """Return the haversine distance between two places in units.
+
+    The haversine and its complement are both sums of squares, so that nothing is lost between
+    places that are close, nor between places that are nearly opposite.
+    """
     half_lat = (lat_b - lat_a) * RADIANS / 2
+    half_sum = (lat_b + lat_a) * RADIANS / 2
     half_lon = (lon_b - lon_a) * RADIANS / 2
-    across = math.sin(half_lon) ** 2 * math.cos(lat_a * RADIANS) * math.cos(lat_b * RADIANS)
-    return 2 * EARTH_RADIUS_M * math.asin(min(1.0, math.sqrt(math.sin(half_lat) ** 2 + across)))
+    along, across = math.cos(half_lon) ** 2, math.sin(half_lon) ** 2
+    near = along * math.sin(half_lat) ** 2 + across * math.cos(half_sum) ** 2
+    far = along * math.cos(half_lat) ** 2 + across * math.sin(half_sum) ** 2
+    return 2 * EARTH_RADIUS_M * math.atan2(math.sqrt(near), math.sqrt(far))
 
 
 @kernel

@@ -173,7 +173,7 @@ def circles(rng: Random) -> Case:
     """Circles whose border passes through lattice places, met by points and boxes."""
     count = 120
     centre = _points(rng, count)
-    radius_m = rng.choice([0.0, 1.0, 111_195.0797, 6_671_704.0, 15_000_000.0], count)
+    radius_m = rng.choice([0.0, 1.0, 111_195.0797, 6_671_704.0, 15_000_000.0, 20_015_114.0], count)
     shapes = Shapes(radius_m, np.arange(count + 1), np.arange(count + 1), centre.astype(np.int32))
     return _shaped("circles", rng, shapes, np.tile(np.array(WORLD), (count, 1)))
 

@@ -183,8 +183,9 @@ def _distance_m(centre: NDArray[Any], box: tuple[int, int, int, int]) -> float:
         if south <= foot_lat <= north:
             candidates.append(foot_lat)
         for latitude in candidates:
-            chord = np.linalg.norm(here - _vector(meridian, latitude))
-            nearest = min(nearest, 2 * EARTH_RADIUS_M * np.arcsin(min(1.0, float(chord) / 2)))
+            there = _vector(meridian, latitude)
+            angle = 2 * np.arctan2(np.linalg.norm(here - there), np.linalg.norm(here + there))
+            nearest = min(nearest, EARTH_RADIUS_M * float(angle))
     return float(nearest)
 
 

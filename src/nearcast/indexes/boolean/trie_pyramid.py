@@ -61,8 +61,9 @@ class TriePyramidOptions:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidInput(field.name, value, "must be a whole number of at least 1")
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 31:
+                problem = "must be a whole number of at least 1, below 2**31"
+                raise InvalidInput(field.name, value, problem)
 
 
 class TriePyramid(Index):

@@ -76,6 +76,21 @@ def test_churn_shows_every_step(tmp_path: Path) -> None:
     assert done.exit_code == 1
 
 
+def test_a_runbook_need_not_search(tmp_path: Path) -> None:
+    book = tmp_path / "book.json"
+    mix = '{"do": "mix", "count": 400, "insert": 0.5, "delete": 0.5}'
+    book.write_text(f'{{"batch": 100, "steps": [{{"do": "insert", "count": 600}}, {mix}]}}')
+    done = run(app, ["bench", "churn", "--runbook", str(book), "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "deletes" in done.stdout
+
+
+def test_few_subscriptions_are_mixed_with_few_operations(tmp_path: Path) -> None:
+    few = ["bench", "churn", "--subscriptions", "700", "--batch", "100", "--json"]
+    done = run(app, [*few, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+
+
 def test_text_is_measured(tmp_path: Path) -> None:
     few = ["--messages", "200", "--rounds", "2", "--out", str(tmp_path)]
     done = run(app, ["bench", "text", *few, "--dataset", "places", "--json"])

@@ -59,7 +59,8 @@ def readme_block(results: Sequence[dict[str, Any]]) -> str:
 
 
 def _comparison(result: dict[str, Any]) -> str:
-    header = ["index", "µs/message", "least-most", "messages/s", "examined", "bytes/sub", "build"]
+    header = ["index", "µs/message", "least-most", "messages/s", "examined", "bytes/sub"]
+    header += ["build", "peak memory of the build"]
     rows = [
         [
             f"`{r['index']}`",
@@ -69,6 +70,7 @@ def _comparison(result: dict[str, Any]) -> str:
             _figure(r["examined_per_message"]),
             _figure(r["bytes_per_subscription"]),
             f"{_figure(r['build_s'])} s",
+            f"{_figure(r['build_peak_bytes'] / max(1, r['index_bytes']))} x the index",
         ]
         for r in result["results"]
     ]

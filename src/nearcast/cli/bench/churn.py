@@ -77,6 +77,7 @@ def _show(result: dict[str, Any], stem: Path) -> None:
 
 def _rows(name: str, step: dict[str, Any]) -> list[list[str]]:
     segments = str(len(step["segments"])) if "segments" in step else "1"
+    kinds = [kind for kind in ("insert", "delete", "search") if step.get(kind) is not None]
     rows = [
         [
             name,
@@ -88,11 +89,10 @@ def _rows(name: str, step: dict[str, Any]) -> list[list[str]]:
             seconds(step[kind]["batch_p99_ms"] / 1e3),
             segments,
         ]
-        for kind in ("insert", "delete", "search")
-        if step.get(kind) is not None
+        for kind in kinds
     ]
     if len(rows) > 1:
-        total = sum(step[kind]["operations"] for kind in ("insert", "delete", "search"))
+        total = sum(step[kind]["operations"] for kind in kinds)
         rate = count(round(step["operations_per_second"]))
         rows.append([name, "all", count(total), "", rate, "", "", segments])
     return rows or [[name, "", "", "", "", seconds(step["seconds"]), "", segments]]

@@ -1,0 +1,27 @@
+"""What users say, as flat arrays: the only form that indexes, engines and Spark tasks see.
+
+A set of subscriptions is `Clauses` (token ids of all clauses end to end, boxes, the subscription
+row of each clause, exact `Shapes`) plus what belongs to the subscription as a whole (`Ids`, expiry,
+owner); a batch of messages is `Messages`; an answer is `Matches`. All arrays are read-only, so
+that a kernel is compiled for one type only, whether its arrays were just made or memory-mapped.
+"""
+
+from nearcast.columns.arrays import NEVER, UNITS, WORLD, frozen, gather, starts
+from nearcast.columns.clauses import Clauses, Shapes
+from nearcast.columns.messages import Matches, Messages
+from nearcast.columns.subscriptions import Ids, Subscriptions
+
+__all__ = [
+    "NEVER",
+    "UNITS",
+    "WORLD",
+    "Clauses",
+    "Ids",
+    "Matches",
+    "Messages",
+    "Shapes",
+    "Subscriptions",
+    "frozen",
+    "gather",
+    "starts",
+]

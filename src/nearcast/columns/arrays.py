@@ -1,0 +1,74 @@
+"""Units and limits, and what all sets of arrays have in common."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["NEVER", "UNITS", "WORLD", "Arrays", "chain", "freeze", "frozen", "gather", "starts"]
+
+UNITS = 10_000_000
+"""Units per degree: coordinates are int32 in units of 1e-7 degree."""
+
+WORLD = (-180 * UNITS, -90 * UNITS, 180 * UNITS, 90 * UNITS)
+"""West, south, east and north of the whole world, in units."""
+
+NEVER = np.iinfo(np.int64).max
+"""The time (in microseconds) of what never happens: a subscription that does not expire."""
+
+
+def frozen(values: Any, dtype: Any, width: int | None = None) -> NDArray[Any]:
+    """Return the values as a contiguous read-only array of the type, copied only where needed."""
+    array = np.ascontiguousarray(values, dtype=dtype).view()
+    if width is not None:
+        array = array.reshape(-1, width)
+    array.flags.writeable = False
+    return array
+
+
+def starts(lengths: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the start array (one longer) of pieces with these lengths laid end to end."""
+    start = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=start[1:])
+    return start
+
+
+def gather(start: NDArray[np.int64], rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the start array of the chosen pieces and the positions of their content."""
+    length = (start[1:] - start[:-1])[rows]
+    new_start = starts(length)
+    position = np.arange(new_start[-1]) + np.repeat(start[:-1][rows] - new_start[:-1], length)
+    return new_start, position
+
+
+class Arrays:
+    """What all sets of arrays have in common: their size, and that they pickle read-only."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays together."""
+        values = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        return sum(value.nbytes for value in values if hasattr(value, "nbytes"))
+
+
+def freeze(arrays: Any, **types: Any) -> None:
+    """Make the named arrays of a frozen dataclass read-only arrays of these types."""
+    for name, dtype in types.items():
+        object.__setattr__(arrays, name, frozen(getattr(arrays, name), dtype))
+
+
+def chain(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the start array of pieces whose start arrays these are."""
+    bases = np.cumsum([0, *(int(p[-1]) for p in parts)])
+    moved = [p[1:] + base for p, base in zip(parts, bases, strict=False)]
+    return np.concatenate([np.zeros(1, np.int64), *moved])

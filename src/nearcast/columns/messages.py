@@ -1,0 +1,122 @@
+"""A batch of messages, and what it matches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from nearcast.columns.arrays import WORLD, Arrays, chain, freeze, frozen, gather, starts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Matches", "Messages"]
+
+
+@dataclass(frozen=True, eq=False)
+class Messages(Arrays):
+    """A batch of messages: token ids (ascending, distinct per message), boxes, times.
+
+    A point has ``west == east`` and ``south == north``. A box with ``west > east`` crosses the
+    antimeridian. ``time_us`` is in microseconds since 1970; ``ttl_us`` is 0 for a message that
+    nobody keeps.
+    """
+
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+    box: NDArray[np.int32]
+    time_us: NDArray[np.int64]
+    ttl_us: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        freeze(self, token_start=np.int64, token=np.int32, time_us=np.int64, ttl_us=np.int64)
+        object.__setattr__(self, "box", frozen(self.box, np.int32, 4))
+
+    def __len__(self) -> int:
+        return len(self.box)
+
+    @classmethod
+    def of(cls, tokens: Sequence[Iterable[int]], box: Any, *, time_us: Any = 0) -> Self:
+        """Make messages from lists of token ids and points (lon, lat) or boxes, in units.
+
+        Examples
+        --------
+        >>> Messages.of([[2, 1, 2]], [[7, 8]]).box.tolist()
+        [[7, 8, 7, 8]]
+        """
+        ordered = [sorted(set(t)) for t in tokens]
+        boxes = np.asarray(box, np.int32)
+        if boxes.ndim == 2 and boxes.shape[1] == 2:
+            boxes = np.concatenate([boxes, boxes], axis=1)
+        return cls(
+            starts(np.array([len(t) for t in ordered], np.int64)),
+            np.array([t for ts in ordered for t in ts], np.int32),
+            boxes,
+            np.broadcast_to(np.asarray(time_us, np.int64), len(ordered)),
+            np.zeros(len(ordered), np.int64),
+        )
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """Return the messages of these rows."""
+        token_start, token = gather(self.token_start, rows)
+        return type(self)(
+            token_start, self.token[token], self.box[rows], self.time_us[rows], self.ttl_us[rows]
+        )
+
+    @cached_property
+    def wraps(self) -> NDArray[np.bool_]:
+        """Which messages cross the antimeridian."""
+        return self.box[:, 0] > self.box[:, 2]
+
+    def cut(self) -> tuple[Self, NDArray[np.int64]]:
+        """Cut messages at the antimeridian; return the pieces and the message row of each."""
+        piece_of = np.repeat(np.arange(len(self)), 1 + self.wraps)
+        pieces = self.take(piece_of)
+        box = pieces.box.copy()
+        second = np.diff(piece_of, prepend=-1) == 0
+        first = np.diff(piece_of, append=-1) == 0
+        box[first, 2] = WORLD[2]
+        box[second, 0] = WORLD[0]
+        return replace(pieces, box=box), piece_of
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """The answer to a batch: subscription rows, message by message, and what it cost to find them.
+
+    The matches of message ``m`` are ``subscription[start[m]:start[m + 1]]``, in no particular
+    order, each once. ``examined`` counts the candidates that had to be verified.
+    """
+
+    start: NDArray[np.int64]
+    subscription: NDArray[np.int32]
+    examined: int
+    score: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.subscription)
+
+    @cached_property
+    def message(self) -> NDArray[np.int64]:
+        """The message row of every match."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+    def pairs(self) -> set[tuple[int, int]]:
+        """Return the matches as a set of (message row, subscription row)."""
+        return set(zip(self.message.tolist(), self.subscription.tolist(), strict=True))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Matches]) -> Self:
+        """Return the answers to consecutive batches as the answer to all of them."""
+        scores = [p.score for p in parts if p.score is not None]
+        return cls(
+            chain([p.start for p in parts]),
+            np.concatenate([p.subscription for p in parts]),
+            sum(p.examined for p in parts),
+            np.concatenate(scores) if scores else None,
+        )

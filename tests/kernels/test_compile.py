@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import nearcast
 from nearcast.kernels.compile import JIT
 
@@ -35,13 +37,14 @@ def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
     assert hits == ([0, 1, 1] if JIT else [-1, -1, -1])
 
 
-def test_a_change_in_any_kernel_renews_the_cache(tmp_path: Path) -> None:
+@pytest.mark.parametrize("changed", ["kernels/shapes.py", "columns/arrays.py"])
+def test_a_change_that_kernels_may_see_renews_the_cache(tmp_path: Path, changed: str) -> None:
     package = tmp_path / "package"
     shutil.copytree(Path(nearcast.__file__).parent, package / "nearcast")
     cache = tmp_path / "cache"
     outputs = []
     for _ in range(2):
         outputs.append(_start(cache, package).communicate()[0])
-        with open(package / "nearcast" / "kernels" / "shapes.py", "a") as file:
+        with open(package / "nearcast" / changed, "a") as file:
             file.write("# changed\n")
     assert outputs == (["0\n", "0\n"] if JIT else ["-1\n", "-1\n"])

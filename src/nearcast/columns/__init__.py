@@ -6,13 +6,24 @@ owner); a batch of messages is `Messages`; an answer is `Matches`. All arrays ar
 that a kernel is compiled for one type only, whether its arrays were just made or memory-mapped.
 """
 
-from nearcast.columns.arrays import NEVER, UNITS, WORLD, frozen, gather, starts
+from nearcast.columns.arrays import (
+    EARTH_RADIUS_M,
+    NEVER,
+    TOLERANCE_M,
+    UNITS,
+    WORLD,
+    frozen,
+    gather,
+    starts,
+)
 from nearcast.columns.clauses import Clauses, Shapes
 from nearcast.columns.messages import Matches, Messages
 from nearcast.columns.subscriptions import Ids, Subscriptions
 
 __all__ = [
+    "EARTH_RADIUS_M",
     "NEVER",
+    "TOLERANCE_M",
     "UNITS",
     "WORLD",
     "Clauses",

@@ -12,7 +12,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["NEVER", "UNITS", "WORLD", "Arrays", "chain", "freeze", "frozen", "gather", "starts"]
+__all__ = [
+    "EARTH_RADIUS_M",
+    "NEVER",
+    "TOLERANCE_M",
+    "UNITS",
+    "WORLD",
+    "Arrays",
+    "chain",
+    "freeze",
+    "frozen",
+    "gather",
+    "starts",
+]
 
 UNITS = 10_000_000
 """Units per degree: coordinates are int32 in units of 1e-7 degree."""
@@ -22,6 +34,12 @@ WORLD = (-180 * UNITS, -90 * UNITS, 180 * UNITS, 90 * UNITS)
 
 NEVER = np.iinfo(np.int64).max
 """The time (in microseconds) of what never happens: a subscription that does not expire."""
+
+EARTH_RADIUS_M = 6_371_008.8
+"""The radius of the sphere on which distances are measured."""
+
+TOLERANCE_M = 1e-3
+"""A place within this distance of a circle counts as inside."""
 
 
 def frozen(values: Any, dtype: Any, width: int | None = None) -> NDArray[Any]:

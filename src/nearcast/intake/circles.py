@@ -6,21 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import UNITS, WORLD
-from nearcast.model.circles import EARTH_RADIUS_M, TOLERANCE_M
+from nearcast.columns import EARTH_RADIUS_M, TOLERANCE_M, UNITS, WORLD
+from nearcast.model.circles import HALF_TURN_M, MARGIN_M, OPPOSITE_M, TURN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["circle_boxes"]
-
-_TURN = 360 * UNITS
-_HALF_TURN_M = np.pi * EARTH_RADIUS_M
-
-# As for one circle: distances in floating point are wrong by far less than a millimetre, except
-# close to the opposite of the centre.
-_MARGIN_M = 1e-3
-_OPPOSITE_M = 1_000.0
 
 
 def circle_boxes(
@@ -38,7 +30,7 @@ def circle_boxes(
     ([0], [[-89933, -89933, 89933, 89933]])
     """
     lon, lat = centre[:, 0].astype(np.int64), centre[:, 1].astype(np.int64)
-    angle = (np.minimum(radius_m, _HALF_TURN_M) + TOLERANCE_M + _MARGIN_M) / EARTH_RADIUS_M
+    angle = (np.minimum(radius_m, HALF_TURN_M) + TOLERANCE_M + MARGIN_M) / EARTH_RADIUS_M
     reach = np.degrees(angle) * UNITS
     south = np.maximum(np.floor(lat - reach), WORLD[1]).astype(np.int64)
     north = np.minimum(np.ceil(lat + reach), WORLD[3]).astype(np.int64)
@@ -50,7 +42,7 @@ def circle_boxes(
     west = np.where(around, WORLD[0], np.floor(lon - spread)).astype(np.int64)
     east = np.where(around, WORLD[2], np.ceil(lon + spread)).astype(np.int64)
     box = np.stack([west, south, east, north], axis=1)
-    box[radius_m >= _HALF_TURN_M - _OPPOSITE_M] = WORLD
+    box[radius_m >= HALF_TURN_M - OPPOSITE_M] = WORLD
     return _cut(box)
 
 
@@ -61,8 +53,8 @@ def _cut(box: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     pieces = box[number]
     second = np.concatenate([[False], number[1:] == number[:-1]])
     first = np.concatenate([second[1:], [False]])
-    pieces[first & (pieces[:, 0] < WORLD[0]), 0] += _TURN
+    pieces[first & (pieces[:, 0] < WORLD[0]), 0] += TURN
     pieces[first, 2] = WORLD[2]
-    pieces[second & (pieces[:, 2] > WORLD[2]), 2] -= _TURN
+    pieces[second & (pieces[:, 2] > WORLD[2]), 2] -= TURN
     pieces[second, 0] = WORLD[0]
     return number, pieces.astype(np.int32)

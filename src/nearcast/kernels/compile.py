@@ -1,7 +1,7 @@
 """The one decorator that holds all Numba policy.
 
 Every kernel is compiled in nopython mode, releases the GIL and is cached on disk. The cache lies
-in one folder per state of the kernels' sources (a kernel that calls a kernel of another file is
+in one folder per state of the sources of kernels and columns (a kernel that uses another file is
 recompiled when that file changes, which Numba's own cache does not notice) and may be shared by
 any number of processes: whoever compiles first holds a lock, the others wait and then load.
 
@@ -42,8 +42,10 @@ JIT = not numba.config.DISABLE_JIT
 @functools.cache
 def _source_digest() -> str:
     digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+    package = Path(__file__).parents[1]
+    for room in ("columns", "kernels"):  # constants of the one are compiled into the other
+        for path in sorted((package / room).glob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -14,14 +14,9 @@ they may touch, and where no lane is equal, they surely do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from nearcast.kernels.compile import Number, kernel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LEVELS = 19
 """Levels 0 to 18; a cell of the last one is 0.0016 degrees (180 m at the equator) wide."""
@@ -30,8 +25,6 @@ QUANTA_BITS = 14
 FAR = np.int64(0x7FFF)
 TOP = np.uint64(0x8000800080008000)
 ONES = np.uint64(0x0001000100010001)
-LOW32 = np.uint64(0xFFFFFFFF)
-BITS32 = np.uint64(32)
 
 
 @kernel
@@ -130,53 +123,3 @@ def pack_probe(
         FAR - quantum(x0, origin_x, shift),
         FAR - quantum(y0, origin_y, shift),
     )
-
-
-@kernel
-def mix(key: Number, seed: Number) -> Number:
-    """Return a 64-bit hash of a 64-bit key."""
-    hashed = (key ^ seed) * np.uint64(0x9E3779B97F4A7C15)
-    hashed ^= hashed >> np.uint64(29)
-    hashed *= np.uint64(0xBF58476D1CE4E5B9)
-    return hashed ^ (hashed >> BITS32)
-
-
-@kernel
-def token_position(token: Number, mask: Number) -> Number:
-    """Return where the chain of a token begins in a table of ``mask + 1`` slots."""
-    return ((token * np.uint64(0x9E3779B97F4A7C15)) >> BITS32) & mask
-
-
-@kernel
-def slot_position(slot: NDArray[np.uint64], hashed: Number) -> Number:
-    """Return where the chain of a hash begins in a table of tags."""
-    return ((hashed >> BITS32) * np.uint64(len(slot))) >> BITS32
-
-
-@kernel
-def find_tag(slot: NDArray[np.uint64], hashed: Number) -> Number:
-    """Return the value under a hash, 0 where there is none; the caller verifies what it finds."""
-    position = slot_position(slot, hashed)
-    tag = hashed & LOW32
-    while slot[position] != np.uint64(0):
-        if (slot[position] >> BITS32) == tag:
-            return slot[position] & LOW32
-        position += np.uint64(1)
-        if position == np.uint64(len(slot)):
-            position = np.uint64(0)
-    return np.uint64(0)
-
-
-@kernel
-def place_tag(slot: NDArray[np.uint64], hashed: Number, value: Number) -> Number:
-    """Put a value under a hash; return False where another key of the chain has the same tag."""
-    position = slot_position(slot, hashed)
-    tag = hashed & LOW32
-    while slot[position] != np.uint64(0):
-        if (slot[position] >> BITS32) == tag:
-            return False
-        position += np.uint64(1)
-        if position == np.uint64(len(slot)):
-            position = np.uint64(0)
-    slot[position] = (tag << BITS32) | np.uint64(value)
-    return True

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast.columns import EARTH_RADIUS_M, TOLERANCE_M
 from nearcast.kernels.compile import Number, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-EARTH_RADIUS_M = 6_371_008.8
-TOLERANCE_M = 1e-3
 RADIANS = math.pi / 180 / 1e7
 """Radians per unit."""
 

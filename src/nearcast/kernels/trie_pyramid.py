@@ -7,10 +7,11 @@
   start and end of the pyramid; its number of cells and mask of levels; token.
 - ``child_slot``, ``cell_slot`` uint64[...]: open addressing, a 32-bit tag and a node or the
   position of a cell side by side. What is found is verified at its target; no two keys of one
-  probe chain share a tag (`seed` was chosen so).
+  probe chain share a tag: the seeds were chosen so.
 - ``entry`` uint64[m, 2]: lists. A list begins with a header (origin of its frame; number of
   entries and shift), its entries follow: the packed box; the clause, the next token that must
   occur (`ANY` where none is left) and `MORE` where there are others after that.
+- ``setting`` uint64[3]: the seeds of ``child_slot`` and ``cell_slot``, and the depth of the trie.
 
 Node 0 holds the clauses without tokens. Position 0 of ``entry`` is not used.
 """

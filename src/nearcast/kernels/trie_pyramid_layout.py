@@ -8,9 +8,7 @@ import numpy as np
 
 from nearcast.kernels.compile import Number, kernel
 from nearcast.kernels.pyramid import (
-    BITS32,
     LEVELS,
-    LOW32,
     QUANTA_BITS,
     cell_code,
     cell_key,
@@ -18,8 +16,12 @@ from nearcast.kernels.pyramid import (
     grid_x,
     grid_y,
     level_of,
-    mix,
     pack_box,
+)
+from nearcast.kernels.tag_table import (
+    BITS32,
+    LOW32,
+    mix,
     place_tag,
     token_position,
 )

@@ -8,7 +8,8 @@ import numpy as np
 
 from nearcast.kernels.compile import Number, borrow, kernel, prefetch
 from nearcast.kernels.messages import MessageArrays
-from nearcast.kernels.pyramid import grid_x, grid_y, token_position
+from nearcast.kernels.pyramid import grid_x, grid_y
+from nearcast.kernels.tag_table import token_position
 from nearcast.kernels.trie_pyramid import TriePyramidArrays
 from nearcast.kernels.trie_pyramid_scan import (
     ScanScratch,

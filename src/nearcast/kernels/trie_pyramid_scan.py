@@ -14,19 +14,21 @@ import numpy as np
 from nearcast.kernels.compile import Number, inlined_kernel, kernel, prefetch
 from nearcast.kernels.messages import contains
 from nearcast.kernels.pyramid import (
-    BITS32,
     LEVELS,
-    LOW32,
     ONES,
     QUANTA_BITS,
     TOP,
     cell_code,
     cell_key,
-    find_tag,
     grid_x,
     grid_y,
-    mix,
     pack_probe,
+)
+from nearcast.kernels.tag_table import (
+    BITS32,
+    LOW32,
+    find_tag,
+    mix,
 )
 from nearcast.kernels.trie_pyramid import ANY, TriePyramidArrays
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.kernels.compile import Number, kernel
-from nearcast.kernels.pyramid import BITS32, LOW32
+from nearcast.kernels.tag_table import BITS32, LOW32
 from nearcast.kernels.trie_pyramid import FREE
 
 if TYPE_CHECKING:

@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.kernels.compile import Number, inlined_kernel, kernel, prefetch
-from nearcast.kernels.pyramid import (
-    BITS32,
-    LEVELS,
-    LOW32,
-    cell_code,
-    cell_key,
-    find_tag,
-    mix,
-    slot_position,
-    token_position,
-)
+from nearcast.kernels.pyramid import LEVELS, cell_code, cell_key
+from nearcast.kernels.tag_table import BITS32, LOW32, find_tag, mix, slot_position, token_position
 from nearcast.kernels.trie_pyramid import FREE, LIST, TriePyramidArrays
 from nearcast.kernels.trie_pyramid_scan import FLAT, PYRAMID
 

@@ -11,29 +11,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import UNITS, WORLD
+from nearcast.columns import EARTH_RADIUS_M, TOLERANCE_M, UNITS, WORLD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EARTH_RADIUS_M", "TOLERANCE_M", "Box", "cap_boxes", "outline", "reaches_poles"]
-
-EARTH_RADIUS_M = 6_371_008.8
-"""The radius of the sphere on which distances are measured."""
-
-TOLERANCE_M = 1e-3
-"""A place within this distance of a circle counts as inside."""
+__all__ = [
+    "HALF_TURN_M",
+    "MARGIN_M",
+    "OPPOSITE_M",
+    "TURN",
+    "Box",
+    "cap_boxes",
+    "outline",
+    "reaches_poles",
+]
 
 Box = tuple[int, int, int, int]
 """West, south, east and north, in units; west <= east."""
 
-_HALF_TURN_M = math.pi * EARTH_RADIUS_M
-_TURN = 360 * UNITS
+HALF_TURN_M = math.pi * EARTH_RADIUS_M
+TURN = 360 * UNITS
 
 # Distances computed in floating point are wrong by far less than this, except for places that are
 # nearly opposite to the centre: a circle that reaches those is given the whole world.
-_MARGIN_M = 1e-3
-_OPPOSITE_M = 1_000.0
+MARGIN_M = 1e-3
+OPPOSITE_M = 1_000.0
 
 
 def cap_boxes(lon: int, lat: int, radius_m: float) -> list[Box]:
@@ -44,9 +47,9 @@ def cap_boxes(lon: int, lat: int, radius_m: float) -> list[Box]:
     >>> cap_boxes(0, 0, 1000.0)
     [(-89933, -89933, 89933, 89933)]
     """
-    if radius_m >= _HALF_TURN_M - _OPPOSITE_M:
+    if radius_m >= HALF_TURN_M - OPPOSITE_M:
         return [WORLD]
-    angle = (radius_m + TOLERANCE_M + _MARGIN_M) / EARTH_RADIUS_M
+    angle = (radius_m + TOLERANCE_M + MARGIN_M) / EARTH_RADIUS_M
     reach = math.degrees(angle) * UNITS
     south = max(math.floor(lat - reach), WORLD[1])
     north = min(math.ceil(lat + reach), WORLD[3])
@@ -62,9 +65,9 @@ def cap_boxes(lon: int, lat: int, radius_m: float) -> list[Box]:
 def wrapped(west: int, south: int, east: int, north: int) -> list[Box]:
     """Return the box, cut in two where it runs past the antimeridian on one side."""
     if west < WORLD[0]:
-        return [(west + _TURN, south, WORLD[2], north), (WORLD[0], south, east, north)]
+        return [(west + TURN, south, WORLD[2], north), (WORLD[0], south, east, north)]
     if east > WORLD[2]:
-        return [(west, south, WORLD[2], north), (WORLD[0], south, east - _TURN, north)]
+        return [(west, south, WORLD[2], north), (WORLD[0], south, east - TURN, north)]
     return [(west, south, east, north)]
 
 

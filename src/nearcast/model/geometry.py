@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from shapely.geometry import mapping
 from shapely.geometry.polygon import orient
 
-from nearcast.columns import UNITS
+from nearcast.columns import EARTH_RADIUS_M, UNITS
 from nearcast.errors import RegionError
-from nearcast.model.circles import EARTH_RADIUS_M, Box, outline, reaches_poles
+from nearcast.model.circles import Box, outline, reaches_poles
 
 __all__ = [
     "Coordinates",

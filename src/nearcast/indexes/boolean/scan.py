@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import shapely
 
-from nearcast.columns import WORLD, Clauses, Matches, Messages
+from nearcast.columns import EARTH_RADIUS_M, TOLERANCE_M, WORLD, Clauses, Matches, Messages
 from nearcast.errors import UnknownId
 from nearcast.indexes.contract import Found, NoOptions, UpdatableIndex
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Shapes
-
-EARTH_RADIUS_M = 6_371_008.8
-TOLERANCE_M = 1e-3
 
 
 class Scan(UpdatableIndex):

@@ -150,7 +150,11 @@ class TriePyramid(Index):
 
 
 def walk_scratch(tokens: int, depth: int) -> WalkScratch:
-    """Return room for walking messages of so many tokens down a trie of this depth."""
+    """Return room for walking messages of so many tokens down a trie of this depth.
+
+    The stack is sorted by depth, and a wave takes its end: of every depth there are never more
+    nodes on it than the children of one wave.
+    """
     tokens = max(1, tokens)
     short = GROUP * min(tokens, LONG)
     started = GROUP + max(short, tokens)

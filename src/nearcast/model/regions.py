@@ -58,6 +58,23 @@ class Region(ABC):
     def _geometry(self) -> Any:
         """Return the Shapely geometry, in degrees."""
 
+    def to_bbox(self) -> tuple[float, float, float, float]:
+        """Return west, south, east and north of the region; west > east over the antimeridian.
+
+        Examples
+        --------
+        >>> Rect(170, -5, -170, 5).to_bbox()
+        (170.0, -5.0, -170.0, 5.0)
+        """
+        boxes = sorted(self.boxes())
+        west, south = boxes[0][0], min(box[1] for box in boxes)
+        east, north = max(box[2] for box in boxes), max(box[3] for box in boxes)
+        if len(boxes) == 2:
+            gap = boxes[1][0] - boxes[0][2]
+            if gap > 180 * UNITS or (gap > 0 and (west, east) == (WORLD[0], WORLD[2])):
+                west, east = boxes[1][0], boxes[0][2]
+        return west / UNITS, south / UNITS, east / UNITS, north / UNITS
+
     def to_geojson(self) -> dict[str, Any]:
         """Return a GeoJSON geometry."""
         return shapes.to_geojson(self._geometry())

@@ -1,0 +1,1 @@
+"""``nearcast spark``: the data pipeline, one file per command."""

@@ -1,0 +1,107 @@
+"""The Spark session that the pipeline runs in, and what it needs of the machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nearcast.errors import NearcastError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["java_version", "session"]
+
+LEAST_JAVA = 17
+INSTALL_JAVA = (
+    f"Spark needs Java {LEAST_JAVA} or newer; install it (on Debian: apt-get install "
+    "openjdk-17-jre-headless; on macOS: brew install openjdk@17) or set JAVA_HOME"
+)
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.shuffle.partitions": "8",
+}
+_LOCAL = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def session(
+    master: str | None = None, *, packages: Sequence[str] = (), **settings: str
+) -> SparkSession:
+    """Return the Spark session of this process, made where there is none.
+
+    Parameters
+    ----------
+    master
+        Where to run: ``local[2]``, ``spark://...``. Left out, what ``spark-submit`` or the
+        configuration says, and ``local[*]`` where they say nothing.
+    packages
+        Maven coordinates of jars that Spark should fetch, such as
+        `nearcast.spark.kafka.connector`.
+    settings
+        Further settings, dots written as double underscores: ``spark__driver__memory="4g"``.
+
+    Raises
+    ------
+    NearcastError
+        When PySpark or a Java that can run it is missing.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise NearcastError(
+            "PySpark is not installed; install it with: pip install 'nearcast[spark]'"
+        ) from None
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    _require_java()
+    chosen = {"spark.master": master} if master else {}
+    if (master or "local").startswith("local"):
+        chosen |= _LOCAL
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    given = {name.replace("__", "."): value for name, value in settings.items()}
+    if packages:
+        given["spark.jars.packages"] = ",".join(packages)
+    # Workers run this very interpreter; a cluster whose Python lies elsewhere says so itself.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("nearcast")
+    for name, value in (_SETTINGS | chosen | given).items():
+        builder = builder.config(name, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def java_version() -> int | None:
+    """Return the major version of the Java that Spark would run on, None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if program is None:
+        return None
+    try:
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr)
+    if found is None:
+        return None
+    major, minor = int(found[1]), int(found[2] or 0)
+    return minor if major == 1 else major
+
+
+def _require_java() -> None:
+    version = java_version()
+    if version is None or version < LEAST_JAVA:
+        there = "none was found" if version is None else f"found {version}"
+        raise NearcastError(f"{INSTALL_JAVA} ({there})")

@@ -2,9 +2,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install run test lint types rooms tests tests-interpreted soak bench clean
+.PHONY: install java run test lint types rooms tests tests-interpreted tests-spark tests-kafka soak bench clean
 
 install: .venv/installed
+
+# Spark runs on Java 17 or newer: where it is missing, root on Debian or Ubuntu gets it.
+JAVA_VERSION = $$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')
+java:
+	@if [ "0$(JAVA_VERSION)" -ge 17 ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		echo "Installing Java for Spark"; \
+		apt-get update -qq && \
+		{ apt-get install -qq -y openjdk-17-jre-headless || apt-get install -qq -y default-jre-headless; } > /dev/null; \
+	else \
+		echo "Spark needs Java 17 or newer. On Debian: sudo apt-get install openjdk-17-jre-headless;"; \
+		echo "on macOS: brew install openjdk@17. Or set JAVA_HOME to one that is there."; exit 1; \
+	fi
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -15,13 +28,11 @@ install: .venv/installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-run: install
-	$(BIN)/nearcast generate --dataset places --subscriptions 100000 --messages 20000 --seed 7 --out out/sample
-	$(BIN)/nearcast match --subscriptions out/sample/subscriptions.parquet \
-		--messages out/sample/messages.parquet --out out/matches.parquet --map out/matches.png
-	@echo "The matches are in out/matches.parquet, and on the map in out/matches.png."
+run: install java
+	$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
+	@echo "Every step is in out/run, and the pictures: statistics.png, matches.png and stream.png."
 
-test: lint types rooms tests tests-interpreted
+test: lint types rooms tests tests-interpreted tests-spark tests-kafka
 
 lint: install
 	$(BIN)/ruff check .
@@ -34,22 +45,31 @@ rooms: install
 	$(BIN)/lint-imports --no-cache
 
 tests: install
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --ignore tests/spark --ignore tests/kafka
 
 # The kernels once more as plain Python: what Numba compiles is what was written.
 tests-interpreted: install
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/indexes tests/kernels tests/text
 
+# Spark on two threads of one process, and on executors of their own; one session each.
+tests-spark: install java
+	$(BIN)/pytest -n 2 --dist loadfile tests/spark
+
+# Streams through a real Kafka broker, fetched once from Maven Central; a skip says what could not be had.
+tests-kafka: install java
+	NEARCAST_KAFKA=1 $(BIN)/pytest -rs tests/kafka
+
 # The generated tests again and again with other seeds, for an hour or a night.
 ROUNDS ?= 20
-soak: install
+soak: install java
 	for seed in $$(seq 1 $(ROUNDS)); do \
 		NEARCAST_TEST_SEED=$$seed $(BIN)/pytest -x --hypothesis-seed=$$seed tests || exit 1; \
 	done
 
-bench: install
+bench: install java
 	$(BIN)/nearcast bench compare --dataset tweets --subscriptions 1000000 --messages 20000 --out out/bench
 	$(BIN)/nearcast bench churn --subscriptions 1000000 --out out/bench
+	$(BIN)/nearcast bench spark --out out/bench
 
 clean:
 	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,13 +17,14 @@ import numpy as np
 from nearcast import indexes
 from nearcast.bench.machine import PeakMemory, describe
 from nearcast.bench.workloads import Workload
-from nearcast.columns import Clauses, Messages
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
+from nearcast.indexes.warm import warm_up
 
 if TYPE_CHECKING:
+    from nearcast.columns import Clauses, Messages
     from nearcast.indexes import Builder, Index
 
-__all__ = ["GROUPS", "Comparison", "Step", "compare", "spread", "warm_up"]
+__all__ = ["GROUPS", "Comparison", "Step", "compare", "spread"]
 
 GROUPS: dict[str, tuple[tuple[int, int] | None, bool]] = {
     "short-point": (None, False),
@@ -90,22 +91,6 @@ def compare(plan: Comparison, step: Step = lambda what, done, total: None) -> di
         When an index does not agree with the scan.
     """
     return _Run(plan, step).result()
-
-
-def warm_up(builder: Builder) -> float:
-    """Compile or load the kernels of an index on tiny data; return the seconds that it took.
-
-    Examples
-    --------
-    >>> warm_up(indexes.create("scan")) >= 0
-    True
-    """
-    began = time.perf_counter()
-    clauses = Clauses.of([[1], [1, 2]], [[0, 0, 9, 9]] * 2, negatives=[[3], []])
-    messages = Messages.of([[1, 2]], [[5, 5]])
-    for some in (clauses, clauses.take(np.array([1]))):
-        builder.build(some).match(messages)
-    return time.perf_counter() - began
 
 
 def spread(values: list[float]) -> dict[str, float]:

@@ -146,11 +146,54 @@ def _start(result: dict[str, Any]) -> str:
     return _section("**Start of a process**", header, [row], command)
 
 
+def _spark(result: dict[str, Any]) -> str:
+    rows = []
+    for what, key, of in (
+        ("build", "build_s", "subscriptions"),
+        ("match", "match_s", "messages"),
+    ):
+        alone = result[key]["in_process"]["median"]
+        rows += [
+            [
+                f"{what}, {name.replace('_', ' ')}",
+                f"{_figure(spent['median'])} s",
+                f"{_figure(spent['least'])}-{_figure(spent['most'])} s",
+                _figure(result[of] / spent["median"]),
+                f"{alone / spent['median']:.2f} x",
+            ]
+            for name, spent in result[key].items()
+        ]
+    rows += [
+        [
+            f"prepare and count {one['read']:,}",
+            f"{_figure(one['seconds'])} s",
+            f"driver grew by {_figure(one['driver_growth_bytes'] / 1e6)} MB",
+            _figure(one["read"] / one["seconds"]),
+            "",
+        ]
+        for one in result["prepare"]
+    ]
+    command = (
+        f"nearcast bench spark --dataset {result['dataset']} "
+        f"--subscriptions {result['subscriptions']} --messages {result['messages']} "
+        f"--shards {result['shards']} --prepared {result['prepared']} "
+        f"--master '{result['master']}' --rounds {result['rounds']} --seed {result['seed']}"
+    )
+    title = (
+        f"**Spark**, {result['master']}: {result['subscriptions']:,} subscriptions of "
+        f"{result['dataset']}, {result['messages']:,} messages, "
+        f"{_figure(result['matches_per_message'])} matches each"
+    )
+    header = ["job", "time", "least-most", "rows a second", "one process on one thread"]
+    return _section(title, header, rows, command)
+
+
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "compare": _comparison,
     "churn": _churn,
     "text": _text,
     "start": _start,
+    "spark": _spark,
 }
 
 

@@ -1,7 +1,7 @@
 """The ``nearcast`` command.
 
-One file per command: `generate`, `match`, `indexes`, `bench`. Results go to stdout (tables, or
-JSON with ``--json``), progress and errors to stderr. Exit codes: 0 done, 1 an error (one line on
+One file per command, a folder for a group of them (`spark`, `bench`). Results go to stdout (tables,
+or JSON with ``--json``), progress and errors to stderr. Exit codes: 0 done, 1 an error (one line on
 stderr), 2 wrong usage, 3 done but rows were rejected and ``--strict`` was given. What is heavy to
 import is imported by the command that needs it.
 """
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli import bench, generate, indexes, match
+from nearcast.cli import bench, generate, indexes, match, spark
 from nearcast.cli.output import OneLineErrors
 
 __all__ = ["app", "main"]
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.command("generate")(generate.generate)
 app.command("match")(match.match)
 app.command("indexes")(indexes.indexes)
+app.add_typer(spark.app, name="spark")
 app.add_typer(bench.app, name="bench")
 
 

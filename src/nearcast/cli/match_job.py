@@ -11,16 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from nearcast.bench.compare import warm_up
 from nearcast.cli.writers import open_writer
 from nearcast.columns import NEVER
 from nearcast.errors import InvalidInput
-from nearcast.intake import (
-    load_messages,
-    load_subscriptions,
-    read_messages,
-    read_subscriptions,
-)
+from nearcast.indexes.warm import warm_reading, warm_up
+from nearcast.intake import load_messages, load_subscriptions
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -137,7 +132,7 @@ class MatchJob:
         summary = Summary()
         watch = _Stopwatch(summary)
         warm_up(self.builder)
-        _warm_reading()
+        warm_reading()
         watch.lap("compile")
         with open_writer(self.rejects, _REJECTS) as rejects:
             vocabulary, columns = self._read(rejects, summary, start("subscriptions"))
@@ -239,16 +234,6 @@ class _Matching:
                 "score": pa.nulls(len(message), pa.float64()),
             }
         )
-
-
-def _warm_reading() -> None:
-    """Compile or load what reads rows, so that this is not counted as reading."""
-    vocabulary = Vocabulary()
-    place = {"lon": [0.0], "lat": [0.0]}
-    read_subscriptions(
-        pa.table({"id": ["s"], "keywords": [["tea"]], **place, "radius_m": [1.0]}), vocabulary
-    )
-    read_messages(pa.table({"id": ["m"], "text": ["Tea"], **place}), vocabulary, now_us=0)
 
 
 def write_rejects(out: TableWriter, source: str, rejects: Rejects, summary: Summary) -> None:

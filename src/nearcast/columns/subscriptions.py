@@ -104,6 +104,11 @@ class Subscriptions:
     def __len__(self) -> int:
         return self.clauses.subscriptions
 
+    @classmethod
+    def empty(cls) -> Self:
+        """Return none."""
+        return cls(Ids.of([]), Clauses.empty(), np.empty(0, np.int64))
+
     @property
     def nbytes(self) -> int:
         """The bytes of all columns together."""

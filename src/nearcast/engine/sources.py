@@ -131,7 +131,4 @@ def with_taken(table: pa.Table, rejects: Rejects, taken: NDArray[np.bool_]) -> R
     repeated[np.flatnonzero(sound)[taken]] = True
     faults = Faults(table.num_rows)
     faults.add(repeated, "id", "is registered already; unsubscribe it first, or move it")
-    both = Rejects.concatenate([rejects, faults.rejects(table)])
-    order = np.argsort(both.row, kind="stable").tolist()
-    columns = (both.field, both.reason, both.record)
-    return Rejects(both.row[order], *(tuple(column[i] for i in order) for column in columns))
+    return Rejects.concatenate([rejects, faults.rejects(table)]).in_order()

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from nearcast.columns import Clauses, Ids, Subscriptions
+from nearcast.columns import Subscriptions
 from nearcast.errors import UnsupportedFile
 from nearcast.intake.csv_lines import read_csv
 from nearcast.intake.json_lines import read_json_lines
@@ -117,7 +117,7 @@ def load_subscriptions(
     UnsupportedFile
         When the file cannot be read, or has no columns for ids and places.
     """
-    parts, rejects = [_no_subscriptions()], []
+    parts, rejects = [Subscriptions.empty()], []
     seen = IdTable()
     for batch in open_table(path):
         with _naming(path):
@@ -178,10 +178,6 @@ def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except UnsupportedFile as error:
         raise UnsupportedFile(f"{os.fspath(path)}: {error}") from None
-
-
-def _no_subscriptions() -> Subscriptions:
-    return Subscriptions(Ids.of([]), Clauses.empty(), np.empty(0, np.int64))
 
 
 def _read_parquet(path: Path, batch_rows: int) -> Iterator[Batch]:

@@ -52,6 +52,7 @@ def read_messages(
     *,
     now_us: int,
     rows: NDArray[np.int64] | None = None,
+    unique: bool = True,
 ) -> tuple[MessageBatch, Rejects]:
     """Return the messages of a table in their order, and the rows that are none.
 
@@ -69,6 +70,9 @@ def read_messages(
         The time of messages without one, in microseconds since 1970.
     rows
         The numbers of the rows, for the rejects; their positions in the table if left out.
+    unique
+        Whether an id that occurs again is refused. Where a table is an arbitrary piece of
+        something larger, that would depend on how it was cut.
 
     Raises
     ------
@@ -90,7 +94,8 @@ def read_messages(
     time = read_times(table, "time", faults)
     ttl = read_durations(table, "ttl_s", faults)
     token_start, token = _read_words(table, vocabulary, tokenizer, faults)
-    refuse_repeated(ids, "id", faults)
+    if unique:
+        refuse_repeated(ids, "id", faults)
     messages = Messages(token_start, token, box, np.where(time.given, time.us, now_us), ttl.us)
     if not faults.sound.all():
         sound = np.flatnonzero(faults.sound)

@@ -69,6 +69,13 @@ class Rejects:
             tuple(r for part in parts for r in part.record),
         )
 
+    def in_order(self) -> Self:
+        """Return the rejects in the order of their rows."""
+        order = np.argsort(self.row, kind="stable")
+        columns = (self.field, self.reason, self.record)
+        chosen = (tuple(column[i] for i in order.tolist()) for column in columns)
+        return type(self)(self.row[order], *chosen)
+
     def to_table(self) -> pa.Table:
         """Return the columns ``row``, ``field``, ``reason`` and ``record``."""
         texts = {"field": self.field, "reason": self.reason, "record": self.record}

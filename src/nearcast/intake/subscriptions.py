@@ -56,6 +56,7 @@ def read_subscriptions(
     *,
     rows: NDArray[np.int64] | None = None,
     seen: IdTable | None = None,
+    unique: bool = True,
 ) -> tuple[Subscriptions, Rejects]:
     """Return the subscriptions of a table in their order, and the rows that are none.
 
@@ -73,6 +74,8 @@ def read_subscriptions(
         The numbers of the rows, for the rejects; their positions in the table if left out.
     seen
         Ids that other tables had: rows with one of them are refused, and new ones are added.
+    unique
+        Whether an id that occurs again is refused; where it is not, that is the caller's business.
 
     Raises
     ------
@@ -98,7 +101,8 @@ def read_subscriptions(
     expiry = read_times(table, "expires_at", faults)
     regions = read_regions(table, faults)
     wants = read_wants(table, tokenizer, vocabulary, faults)
-    refuse_repeated(ids, "id", faults, seen)
+    if unique:
+        refuse_repeated(ids, "id", faults, seen)
     everything = Subscriptions(
         ids,
         _clauses(wants, regions, np.flatnonzero(faults.sound)),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["java_version", "session"]
+__all__ = ["java_program", "java_version", "session"]
 
 LEAST_JAVA = 17
 INSTALL_JAVA = (
@@ -64,6 +64,7 @@ def session(
         ) from None
     running = SparkSession.getActiveSession()
     if running is not None:
+        _require_packages(running, packages)
         return running
     _require_java()
     chosen = {"spark.master": master} if master else {}
@@ -83,10 +84,26 @@ def session(
     return made
 
 
+def _require_packages(running: SparkSession, packages: Sequence[str]) -> None:
+    """Refuse packages that a running session was not started with: it is too late for them."""
+    there = running.conf.get("spark.jars.packages", "") or ""
+    missing = [package for package in packages if package not in there.split(",")]
+    if missing:
+        raise NearcastError(
+            f"the running session has no {', '.join(missing)}; name packages for the first session "
+            "of a process"
+        )
+
+
+def java_program() -> str | None:
+    """Return the Java that Spark would run on, None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else shutil.which("java")
+
+
 def java_version() -> int | None:
     """Return the major version of the Java that Spark would run on, None where there is none."""
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    program = java_program()
     if program is None:
         return None
     try:

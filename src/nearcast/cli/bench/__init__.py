@@ -2,15 +2,18 @@
 
 import typer
 
-from nearcast.cli.bench import churn, compare, costs, readme
+from nearcast.cli.bench import churn, compare, costs, readme, spark
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Measure indexes, changes, text and start-up.", no_args_is_help=True, add_completion=False
+    help="Measure indexes, changes, text, start-up and Spark.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 app.command("compare")(compare.compare)
 app.command("churn")(churn.churn)
 app.command("text")(costs.text)
 app.command("start")(costs.start)
+app.command("spark")(spark.spark)
 app.command("readme")(readme.readme)

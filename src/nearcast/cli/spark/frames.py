@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.errors import InvalidInput, UnsupportedFile
+from nearcast.cli.output import count, show_table
+from nearcast.errors import InvalidInput, NearcastError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Format", "Json", "Master", "Overwrite", "open_session", "read_frame", "write_frame"]
+__all__ = [
+    "Format",
+    "IndexPath",
+    "Json",
+    "Master",
+    "Overwrite",
+    "Rejects",
+    "Strict",
+    "errors_in_one_line",
+    "exists",
+    "format_of",
+    "open_session",
+    "read_frame",
+    "rejects_folder",
+    "show_reasons",
+    "write_frame",
+    "write_rejects",
+]
 
 Master = Annotated[
     str | None,
@@ -25,6 +47,14 @@ Format = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what OUT holds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
+IndexPath = Annotated[str, typer.Option(help="The artifact that spark build wrote.")]
+Rejects = Annotated[
+    str | None, typer.Option(help="Folder for bad rows, as JSON.  [default: OUT.rejects]")
+]
+Strict = Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")]
+
+_MOST_REASONS = 12
+
 FORMATS = {
     ".parquet": "parquet",
     ".csv": "csv",
@@ -34,11 +64,34 @@ FORMATS = {
 }
 
 
-def open_session(master: str | None) -> SparkSession:
-    """Return the session of this command."""
-    from nearcast.spark.session import session
+def open_session(master: str | None, packages: tuple[str, ...] = ()) -> SparkSession:
+    """Return the session of this command; on a terminal, Spark shows how far it is."""
+    try:
+        from nearcast.spark.session import session
+    except ImportError as error:
+        raise NearcastError(str(error)) from error
+    shown = str(sys.stderr.isatty()).lower()
+    return session(master, packages=packages, spark__ui__showConsoleProgress=shown)
 
-    return session(master)
+
+@contextmanager
+def errors_in_one_line() -> Iterator[None]:
+    """Let what Spark raises be one of our errors, which says what was wrong in the first place."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from nearcast.spark.frames import plain_errors
+
+    try:
+        with plain_errors():
+            yield
+    except PySparkException as error:
+        raise NearcastError(str(error).strip().splitlines()[0][:300]) from error
+    except Py4JJavaError as error:
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        raise NearcastError(str(cause.getMessage() or cause.toString())[:300]) from error
 
 
 def format_of(path: str, given: str | None) -> str:
@@ -56,22 +109,22 @@ def format_of(path: str, given: str | None) -> str:
     return given
 
 
-def read_frame(spark: SparkSession, path: str, given: str | None = None) -> DataFrame:
-    """Read files of rows; every column of a CSV file is text.
+def read_frame(
+    spark: SparkSession,
+    path: str,
+    given: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Read files of rows, lines that cannot be read among them; CSV is all text.
 
     Raises
     ------
     UnsupportedFile
         When there is nothing there, or it cannot be read as what it should be.
     """
-    from pyspark.errors import PySparkException
+    from nearcast.spark.records import read_records
 
-    kind = format_of(path, given)
-    reader = spark.read.option("header", True) if kind == "csv" else spark.read
-    try:
-        return reader.format(kind).load(path)
-    except PySparkException as error:
-        raise UnsupportedFile(f"{path}: cannot be read as {kind} ({one_line(error)})") from None
+    return read_records(spark, path, format_of(path, given), columns)
 
 
 def write_frame(frame: DataFrame, path: str, given: str | None = None, *, overwrite: bool) -> None:
@@ -87,6 +140,54 @@ def write_frame(frame: DataFrame, path: str, given: str | None = None, *, overwr
         raise InvalidInput("--out", path, "is there already; add --overwrite") from None
 
 
-def one_line(error: Exception) -> str:
-    """Return the first line of what Spark says."""
-    return str(error).strip().splitlines()[0][:300]
+def rejects_folder(given: str | None, out: str) -> str:
+    """Return where rejected rows go.
+
+    Examples
+    --------
+    >>> rejects_folder(None, "out/matches/")
+    'out/matches.rejects'
+    """
+    return given or f"{out.rstrip('/')}.rejects"
+
+
+def write_rejects(
+    spark: SparkSession, rejects: DataFrame, path: str, rejected: int
+) -> list[dict[str, Any]]:
+    """Write rejects, if there are any, and return the most frequent reasons."""
+    from pyspark.sql import functions as F
+
+    if not rejected:
+        _remove(spark, path)  # of an earlier run
+        return []
+    write_frame(rejects, path, "json", overwrite=True)
+    reason = F.regexp_replace("reason", r" \((got|at character) .*\)$", "").alias("reason")
+    by_reason = spark.read.schema(rejects.schema).json(path).groupBy("field", reason)
+    most = by_reason.agg(F.count("*").alias("rows")).orderBy(F.desc("rows"), "field", "reason")
+    return [row.asDict() for row in most.limit(_MOST_REASONS).collect()]
+
+
+def show_reasons(reasons: list[dict[str, Any]]) -> None:
+    """Print why rows were rejected."""
+    if reasons:
+        rows = [[r["field"], r["reason"], count(r["rows"])] for r in reasons]
+        show_table("rejected", ["field", "reason", "rows"], rows)
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    """Whether there is something, wherever it is."""
+    system, where = _hadoop(spark, path)
+    return bool(system.exists(where))
+
+
+def _remove(spark: SparkSession, path: str) -> None:
+    system, where = _hadoop(spark, path)
+    system.delete(where, True)
+
+
+def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """Return the Hadoop file system of a path, and the path as it wants it."""
+    jvm: Any = spark._jvm
+    context: Any = spark.sparkContext
+    where = jvm.org.apache.hadoop.fs.Path(path)
+    return where.getFileSystem(context._jsc.hadoopConfiguration()), where

@@ -1,0 +1,136 @@
+"""``nearcast spark build``: subscriptions to an index artifact."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearcast.cli.options import assignments
+from nearcast.cli.output import count, seconds, show_json, show_pairs, show_table, size
+from nearcast.cli.spark.frames import (
+    Format,
+    Json,
+    Master,
+    Rejects,
+    Strict,
+    errors_in_one_line,
+    open_session,
+    read_frame,
+    rejects_folder,
+    show_reasons,
+    write_rejects,
+)
+
+if TYPE_CHECKING:
+    from nearcast.spark.build import Built
+
+__all__ = ["build"]
+
+
+def build(
+    subscriptions: Annotated[str, typer.Option(help="Parquet, CSV or JSON; a file or a folder.")],
+    out: Annotated[str, typer.Option(help="The artifact: a new version of it is made.")],
+    mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
+    shards: Annotated[int | None, typer.Option(min=1, help="How many shards.")] = None,
+    shard_size: Annotated[
+        int, typer.Option(min=1, help="Subscriptions of a shard, where auto decides.")
+    ] = 20_000_000,
+    messages: Annotated[
+        str | None, typer.Option(help="What messages look like; a sample plans the shards.")
+    ] = None,
+    index: Annotated[str, typer.Option(help="See: nearcast indexes.")] = "trie-pyramid",
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Option of the index; repeat.")
+    ] = None,
+    format: Format = None,
+    rejects: Rejects = None,
+    master: Master = None,
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """Build an index over subscriptions, whole or in shards, as a new version of an artifact.
+
+    The version before stays in force until the new one is complete. Bad rows are left out and
+    written to the rejects folder with the reason.
+    """
+    options = assignments(option or [])
+    spark = open_session(master)
+    from nearcast.spark.build import build as run
+
+    refused = rejects_folder(rejects, out)
+    began = time.perf_counter()
+    with errors_in_one_line():
+        built = run(
+            read_frame(spark, subscriptions, format),
+            out,
+            mode=mode,
+            shards=shards,
+            shard_size=shard_size,
+            messages=None if messages is None else read_frame(spark, messages),
+            index=index,
+            options=options,
+        )
+        taken = time.perf_counter() - began
+        reasons = write_rejects(spark, built.rejects, refused, built.rejected)
+    result = _summary(built) | {
+        "rejects": reasons,
+        "seconds": taken,
+        "out": out,
+        "rejects_file": refused if reasons else None,
+    }
+    show_json(result) if as_json else _show(result)
+    if strict and built.rejected:
+        raise typer.Exit(3)
+
+
+def _summary(built: "Built") -> dict[str, Any]:
+    version = built.version
+    return {
+        "command": "spark build",
+        "version": version.number,
+        "mode": version.mode,
+        "index": version.index,
+        "options": version.options,
+        "subscriptions": version.rows,
+        "rejected": built.rejected,
+        "duplicates": built.duplicates,
+        "bytes": version.nbytes,
+        "shards": [{"rows": shard.rows} for shard in version.shards],
+        "plan": version.plan,
+    }
+
+
+def _show(result: dict[str, Any]) -> None:
+    if result["plan"]:
+        header = ["shard", "subscriptions", "expected", "share of messages", "share of load"]
+        planned = result["plan"]["shards"]
+        rows = [
+            [
+                str(number),
+                count(shard["rows"]),
+                count(expected["subscriptions"]),
+                f"{expected['message_share']:.1%}",
+                f"{expected['load_share']:.1%}",
+            ]
+            for number, (shard, expected) in enumerate(zip(result["shards"], planned, strict=True))
+        ]
+        show_table("shards", header, rows)
+    show_reasons(result["rejects"])
+    pairs = {
+        "version": str(result["version"]),
+        "mode": result["mode"],
+        "subscriptions": count(result["subscriptions"]),
+        "rejected": count(result["rejected"]),
+        "duplicates": count(result["duplicates"]),
+    }
+    if result["plan"]:
+        pairs["a subscription lies in"] = f"{result['plan']['subscription_copies']:.2f} shards"
+        pairs["a message visits"] = f"{result['plan']['message_copies']:.2f} shards"
+    pairs |= {
+        "size": size(result["bytes"]),
+        "time": seconds(result["seconds"]),
+        "written to": result["out"],
+    }
+    if result["rejects_file"]:
+        pairs["rejected rows"] = result["rejects_file"]
+    show_pairs(f"built {result['index']}", pairs)

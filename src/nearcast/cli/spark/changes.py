@@ -1,0 +1,118 @@
+"""``nearcast spark changes`` and ``nearcast spark compact``: an index that goes on changing."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from nearcast.cli.output import count, seconds, show_json, show_pairs, size
+from nearcast.cli.spark.frames import (
+    Format,
+    IndexPath,
+    Json,
+    Master,
+    Rejects,
+    Strict,
+    errors_in_one_line,
+    open_session,
+    read_frame,
+    rejects_folder,
+    show_reasons,
+    write_rejects,
+)
+
+__all__ = ["changes", "compact"]
+
+
+def changes(
+    index_path: IndexPath,
+    source: Annotated[
+        str,
+        typer.Option("--changes", help="op, id, and what subscriptions have."),
+    ],
+    format: Format = None,
+    rejects: Rejects = None,
+    master: Master = None,
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """Insert, delete and move subscriptions of an index, as a new version of it.
+
+    Running streams take it up at their next micro-batch. Changes that cannot be taken (unknown
+    ids, ids that are there already, bad rows) are written to the rejects folder with the reason.
+    """
+    spark = open_session(master)
+    from nearcast.spark.changes import changes as run
+
+    refused = rejects_folder(rejects, source)
+    began = time.perf_counter()
+    with errors_in_one_line():
+        changed = run(read_frame(spark, source, format), index_path)
+        taken = time.perf_counter() - began
+        reasons = write_rejects(spark, changed.rejects, refused, changed.rejected)
+    result = {
+        "command": "spark changes",
+        "version": changed.version.number,
+        **changed.taken,
+        "rejected": changed.rejected,
+        "rejects": reasons,
+        "seconds": taken,
+        "rejects_file": refused if reasons else None,
+    }
+    if as_json:
+        show_json(result)
+    else:
+        show_reasons(reasons)
+        pairs = {name: count(number) for name, number in changed.taken.items()}
+        pairs |= {
+            "rejected": count(changed.rejected),
+            "version in force": str(changed.version.number),
+            "time": seconds(taken),
+        }
+        if reasons:
+            pairs["rejected rows"] = refused
+        show_pairs("changed", pairs)
+    if strict and changed.rejected:
+        raise typer.Exit(3)
+
+
+def compact(
+    index_path: IndexPath,
+    keep: Annotated[
+        float | None,
+        typer.Option(help="Seconds for which older versions stay.  [default: 0; remote: a day]"),
+    ] = None,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Fold changes in, drop versions that nobody reads, and remove what dead jobs left."""
+    spark = open_session(master)
+    from nearcast.spark.compact import compact as run
+
+    began = time.perf_counter()
+    with errors_in_one_line():
+        done = run(spark, index_path, keep_s=keep)
+    result = {
+        "command": "spark compact",
+        "version": done.version.number,
+        "folded": done.folded,
+        "dropped": list(done.dropped),
+        "kept": list(done.kept),
+        "removed": done.removed,
+        "bytes": done.version.nbytes,
+        "seconds": time.perf_counter() - began,
+    }
+    if as_json:
+        show_json(result)
+        return
+    listed = ", ".join(map(str, done.dropped)) or "none"
+    pairs = {
+        "shards with changes folded in": count(done.folded),
+        "versions dropped": listed,
+        "older versions kept": ", ".join(map(str, done.kept)) or "none",
+        "folders removed": count(done.removed),
+        "version in force": str(done.version.number),
+        "its size": size(done.version.nbytes),
+        "time": seconds(time.perf_counter() - began),
+    }
+    show_pairs("compacted", pairs)

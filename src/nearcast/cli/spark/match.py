@@ -1,0 +1,90 @@
+"""``nearcast spark match``: the matches of messages with an index."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from nearcast.cli.output import count, seconds, show_json, show_pairs
+from nearcast.cli.spark.frames import (
+    Format,
+    IndexPath,
+    Json,
+    Master,
+    Overwrite,
+    Rejects,
+    Strict,
+    errors_in_one_line,
+    open_session,
+    read_frame,
+    rejects_folder,
+    show_reasons,
+    write_frame,
+    write_rejects,
+)
+
+__all__ = ["match"]
+
+
+def match(
+    index_path: IndexPath,
+    messages: Annotated[str, typer.Option(help="Parquet, CSV or JSON; a file or a folder.")],
+    out: Annotated[str, typer.Option(help="Folder for the matches, as Parquet.")],
+    mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
+    version: Annotated[
+        int | None, typer.Option(help="Version of the index.  [default: the one in force]")
+    ] = None,
+    format: Format = None,
+    rejects: Rejects = None,
+    overwrite: Overwrite = False,
+    master: Master = None,
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """Match messages with the subscriptions of an index and write every pair.
+
+    Bad rows are left out and written to the rejects folder with the reason.
+    """
+    spark = open_session(master)
+    from pyspark.sql import Observation
+
+    from nearcast.spark.match import match as run
+    from nearcast.spark.prepare import prepare
+
+    refused = rejects_folder(rejects, out)
+    observed = Observation()
+    began = time.perf_counter()
+    with errors_in_one_line():
+        frame = read_frame(spark, messages, format)
+        matches = run(frame, index_path, mode=mode, version=version, observation=observed)
+        write_frame(matches, out, "parquet", overwrite=overwrite)
+        taken = time.perf_counter() - began
+        told = observed.get
+        bad = prepare(frame, "messages", duplicates="keep").rejects
+        reasons = write_rejects(spark, bad, refused, told["rejected"])
+    result: dict[str, Any] = {
+        "command": "spark match",
+        **told,
+        "rejects": reasons,
+        "seconds": taken,
+        "messages_per_second": told["messages"] / taken,
+        "out": out,
+        "rejects_file": refused if reasons else None,
+    }
+    show_json(result) if as_json else _show(result)
+    if strict and told["rejected"]:
+        raise typer.Exit(3)
+
+
+def _show(result: dict[str, Any]) -> None:
+    show_reasons(result["rejects"])
+    pairs = {name: count(result[name]) for name in ("messages", "rejected", "matches")}
+    pairs |= {
+        "examined per message": count(result["examined_per_message"] or 0),
+        "messages per second": count(round(result["messages_per_second"])),
+        "time": seconds(result["seconds"]),
+        "written to": result["out"],
+    }
+    if result["rejects_file"]:
+        pairs["rejected rows"] = result["rejects_file"]
+    show_pairs("matched", pairs)

@@ -1,0 +1,127 @@
+"""``nearcast spark statistics``: how often tokens occur, and where."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearcast.cli.output import count, seconds, show_json, show_pairs, show_table, size
+from nearcast.cli.spark.frames import (
+    Format,
+    Json,
+    Master,
+    Overwrite,
+    open_session,
+    read_frame,
+)
+from nearcast.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from nearcast.indexes.statistics import Statistics
+
+__all__ = ["Kind", "statistics"]
+
+_MOST_TOKENS = 10
+
+
+class Kind(StrEnum):
+    """What the rows of a file are."""
+
+    MESSAGES = "messages"
+    SUBSCRIPTIONS = "subscriptions"
+
+
+def statistics(
+    input: Annotated[str, typer.Option(help="Parquet, CSV or JSON lines; a file or a folder.")],
+    kind: Annotated[Kind, typer.Option(help="What the rows are.")],
+    out: Annotated[Path, typer.Option(help="Folder for the statistics.")],
+    across: Annotated[int, typer.Option(min=1, help="Cells from west to east.")] = 100,
+    up: Annotated[int, typer.Option(min=1, help="Cells from south to north.")] = 100,
+    plot: Annotated[Path | None, typer.Option(help="Draw them, as a PNG.")] = None,
+    format: Format = None,
+    master: Master = None,
+    overwrite: Overwrite = False,
+    strict: Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Count tokens over all and by the cells of a grid, documents by cell, and sizes of boxes.
+
+    Bad rows are counted but not written: see nearcast spark prepare.
+    """
+    import time
+
+    if plot is not None and plot.suffix.lower() != ".png":
+        raise InvalidInput("--plot", str(plot), "must be a file that ends in .png")
+    if out.exists() and not overwrite:
+        raise InvalidInput("--out", str(out), "is there already; add --overwrite")
+    from nearcast.spark.statistics import statistics as run
+
+    frame = read_frame(open_session(master), input, format)
+    began = time.perf_counter()
+    found = run(frame, kind.value, out, across=across, up=up)
+    taken = time.perf_counter() - began
+    result = {
+        "command": "spark statistics",
+        "kind": kind.value,
+        **_summary(found),
+        "bytes": found.nbytes,
+        "seconds": taken,
+        "out": str(out),
+    }
+    if plot is not None:
+        from nearcast.bench.plot_statistics import plot_statistics
+
+        plot_statistics(found, plot, kind.value)
+        result["plot"] = str(plot)
+    if as_json:
+        show_json(result)
+    else:
+        _show(result)
+    if strict and found.rejected:
+        raise typer.Exit(3)
+
+
+def _summary(found: "Statistics") -> dict[str, Any]:
+    frequency, weight = found.vocabulary.frequency, found.idf()
+    top = range(min(_MOST_TOKENS, len(frequency)))
+    return {
+        "documents": found.documents,
+        "rejected": found.rejected,
+        "tokens": len(frequency),
+        "tokens_per_document": int(frequency.sum()) / max(found.documents, 1),
+        "grid": [found.grid.across, found.grid.up],
+        "cells_in_use": int((found.density > 0).sum()),
+        "cell_tokens": len(found.cell_token),
+        "most_frequent": [
+            {"token": found.vocabulary.token(t), "df": int(frequency[t]), "idf": float(weight[t])}
+            for t in top
+        ],
+    }
+
+
+def _show(result: dict[str, Any]) -> None:
+    top = [
+        [
+            row["token"],
+            count(row["df"]),
+            f"{row['df'] / result['documents']:.2%}",
+            f"{row['idf']:.3f}",
+        ]
+        for row in result["most_frequent"]
+    ]
+    show_table("most frequent tokens", ["token", result["kind"], "share", "weight"], top)
+    across, up = result["grid"]
+    pairs = {
+        result["kind"]: count(result["documents"]),
+        "rejected": count(result["rejected"]),
+        "tokens": count(result["tokens"]),
+        "tokens each": count(result["tokens_per_document"]),
+        "cells in use": f"{count(result['cells_in_use'])} of {count(across * up)}",
+        "tokens by cell": count(result["cell_tokens"]),
+        "counting": seconds(result["seconds"]),
+        "written to": f"{result['out']} ({size(result['bytes'])})",
+    }
+    if "plot" in result:
+        pairs["picture"] = result["plot"]
+    show_pairs(f"statistics of {result['kind']}", pairs)

@@ -1,0 +1,79 @@
+"""``nearcast spark subscriptions``: subscriptions drawn from messages."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from nearcast.cli.options import counts, shares
+from nearcast.cli.output import count as shown
+from nearcast.cli.output import seconds, show_json, show_pairs
+from nearcast.cli.spark.frames import (
+    Format,
+    Json,
+    Master,
+    Overwrite,
+    open_session,
+    read_frame,
+    write_frame,
+)
+
+__all__ = ["subscriptions"]
+
+
+def subscriptions(
+    messages: Annotated[str, typer.Option(help="Parquet, CSV or JSON lines; a file or a folder.")],
+    out: Annotated[str, typer.Option(help="Folder for the subscriptions.")],
+    count: Annotated[int, typer.Option(min=1, help="How many.")] = 100_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
+    tokens: Annotated[str, typer.Option(metavar="A-B", help="Keywords of a subscription.")] = "1-5",
+    share: Annotated[
+        str, typer.Option(metavar="A-B", help="Area of its box, as shares of the world.")
+    ] = "0.0001-0.01",
+    format: Format = None,
+    master: Master = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Draw subscriptions: some words of a message, and a box around its place.
+
+    Messages are drawn from several times where they are fewer. The same seed gives the same rows.
+    """
+    from nearcast.spark.subscriptions import subscriptions as draw
+    from nearcast.spark.subscriptions import survey
+
+    ends, area = counts(tokens), shares(share)
+    frame = read_frame(open_session(master), messages, format)
+    began = time.perf_counter()
+    found = survey(frame, seed)
+    drawn = draw(frame, count, seed=seed, tokens=ends, share=area, surveyed=found)
+    write_frame(drawn, out, overwrite=overwrite)
+    result: dict[str, Any] = {
+        "command": "spark subscriptions",
+        "count": count,
+        "seed": seed,
+        "tokens": list(ends),
+        "share": list(area),
+        "messages": found.messages,
+        "wordless": found.wordless,
+        "rejected": found.rejected,
+        "seconds": time.perf_counter() - began,
+        "out": out,
+    }
+    if as_json:
+        show_json(result)
+    else:
+        _show(result)
+
+
+def _show(result: dict[str, Any]) -> None:
+    pairs = {
+        "subscriptions": shown(result["count"]),
+        "messages drawn from": shown(min(result["count"], result["messages"])),
+        "messages with words": shown(result["messages"]),
+        "messages without words": shown(result["wordless"]),
+        "rejected": shown(result["rejected"]),
+        "drawing": seconds(result["seconds"]),
+        "written to": result["out"],
+    }
+    show_pairs("subscriptions drawn from messages", pairs)

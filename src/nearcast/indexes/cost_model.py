@@ -1,0 +1,259 @@
+"""The cost of cutting clauses by keywords or by space, and cuts that cost little.
+
+Follows AP-Tree (Wang, Zhang, Zhang, Lin, Wang, VLDB Journal 2015), sections 3.3.1 to 3.3.3: a
+part ``B`` of a partition holds ``w(B)`` clauses and is hit by a message with probability ``p(B)``,
+so that a message looks at ``sum of w(B) p(B)`` clauses. Cuts begin where the parts have similar
+weights; then one after the other moves to the best place between its neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast.columns import frozen
+from nearcast.errors import InvalidInput
+from nearcast.kernels.partition import Line, count_cells, improve_cuts, line_cost, spread_cuts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "KeywordCuts",
+    "SpaceCuts",
+    "cell_counts",
+    "cell_shares",
+    "cut_keywords",
+    "cut_space",
+    "keyword_hits",
+    "partition_cost",
+    "smoothed",
+]
+
+
+class KeywordCuts(NamedTuple):
+    """Cuts of ordered keywords: cut ``i`` holds those from ``cut[i]`` to before ``cut[i + 1]``."""
+
+    cut: NDArray[np.int64]
+    cost: float
+
+
+class SpaceCuts(NamedTuple):
+    """A grid of unequal cells: a split is the first unit of the next column or row.
+
+    ``cost`` counts the clauses that contain the whole region once, as hit by every message.
+    """
+
+    column: NDArray[np.int32]
+    row: NDArray[np.int32]
+    cost: float
+
+
+def partition_cost(weight: Any, hit: Any) -> float:
+    """Return how many clauses a message looks at: the sum of weight times hit probability.
+
+    Examples
+    --------
+    >>> partition_cost([30, 10], [0.1, 0.5])
+    8.0
+    """
+    return float(np.sum(np.asarray(weight, np.float64) * np.asarray(hit, np.float64)))
+
+
+def smoothed(hits: Any, messages: int, prior: Any) -> NDArray[np.float64]:
+    """Return hit probabilities from a sample of messages: ``(hits + prior) / (messages + 1)``.
+
+    It is as if one more message had come that hit each part with the probability ``prior``, so
+    that nothing has probability 0, and without a sample the prior is all there is.
+
+    Examples
+    --------
+    >>> smoothed([3, 0], 3, [0.5, 0.5]).tolist()
+    [0.875, 0.125]
+    """
+    counted: NDArray[np.float64] = np.asarray(hits, np.float64) + np.asarray(prior, np.float64)
+    return counted / (messages + 1)
+
+
+def keyword_hits(
+    weight: NDArray[Any], occurrences: NDArray[Any] | None = None, messages: int = 0
+) -> NDArray[np.float64]:
+    """Return the hit probability of every keyword.
+
+    Parameters
+    ----------
+    weight
+        How many clauses have the keyword. Its share of all of them is the probability where there
+        are no messages: people ask for what is talked about.
+    occurrences, messages
+        How many messages of a sample have the keyword, and how many messages there are. The
+        probability is `smoothed` by that share then.
+
+    Examples
+    --------
+    >>> keyword_hits(np.array([1, 3])).tolist()
+    [0.25, 0.75]
+    >>> keyword_hits(np.array([1, 3]), np.array([4, 0]), 4).tolist()
+    [0.85, 0.15]
+    """
+    share = weight / max(float(weight.sum()), 1.0)
+    if occurrences is None:
+        return smoothed(0, 0, share)
+    return smoothed(occurrences, messages, share)
+
+
+def cut_keywords(
+    weight: NDArray[Any], hit: NDArray[Any], cuts: int, *, rounds: int = 1
+) -> KeywordCuts:
+    """Cut ordered keywords (algorithm 3 of the paper).
+
+    Parameters
+    ----------
+    weight, hit
+        How many clauses each keyword has, and how probably a message hits it. A cut is hit with
+        the sum of the probabilities of its keywords, as the paper has it.
+    cuts
+        How many cuts to make; there are fewer where there are fewer keywords.
+    rounds
+        How often every cut is moved; the paper does it once.
+
+    Examples
+    --------
+    >>> weight, hit = np.array([4, 4, 1, 1]), np.array([0.1, 0.1, 0.4, 0.4])
+    >>> cut_keywords(weight, hit, 2).cut.tolist()
+    [0, 2, 4]
+    """
+    _at_least(1, cuts=cuts)
+    running = _running(weight)
+    line = Line(running, running, _running(hit))
+    return KeywordCuts(*_cut(line, running, cuts, rounds))
+
+
+def cut_space(
+    box: NDArray[np.int32],
+    region: tuple[int, int, int, int],
+    columns: int,
+    rows: int,
+    places: NDArray[np.int32] | None = None,
+    *,
+    rounds: int = 1,
+) -> SpaceCuts:
+    """Cut a region into a grid, one axis after the other (section 3.3.3 of the paper).
+
+    Parameters
+    ----------
+    box
+        The boxes of the clauses, int32[n, 4]; all of them meet the region. Those that contain it
+        do not count for the cuts.
+    region
+        West, south, east and north of what is cut, in units, all included.
+    columns, rows
+        How many columns and rows to make; fewer where no box begins or ends inside.
+    places
+        Boxes of a sample of messages, int32[m, 4], for the hit probabilities, which are
+        `smoothed` by the share of the area. Without them, that share is the probability.
+    rounds
+        How often every cut is moved.
+
+    Examples
+    --------
+    >>> box = np.array([[0, 0, 9, 9], [20, 0, 29, 9], [21, 0, 30, 9]], np.int32)
+    >>> cut_space(box, (0, 0, 39, 9), 2, 1)
+    SpaceCuts(column=array([20], dtype=int32), row=array([], dtype=int32), cost=1.5)
+    """
+    _at_least(1, columns=columns, rows=rows)
+    west, south, east, north = region
+    inside = np.clip(box, (west, south) * 2, (east, north) * 2).astype(np.int32)
+    whole = (inside == np.array(region)).all(axis=1)
+    parted = inside[~whole]
+    found = None
+    if places is not None and len(places):
+        found = np.clip(places, (west, south) * 2, (east, north) * 2)
+    column = _cut_axis(parted[:, [0, 2]], (west, east), columns, _axis(found, 0), rounds)
+    row = _cut_axis(parted[:, [1, 3]], (south, north), rows, _axis(found, 1), rounds)
+    count = cell_counts(parted, column, row)
+    share = cell_shares(region, column, row)
+    if found is not None:
+        share = smoothed(cell_counts(found, column, row), len(found), share)
+    return SpaceCuts(column, row, partition_cost(count, share) + float(whole.sum()))
+
+
+def cell_counts(
+    box: NDArray[Any], column: NDArray[np.int32], row: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Return how many boxes meet each cell of a grid, int64[rows, columns].
+
+    Examples
+    --------
+    >>> cell_counts(np.array([[0, 0, 9, 9], [7, 7, 7, 7]]), np.array([5]), np.array([8]))
+    array([[1, 2],
+           [1, 1]])
+    """
+    count = np.zeros((len(row) + 1, len(column) + 1), np.int64)
+    count_cells(frozen(box, np.int32, 4), frozen(column, np.int32), frozen(row, np.int32), count)
+    return count
+
+
+def cell_shares(
+    region: tuple[int, int, int, int], column: NDArray[np.int32], row: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """Return the share of each cell in the area of a region, float64[rows, columns].
+
+    Examples
+    --------
+    >>> cell_shares((0, 0, 9, 9), np.array([5]), np.array([8])).tolist()
+    [[0.4, 0.4], [0.1, 0.1]]
+    """
+    west, south, east, north = region
+    width = np.diff(np.array([west, *column.tolist(), east + 1], np.float64)) / (east + 1 - west)
+    height = np.diff(np.array([south, *row.tolist(), north + 1], np.float64)) / (north + 1 - south)
+    return np.outer(height, width)
+
+
+def _cut_axis(
+    side: NDArray[np.int32],
+    region: tuple[int, int],
+    parts: int,
+    places: NDArray[np.int32] | None,
+    rounds: int,
+) -> NDArray[np.int32]:
+    """Cut one axis where boxes begin or have just ended; nothing changes in between."""
+    begin, end = side.astype(np.int64).T
+    first, last = region
+    candidate = np.unique(np.concatenate([[first, last + 1], begin, end + 1]))
+    passed = (candidate - first) / (last + 1 - first)
+    if places is not None:
+        below = np.searchsorted(np.sort(places.sum(axis=1, dtype=np.int64) // 2), candidate)
+        passed = smoothed(below, len(places), passed)
+    line = Line(
+        np.searchsorted(np.sort(begin), candidate).astype(np.float64),
+        np.searchsorted(np.sort(end), candidate).astype(np.float64),
+        passed,
+    )
+    centres = np.searchsorted(np.sort((begin + end) // 2), candidate)
+    cut, _ = _cut(line, centres.astype(np.float64), parts, rounds)
+    return candidate[cut[1:-1]].astype(np.int32)
+
+
+def _cut(
+    line: Line, amount: NDArray[np.float64], parts: int, rounds: int
+) -> tuple[NDArray[np.int64], float]:
+    cut = np.empty(max(min(parts, len(amount) - 1), 1) + 1, np.int64)
+    spread_cuts(amount, cut)
+    improve_cuts(line, cut, rounds)
+    return cut, float(line_cost(line, cut))
+
+
+def _axis(box: NDArray[Any] | None, axis: int) -> NDArray[Any] | None:
+    return None if box is None else box[:, [axis, axis + 2]]
+
+
+def _running(values: NDArray[Any]) -> NDArray[np.float64]:
+    return np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+
+
+def _at_least(least: int, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < least:
+            raise InvalidInput(name, number, f"must be at least {least}")

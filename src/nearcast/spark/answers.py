@@ -1,0 +1,119 @@
+"""Answers as record batches: a message and the ids of its subscriptions, and what it cost.
+
+A message with its list of ids is one row: Spark takes lists apart faster than Python could send
+the pairs. Where they are many, a message has several rows. Behind the answers to a batch comes
+one row without a message that says what they cost.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import starts
+from nearcast.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nearcast.columns import Ids, Matches
+
+__all__ = ["Answer", "Costs", "answer_batches", "answer_schema", "cost_batch"]
+
+_IDS_AT_A_TIME = 500_000
+
+
+class Answer(NamedTuple):
+    """The matches of some messages in one segment, and the ids of both."""
+
+    message: Ids
+    subscription: Ids
+    matches: Matches
+
+
+@dataclass
+class Costs:
+    """What the answers to a batch cost; ``seconds`` are those that a processor worked."""
+
+    messages: int = 0
+    matches: int = 0
+    examined: int = 0
+    rejected: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._since = time.thread_time()
+
+    def add(self, matches: Matches) -> None:
+        """Count the matches of a segment, and the time until now."""
+        self.matches += len(matches)
+        self.examined += matches.examined
+        self.stop()
+
+    def stop(self) -> None:
+        """Count the time until now."""
+        now = time.thread_time()
+        self.seconds += now - self._since
+        self._since = now
+
+
+def answer_schema(message_id: pa.DataType, subscription_id: pa.DataType) -> pa.Schema:
+    """Return the schema of answers for ids of these types.
+
+    Examples
+    --------
+    >>> answer_schema(pa.string(), pa.int64()).names[:4]
+    ['message_id', 'subscription_ids', 'messages', 'matches']
+    """
+    return pa.schema(
+        [
+            ("message_id", message_id),
+            ("subscription_ids", pa.list_(subscription_id)),
+            ("messages", pa.int64()),
+            ("matches", pa.int64()),
+            ("examined", pa.int64()),
+            ("rejected", pa.int64()),
+            ("seconds", pa.float64()),
+        ]
+    )
+
+
+def answer_batches(answer: Answer, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield a row for every message that matches, or several."""
+    start, subscription = answer.matches.start, answer.matches.subscription
+    for low in range(0, len(subscription), _IDS_AT_A_TIME):
+        high = min(low + _IDS_AT_A_TIME, len(subscription))
+        length = np.diff(np.clip(start, low, high))
+        chosen = np.flatnonzero(length)
+        offset = pa.array(starts(length[chosen]).astype(np.int32))
+        ids = _typed(answer.subscription.take(subscription[low:high]), schema, "subscription_ids")
+        columns = [
+            _typed(answer.message.take(chosen), schema, "message_id"),
+            pa.ListArray.from_arrays(offset, ids),
+        ]
+        nothing = pa.array(np.zeros(len(chosen), np.int64))
+        costs = [nothing.cast(kind) for kind in schema.types[len(columns) :]]
+        yield pa.RecordBatch.from_arrays([*columns, *costs], schema=schema)
+
+
+def cost_batch(costs: Costs, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the one row that says what answers cost."""
+    costs.stop()
+    return pa.RecordBatch.from_pylist([asdict(costs)], schema)
+
+
+def _typed(ids: Ids, schema: pa.Schema, name: str) -> pa.Array:
+    kind = schema.field(name).type
+    wanted = kind.value_type if pa.types.is_list(kind) else kind
+    column = ids.to_arrow()
+    if column.type == wanted:
+        return column
+    if pa.types.is_string(column.type):
+        raise StorageError(
+            f"{name}: holds text, but was {wanted} when the job began; start the job again"
+        )
+    return column.cast(wanted)

@@ -1,0 +1,217 @@
+"""``build``: subscriptions to an index artifact, whole or in shards."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from nearcast import indexes
+from nearcast.columns import Messages
+from nearcast.errors import InvalidInput, UnknownName
+from nearcast.indexes.warm import warm_reading, warm_up
+from nearcast.intake import read_subscriptions
+from nearcast.spark.building import BUILT, PARTS, BuildShards, WriteParts, data_name
+from nearcast.spark.frames import (
+    ddl,
+    id_type,
+    message_columns,
+    plain_errors,
+    subscription_columns,
+)
+from nearcast.spark.planner import plan as plan_shards
+from nearcast.spark.prepare import prepare
+from nearcast.spark.routing import read_all_words
+from nearcast.spark.segments import write_router
+from nearcast.spark.versions import Artifact, ShardRef, Version
+from nearcast.spark.working import working
+from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    import os
+
+    from pyspark.sql import DataFrame
+
+    from nearcast.spark.planner import Plan
+    from nearcast.spark.router import Router
+
+__all__ = ["MODES", "Built", "build"]
+
+MODES = ("auto", "replicated", "sharded")
+
+SHARD_SIZE = 20_000_000
+"""So many subscriptions a shard has at most, unless something else is asked: some 4 GB."""
+
+_SAMPLE = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """What a build gave.
+
+    Attributes
+    ----------
+    version
+        The version that is in force now.
+    rejected, duplicates
+        How many rows were refused, and how many had an id that an earlier row had.
+    rejects
+        The rows that were refused, with reasons; evaluated when asked for.
+    plan
+        How the shards were cut, None for a single index.
+    """
+
+    version: Version
+    rejected: int
+    duplicates: int
+    rejects: DataFrame
+    plan: Plan | None
+
+
+def build(
+    subscriptions: DataFrame,
+    out: str | os.PathLike[str],
+    *,
+    mode: str = "auto",
+    shards: int | None = None,
+    shard_size: int = SHARD_SIZE,
+    messages: DataFrame | None = None,
+    index: str = indexes.DEFAULT,
+    options: dict[str, Any] | None = None,
+) -> Built:
+    """Build an index over subscriptions as a new version of an artifact.
+
+    Parameters
+    ----------
+    subscriptions
+        With the columns of subscription files.
+    out
+        The artifact: a folder, on any file system that PyArrow or fsspec can open.
+    mode
+        ``replicated``: one index, which every machine maps as a whole. ``sharded``: pieces, of
+        which a machine needs only those whose messages it gets. ``auto``: one index up to
+        ``shard_size`` subscriptions, shards beyond.
+    shards
+        How many shards; as many as ``shard_size`` asks for if left out.
+    shard_size
+        How many subscriptions a shard should have at most.
+    messages
+        What messages look like; the planner takes a sample. Without, it assumes that messages
+        lie where subscriptions are, and speak of the same things.
+    index, options
+        The index of every shard.
+
+    Raises
+    ------
+    UnsupportedFile
+        When the frame has no columns for ids and places.
+    StorageError
+        When the artifact cannot be written. The version that was in force before still is.
+    """
+    if mode not in MODES:
+        raise UnknownName("mode", mode, MODES)
+    if shards is not None and shards < 1:
+        raise InvalidInput("shards", shards, "must be at least 1")
+    if mode == "replicated" and (shards or 1) > 1:
+        raise InvalidInput("shards", shards, "must be left out where the mode is replicated")
+    if shard_size < 1:
+        raise InvalidInput("shard_size", shard_size, "must be at least 1")
+    if getattr(subscriptions, "isStreaming", False):
+        raise InvalidInput("subscriptions", "a stream", "must be a batch; changes takes the rest")
+    return _Build(subscriptions, Artifact(out), index, options or {}).run(
+        mode, shards, shard_size, messages
+    )
+
+
+class _Build:
+    """One build, step by step."""
+
+    def __init__(
+        self, subscriptions: DataFrame, artifact: Artifact, index: str, options: dict[str, Any]
+    ) -> None:
+        self._builder = indexes.create(index, **options)
+        self._given = subscription_columns(subscriptions)
+        self._spark = subscriptions.sparkSession
+        self._artifact = artifact
+
+    def run(
+        self, mode: str, shards: int | None, shard_size: int, messages: DataFrame | None
+    ) -> Built:
+        """Do it."""
+        warm_reading()
+        warm_up(self._builder)
+        with plain_errors():
+            count = self._shards(mode, shards, shard_size)
+            router, plan = self._plan(count, messages)
+            prepared = prepare(self._given, "subscriptions")
+            again = _ids_occur_again(self._given)
+            frame = prepared.rows if again else self._given
+            with working(self._artifact) as work:
+                version, rejected = self._write(frame, work, router, plan)
+                counts = prepared.check() if again else {"rejected": rejected, "duplicates": 0}
+                version = self._artifact.commit(replace(version, source={"by": "build", **counts}))
+        return Built(version, counts["rejected"], counts["duplicates"], prepared.rejects, plan)
+
+    def _shards(self, mode: str, shards: int | None, shard_size: int) -> int:
+        if mode == "replicated" or shards is not None:
+            return shards or 1
+        total = self._given.count()
+        needed = math.ceil(total / shard_size)
+        return max(needed, 2) if mode == "sharded" else max(needed, 1)
+
+    def _plan(self, shards: int, messages: DataFrame | None) -> tuple[Router | None, Plan | None]:
+        if shards == 1:
+            return None, None
+        vocabulary = Vocabulary()
+        total = self._given.count()
+        rows, _ = read_subscriptions(_sample(self._given, total), vocabulary)
+        sample = Messages.of([], np.empty((0, 4)))
+        if messages is not None:
+            frame = message_columns(messages)
+            batch, _ = read_all_words(_sample(frame, frame.count()), vocabulary, now_us=0)
+            sample = batch.messages
+        return plan_shards(rows.clauses, sample, vocabulary, shards=shards, total=total)
+
+    def _write(
+        self, frame: DataFrame, work: str, router: Router | None, plan: Plan | None
+    ) -> tuple[Version, int]:
+        folder, builder = self._artifact.folder, self._builder
+        stored = None if router is None else write_router(folder, data_name(), router)
+        writing = WriteParts(folder.uri, work, stored)
+        told = frame.mapInArrow(writing, ddl(PARTS)).collect()
+        shards = 1 if router is None else router.shards
+        parts: list[list[tuple[str, str]]] = [[] for _ in range(shards)]
+        for row in told:
+            if row.name is not None:
+                parts[row.shard].append((row.name, row.digest))
+        options = json.dumps(vars(builder.options))
+        building = BuildShards(folder.uri, json.dumps(parts), builder.index.name, options)
+        numbers = self._spark.range(0, shards, 1, shards)
+        made = numbers.mapInArrow(building, ddl(BUILT)).collect()
+        built = {row.shard: ShardRef.from_json(row.segments) for row in made}
+        version = Version(
+            index=builder.index.name,
+            options=vars(builder.options),
+            ids="integer" if id_type(frame) == pa.int64() else "string",
+            shards=tuple(built[shard] for shard in range(shards)),
+            router=stored,
+            plan={} if plan is None else plan.to_dict(),
+        )
+        return version, sum(row.rejected for row in told)
+
+
+def _ids_occur_again(frame: DataFrame) -> bool:
+    """Whether some id has several rows. Usually none has: only the ids are looked at for that."""
+    repeated = frame.groupBy("id").count().where(F.col("id").isNotNull() & (F.col("count") > 1))
+    return not repeated.isEmpty()
+
+
+def _sample(frame: DataFrame, total: int) -> pa.Table:
+    share = min(1.0, 1.1 * _SAMPLE / max(total, 1))
+    chosen = frame if share == 1.0 else frame.sample(fraction=share, seed=0)
+    return chosen.limit(_SAMPLE).toArrow()

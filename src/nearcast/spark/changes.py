@@ -1,0 +1,188 @@
+"""``changes``: subscriptions that come, go and move, as a new version of the index."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from nearcast.errors import InvalidInput, UnsupportedFile
+from nearcast.intake import SUBSCRIPTION_COLUMNS
+from nearcast.spark.building import BUILT
+from nearcast.spark.changing import (
+    RESOLVED,
+    TOLD,
+    ApplyChanges,
+    FindChanged,
+    ResolveChanges,
+    SpoolChanges,
+)
+from nearcast.spark.cleaning import REJECTS
+from nearcast.spark.effects import OPERATIONS
+from nearcast.spark.frames import ddl, id_type, plain_errors
+from nearcast.spark.versions import Artifact, ShardRef, Stored, Version
+from nearcast.spark.working import working
+
+if TYPE_CHECKING:
+    import os
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+__all__ = ["Changed", "changes", "remake_shards"]
+
+_COLUMNS = ("op", "time", *SUBSCRIPTION_COLUMNS)
+
+
+@dataclass(frozen=True, eq=False)
+class Changed:
+    """What changes did.
+
+    Attributes
+    ----------
+    version
+        The version that is in force now; the one before where no change could be taken.
+    taken
+        How many changes were taken of each operation.
+    rejected
+        How many rows were refused.
+    rejects
+        Those rows, with reasons.
+    """
+
+    version: Version
+    taken: dict[str, int]
+    rejected: int
+    rejects: DataFrame
+
+
+def changes(frame: DataFrame, index_path: str | os.PathLike[str]) -> Changed:
+    """Change the subscriptions of an index; running streams take it up at their next micro-batch.
+
+    Parameters
+    ----------
+    frame
+        ``op`` is ``insert`` (all columns of a subscription), ``delete`` (its ``id``) or ``move``
+        (its ``id`` and a place). Several changes of one id are taken in the order of the column
+        ``time`` where there is one, and of the rows otherwise. A file of moves
+        (``subscription_id``, ``time`` and a place, no ``op``) is a frame of changes, too.
+    index_path
+        What `nearcast.spark.build` wrote.
+
+    Raises
+    ------
+    UnsupportedFile
+        When a column that is needed is missing.
+    StorageError
+        When the index cannot be read or written, or was changed by somebody else meanwhile. It is
+        as it was then.
+    """
+    given = _columns(frame)
+    artifact = Artifact(index_path)
+    version = artifact.latest()
+    _check_ids(given, version)
+    with plain_errors(), working(artifact) as work:
+        return _Change(given, artifact, version, work).run()
+
+
+class _Change:
+    """One set of changes, step by step."""
+
+    def __init__(self, frame: DataFrame, artifact: Artifact, version: Version, work: str) -> None:
+        self._frame = frame
+        self._spark = frame.sparkSession
+        self._artifact = artifact
+        self._version = version
+        self._work = work
+
+    def run(self) -> Changed:
+        """Do it."""
+        uri, number = self._artifact.folder.uri, self._version.number
+        spooled = self._told(self._frame.coalesce(1), SpoolChanges(uri, self._work))
+        if not spooled:
+            return self._changed(self._version, [])
+        shards = _numbers(self._spark, len(self._version.shards))
+        found = self._told(shards, FindChanged(uri, self._work, number, spooled[0]))
+        resolving = ResolveChanges(uri, self._work, number, spooled[0], tuple(found))
+        one = _numbers(self._spark, 1)
+        told = one.mapInArrow(resolving, ddl(RESOLVED)).collect()
+        if not any(row.rows for row in told if row.what in OPERATIONS):
+            return self._changed(self._version, told)
+        version = self._apply(told)
+        made = self._artifact.commit(version, after=number)
+        return self._changed(made, told)
+
+    def _told(self, frame: DataFrame, step: Any) -> list[Stored]:
+        rows = frame.mapInArrow(step, ddl(TOLD)).collect()
+        return [Stored(row.name, row.digest, row.nbytes) for row in rows]
+
+    def _apply(self, told: list[Row]) -> Version:
+        parts: dict[int, list[tuple[str, str]]] = {}
+        dead = None
+        for row in told:
+            if row.what == "part":
+                parts.setdefault(row.shard, []).append((row.name, row.digest))
+            elif row.what == "dead":
+                dead = Stored(row.name, row.digest, 0)
+        applying = ApplyChanges(
+            self._artifact.folder.uri, self._version.number, dead, json.dumps(parts)
+        )
+        shards = remake_shards(self._spark, self._version, applying)
+        return replace(self._version, shards=shards, source={"by": "changes", **_taken(told)})
+
+    def _changed(self, version: Version, told: list[Row]) -> Changed:
+        refused = [
+            (row.row, row.field, row.reason, row.record) for row in told if row.what == "reject"
+        ]
+        rejects = self._spark.createDataFrame(refused, ddl(REJECTS))
+        return Changed(version, _taken(told), len(refused), rejects)
+
+
+def remake_shards(
+    spark: SparkSession, version: Version, step: ApplyChanges
+) -> tuple[ShardRef, ...]:
+    """Return the shards of a version, made anew by executors."""
+    shards = _numbers(spark, len(version.shards))
+    made = {
+        row.shard: ShardRef.from_json(row.segments)
+        for row in shards.mapInArrow(step, ddl(BUILT)).collect()
+    }
+    return tuple(made[shard] for shard in range(len(version.shards)))
+
+
+def _numbers(spark: SparkSession, count: int) -> DataFrame:
+    """Return the numbers from 0 on, each in a task of its own."""
+    return spark.range(0, count, 1, count)
+
+
+def _taken(told: list[Row]) -> dict[str, int]:
+    found = {row.what: row.rows for row in told}
+    return {operation: found.get(operation, 0) for operation in OPERATIONS}
+
+
+def _columns(frame: DataFrame) -> DataFrame:
+    """Return the columns of changes, or of moves as changes."""
+    from pyspark.sql import functions as F
+
+    if "id" not in frame.columns and "subscription_id" in frame.columns:
+        frame = frame.withColumnRenamed("subscription_id", "id")
+        if "op" not in frame.columns and "time" in frame.columns:
+            frame = frame.withColumn("op", F.lit("move"))
+    missing = [name for name in ("op", "id") if name not in frame.columns]
+    if missing:
+        raise UnsupportedFile(
+            f"not a table of changes: found the columns {', '.join(frame.columns) or 'none'}; "
+            "wanted op (insert, delete or move), id, and what subscriptions have"
+        )
+    if frame.isStreaming:
+        raise InvalidInput("frame", "a stream", "must be a batch; call changes in foreachBatch")
+    return frame.select(*(name for name in frame.columns if name in _COLUMNS))
+
+
+def _check_ids(frame: DataFrame, version: Version) -> None:
+    found = "integer" if id_type(frame) == pa.int64() else "string"
+    if found != version.ids:
+        raise InvalidInput(
+            "id", f"{found} ids", f"must be {version.ids} like those of the index; cast the column"
+        )

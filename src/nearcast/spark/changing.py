@@ -1,0 +1,302 @@
+"""The steps of a change, as plain generators over Arrow record batches.
+
+`SpoolChanges` puts all rows into one place. `FindChanged` tells which of their ids a shard has.
+`ResolveChanges` takes the changes in order and writes new subscriptions as parts, shard by shard.
+`ApplyChanges` makes the new segments of a shard: dead rows are noted, new ones go into a small
+segment of their own that is written anew each time, and folded in when it has become large.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import indexes
+from nearcast.columns import frozen
+from nearcast.spark.building import built, data_name, read_parts, several_shards, write_parts
+from nearcast.spark.parts import Part, part_arrays, part_from_arrays, trimmed, unite
+from nearcast.spark.resolving import Found, number_ids, resolve
+from nearcast.spark.router import pack_shards
+from nearcast.spark.segments import open_segment, write_dead, write_segment
+from nearcast.spark.versions import Artifact, SegmentRef, ShardRef, Stored
+from nearcast.storage import ids_from_arrays, ids_to_arrays, read_arrays
+from nearcast.text import IdTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from nearcast.indexes import Builder
+    from nearcast.spark.folders import Folder
+    from nearcast.spark.segments import OpenSegment
+    from nearcast.spark.versions import Version
+
+__all__ = [
+    "RESOLVED",
+    "TOLD",
+    "ApplyChanges",
+    "FindChanged",
+    "ResolveChanges",
+    "SpoolChanges",
+]
+
+TOLD = pa.schema(
+    [("name", pa.string()), ("digest", pa.string()), ("nbytes", pa.int64()), ("rows", pa.int64())]
+)
+"""What is told of a stored folder."""
+
+RESOLVED = pa.schema(
+    [
+        ("what", pa.string()),
+        ("shard", pa.int32()),
+        ("name", pa.string()),
+        ("digest", pa.string()),
+        ("rows", pa.int64()),
+        ("row", pa.int64()),
+        ("field", pa.string()),
+        ("reason", pa.string()),
+        ("record", pa.string()),
+    ]
+)
+"""What `ResolveChanges` tells: ``part``, ``dead``, ``reject``, or how many of an ``op`` it took."""
+
+_FOLDED_SHARE = 4  # what changed is folded in when it is more than this part of a shard
+_REJECTS_AT_A_TIME = 10_000
+
+
+@dataclass(frozen=True)
+class SpoolChanges:
+    """Puts the rows of changes into one stored folder.
+
+    Parameters
+    ----------
+    folder, work
+        The artifact, and where in it.
+    """
+
+    folder: str
+    work: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write all rows, and tell where."""
+        given = [batch for batch in batches if batch.num_rows]
+        if given:
+            table = pa.Table.from_batches(given)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            content = np.frombuffer(sink.getvalue(), np.uint8)
+            folder = Artifact(self.folder).folder
+            yield _told(folder, self.work, "changes", {"table": content}, table.num_rows)
+
+
+@dataclass(frozen=True)
+class FindChanged:
+    """Tells which registered subscriptions the changes name, shard by shard.
+
+    Parameters
+    ----------
+    folder, work, version
+        The artifact, where to write in it, and which version is changed.
+    changes
+        What `SpoolChanges` wrote.
+    """
+
+    folder: str
+    work: str
+    version: int
+    changes: Stored
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Look through the shards whose numbers come."""
+        artifact = Artifact(self.folder)
+        version = artifact.read(self.version)
+        numbered = number_ids(read_changes(artifact.folder, self.changes))
+        for shard in _numbers(batches):
+            for ref in version.shards[shard].segments:
+                segment = open_segment(artifact.folder, ref)
+                number = numbered.table.find(segment.subscriptions.ids)
+                rows = np.flatnonzero((number >= 0) & segment.alive())
+                if not len(rows):
+                    continue
+                part = trimmed(Part(segment.subscriptions.take(rows), segment.vocabulary))
+                arrays = {**part_arrays(part), "number": number[rows]}
+                yield _told(artifact.folder, self.work, "found", arrays, len(rows))
+
+
+@dataclass(frozen=True)
+class ResolveChanges:
+    """Takes the changes in order, and writes what is new as parts.
+
+    Parameters
+    ----------
+    folder, work, version, changes
+        As for `FindChanged`.
+    found
+        What that told.
+    """
+
+    folder: str
+    work: str
+    version: int
+    changes: Stored
+    found: tuple[Stored, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do it once, whatever comes."""
+        for _ in batches:
+            pass
+        artifact = Artifact(self.folder)
+        folder = artifact.folder
+        found = [_read_found(folder, stored) for stored in self.found]
+        part, dead, rejects, taken = resolve(read_changes(folder, self.changes), found)
+        told: list[dict[str, Any]] = [{"what": what, "rows": rows} for what, rows in taken.items()]
+        if len(part.subscriptions):
+            router = artifact.read(self.version).router
+            written = write_parts(folder, self.work, part, router)
+            told += [{"what": "part", **one, "rejected": None} for one in written]
+        if len(dead):
+            name = f"{self.work}/{secrets.token_hex(8)}"
+            digest, _ = folder.write_arrays(name, "ids", ids_to_arrays(dead), {})
+            told.append({"what": "dead", "name": name, "digest": digest, "rows": len(dead)})
+        yield pa.RecordBatch.from_pylist(told, RESOLVED)
+        for batch in rejects.to_table().to_batches(_REJECTS_AT_A_TIME):
+            rows = [{"what": "reject", **row} for row in batch.to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, RESOLVED)
+
+
+@dataclass(frozen=True)
+class ApplyChanges:
+    """Makes the new segments of shards.
+
+    Parameters
+    ----------
+    folder, version
+        The artifact, and which version is changed.
+    dead
+        The ids that are gone or come back otherwise, None where there are none.
+    parts
+        The new subscriptions of every shard: names and digests, as JSON.
+    fold
+        Whether every shard becomes one segment, however little has changed.
+    """
+
+    folder: str
+    version: int
+    dead: Stored | None
+    parts: str
+    fold: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Make the shards whose numbers come."""
+        artifact = Artifact(self.folder)
+        version = artifact.read(self.version)
+        dead = IdTable()
+        if self.dead is not None:
+            where = artifact.folder.fetch(self.dead.name, self.dead.digest)
+            dead.add(ids_from_arrays(read_arrays(where, "ids")[0]))
+        parts = json.loads(self.parts)
+        for shard in _numbers(batches):
+            change = _ShardChange(artifact.folder, version, shard, dead)
+            yield built(shard, change.made(parts.get(str(shard), []), self.fold))
+
+
+class _ShardChange:
+    """The change of one shard."""
+
+    def __init__(self, folder: Folder, version: Version, shard: int, dead: IdTable) -> None:
+        self._folder = folder
+        self._version = version
+        self._shard = shard
+        self._refs = version.shards[shard].segments
+        self._segments = [open_segment(folder, ref) for ref in self._refs]
+        self._alive = [
+            segment.alive() & (dead.find(segment.subscriptions.ids) < 0)
+            for segment in self._segments
+        ]
+
+    def made(self, new: list[tuple[str, str]], fold: bool) -> ShardRef:
+        """Return the shard as it is with new parts."""
+        base, *deltas = range(len(self._refs))
+        part, bits = read_parts(self._folder, new)
+        fresh = [(part, bits)] if len(part.subscriptions) else []
+        kept = [self._kept(number) for number in deltas]
+        changed = sum(len(one.subscriptions) for one, _ in [*kept, *fresh])
+        changed += int((~self._alive[base]).sum())
+        if fold or changed * _FOLDED_SHARE > self._refs[base].rows:
+            return self._written([self._kept(base), *kept, *fresh], ())
+        if not fresh and all(
+            int(alive.sum()) == ref.rows - ref.dead_rows
+            for alive, ref in zip(self._alive, self._refs, strict=True)
+        ):
+            return ShardRef(self._refs)
+        return self._written([*kept, *fresh], (self._marked(base),))
+
+    def _kept(self, number: int) -> tuple[Part, NDArray[np.uint64] | None]:
+        """Return what is left of a segment."""
+        segment, rows = self._segments[number], np.flatnonzero(self._alive[number])
+        part = Part(segment.subscriptions.take(rows), segment.vocabulary)
+        return trimmed(part), self._bits(segment)[rows] if self._version.router else None
+
+    def _bits(self, segment: OpenSegment) -> NDArray[np.uint64]:
+        if segment.shards is not None:
+            return segment.shards
+        rows = len(segment.subscriptions)
+        here = np.full(rows, self._shard, np.int32)
+        return pack_shards(np.arange(rows + 1), here, len(self._version.shards))
+
+    def _marked(self, number: int) -> SegmentRef:
+        """Return a segment with its dead rows noted."""
+        ref = self._refs[number]
+        dead = np.flatnonzero(~self._alive[number]).astype(np.int32)
+        if len(dead) == ref.dead_rows:
+            return ref
+        stored = write_dead(self._folder, data_name(), frozen(dead, np.int32))
+        return SegmentRef(ref.data, ref.rows, stored, len(dead))
+
+    def _written(
+        self,
+        pieces: list[tuple[Part, NDArray[np.uint64] | None]],
+        before: tuple[SegmentRef, ...],
+    ) -> ShardRef:
+        part = unite([part for part, _ in pieces])
+        if before and not len(part.subscriptions):
+            return ShardRef(before)
+        found = [bits for _, bits in pieces if bits is not None]
+        bits = np.concatenate(found) if found else None
+        segment = write_segment(
+            self._folder, data_name(), part, self._builder(), several_shards(bits)
+        )
+        return ShardRef((*before, segment))
+
+    def _builder(self) -> Builder:
+        return indexes.create(self._version.index, **self._version.options)
+
+
+def read_changes(folder: Folder, stored: Stored) -> pa.Table:
+    """Return the rows that `SpoolChanges` wrote."""
+    arrays, _ = read_arrays(folder.fetch(stored.name, stored.digest), "changes")
+    return pa.ipc.open_stream(pa.py_buffer(arrays["table"])).read_all()
+
+
+def _read_found(folder: Folder, stored: Stored) -> Found:
+    arrays, _ = read_arrays(folder.fetch(stored.name, stored.digest), "found")
+    return Found(part_from_arrays(arrays), arrays["number"])
+
+
+def _told(folder: Folder, work: str, kind: str, arrays: dict[str, Any], rows: int) -> Any:
+    name = f"{work}/{secrets.token_hex(8)}"
+    digest, nbytes = folder.write_arrays(name, kind, arrays, {})
+    one = {"name": name, "digest": digest, "nbytes": nbytes, "rows": rows}
+    return pa.RecordBatch.from_pylist([one], TOLD)
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()

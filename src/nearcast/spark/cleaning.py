@@ -1,0 +1,313 @@
+"""Raw records to clean rows and rejects: what runs inside Spark's workers, over Arrow batches.
+
+Nothing here needs Spark. `nearcast.intake` decides which rows can be taken; those are brought to
+one schema: coordinates rounded to units, times as timestamps, lists as lists, text without control
+characters. Reading a clean row again changes nothing in what it matches.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.columns import UNITS
+from nearcast.errors import UnknownName
+from nearcast.intake import (
+    MESSAGE_COLUMNS,
+    SUBSCRIPTION_COLUMNS,
+    Rejects,
+    read_messages,
+    read_subscriptions,
+)
+from nearcast.intake.cells import plain, read_lists, read_numbers, read_texts
+from nearcast.intake.ids import read_ids, read_owners
+from nearcast.intake.lines import LineFaults
+from nearcast.intake.places import BOX, POINT
+from nearcast.intake.rejects import Faults, cell
+from nearcast.intake.times import read_times
+from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "COLUMNS",
+    "DAMAGED",
+    "REJECTS",
+    "Cleaning",
+    "clean_rejects",
+    "clean_rows",
+    "normalized",
+    "require_columns",
+]
+
+COLUMNS = {"messages": MESSAGE_COLUMNS, "subscriptions": SUBSCRIPTION_COLUMNS}
+"""The columns that each kind of row may have."""
+
+DAMAGED = "_corrupt_record"
+"""The column in which Spark keeps a line that it could not read."""
+
+REJECTS = Rejects.empty().to_table().schema
+"""The schema of rejects."""
+
+_TIME = pa.timestamp("us", "UTC")
+_LIST = pa.list_(pa.string())
+_TYPES = {
+    **dict.fromkeys(("id", "text", "expression", "owner", "geometry"), pa.string()),
+    **dict.fromkeys(("tokens", "keywords"), _LIST),
+    **dict.fromkeys(("time", "expires_at"), _TIME),
+}
+_COORDINATES = (*POINT, *BOX)
+_MOST_TOKENS = 1_000_000
+# Not a single space, as they stand between most words: to replace one by itself is what costs.
+_UNTIDY = r"[\p{Cc}\p{Z}]{2,}|[^\PZ ]|\p{Cc}"
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What raw records are and what clean rows look like.
+
+    Parameters
+    ----------
+    kind
+        ``messages`` or ``subscriptions``.
+    schema
+        Of clean rows; see `Cleaning.of`.
+    damaged
+        Why lines are refused that are kept in the column `DAMAGED`.
+    """
+
+    kind: str
+    schema: pa.Schema
+    damaged: str = "cannot be read as a record"
+
+    @classmethod
+    def of(
+        cls,
+        kind: str,
+        names: Iterable[str],
+        *,
+        integer_ids: bool = False,
+        binary_geometry: bool = False,
+        damaged: str = damaged,
+    ) -> Cleaning:
+        """Return the cleaning of records that have these columns; messages always get a time.
+
+        Examples
+        --------
+        >>> cleaning = Cleaning.of("messages", ["id", "text", "lon", "lat"], integer_ids=True)
+        >>> cleaning.schema.names
+        ['id', 'text', 'lon', 'lat', 'time']
+        """
+        if kind not in COLUMNS:
+            raise UnknownName("kind", kind, COLUMNS)
+        types = _TYPES | {
+            "id": pa.int64() if integer_ids else pa.string(),
+            "geometry": pa.binary() if binary_geometry else pa.string(),
+        }
+        there = {*names, "time"} if kind == "messages" else {*names}
+        fields = [(n, types.get(n, pa.float64())) for n in COLUMNS[kind] if n in there]
+        return cls(kind, pa.schema(fields), damaged)
+
+    @property
+    def counted_schema(self) -> pa.Schema:
+        """The schema of what `clean_rows` gives."""
+        numbers = [pa.field(name, pa.int64()) for name in ("row", "read", "rejected")]
+        return pa.schema([*self.schema, *numbers])
+
+
+def clean_rows(batches: Iterable[pa.RecordBatch], cleaning: Cleaning) -> Iterator[pa.RecordBatch]:
+    r"""Return the clean rows of every batch, and one more row that tells of the batch.
+
+    That one has nothing but the numbers of rows ``read`` and ``rejected``, which are null in clean
+    rows. So there is a row wherever there was a record: what counts them is not left out of a
+    plan because all records were bad.
+
+    Parameters
+    ----------
+    batches
+        Records with columns as `nearcast.intake` reads them, the lines that could not be read in
+        `DAMAGED`, and ``row``: the number from which the rows of this task are counted.
+    cleaning
+        What they are.
+
+    Examples
+    --------
+    >>> cleaning = Cleaning.of("messages", ["id", "text", "lon", "lat"])
+    >>> batch = pa.record_batch({
+    ...     "id": ["a", "b"], "text": [" Hot\ttea ", "x"], "lon": ["13.4", "east"],
+    ...     "lat": ["52.5", "0"], "row": [40, 40],
+    ... })
+    >>> [clean] = clean_rows([batch], cleaning)
+    >>> clean.column("text").to_pylist(), clean.column("rejected").to_pylist()
+    (['Hot tea', None], [None, 1])
+    """
+    for table, rows, rejects in _judged(batches, cleaning):
+        sound = np.ones(len(rows), np.bool_)
+        sound[rejects.row] = False
+        kept = table.filter(pa.array(sound)) if len(rejects) else table
+        numbers = [pa.array(rows[sound]), *[pa.nulls(kept.num_rows, pa.int64())] * 2]
+        told = [None, len(rows), len(rejects)]
+        columns = [
+            *(pa.concat_arrays([c, pa.nulls(1, c.type)]) for c in _columns(kept, cleaning.schema)),
+            *(
+                pa.concat_arrays([c, pa.array([n], c.type)])
+                for c, n in zip(numbers, told, strict=True)
+            ),
+        ]
+        yield pa.record_batch(columns, schema=cleaning.counted_schema)
+
+
+def clean_rejects(
+    batches: Iterable[pa.RecordBatch], cleaning: Cleaning
+) -> Iterator[pa.RecordBatch]:
+    """Return the refused rows with their reasons; parameters as of `clean_rows`.
+
+    Examples
+    --------
+    >>> cleaning = Cleaning.of("messages", ["id", "text", "lon", "lat"])
+    >>> batch = pa.record_batch({
+    ...     "id": ["a", "b"], "text": ["x", "y"], "lon": [0, 181], "lat": [0, 0], "row": [40, 40],
+    ... })
+    >>> [rejects] = clean_rejects([batch], cleaning)
+    >>> rejects.to_pylist()[0]["row"], rejects.to_pylist()[0]["field"]
+    (41, 'lon')
+    """
+    for _, rows, rejects in _judged(batches, cleaning):
+        if len(rejects):
+            numbered = Rejects(rows[rejects.row], rejects.field, rejects.reason, rejects.record)
+            yield from numbered.to_table().combine_chunks().to_batches()
+
+
+def require_columns(kind: str, names: Sequence[str]) -> None:
+    """Refuse names of columns that cannot hold rows of this kind.
+
+    Raises
+    ------
+    UnsupportedFile
+        When there is no column for the id, the words or the place, or two have the same name.
+    """
+    table = pa.Table.from_arrays([pa.nulls(0) for _ in names], names=list(names))
+    _refused(kind, table, Vocabulary())
+
+
+def normalized(text: pa.Array) -> pa.Array:
+    r"""Return texts in Unicode form NFC, runs of spaces and control characters as one space.
+
+    None of that changes which words a text has.
+
+    Examples
+    --------
+    >>> normalized(pa.array(["  Cafe\u0301\t\n Rio\x00", None])).to_pylist()
+    ['Café Rio', None]
+    """
+    spaced = pc.replace_substring_regex(text, _UNTIDY, " ")
+    return pc.utf8_normalize(pc.utf8_trim(spaced, " "), "NFC").cast(pa.string())
+
+
+def _judged(
+    batches: Iterable[pa.RecordBatch], cleaning: Cleaning
+) -> Iterator[tuple[pa.Table, NDArray[np.int64], Rejects]]:
+    """Return the records of each batch, their numbers, and the bad ones by position."""
+    vocabulary, done = Vocabulary(), 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if len(vocabulary) > _MOST_TOKENS:
+            vocabulary = Vocabulary()
+        table = _without_views(pa.Table.from_batches([batch]))
+        rows = table.column("row").to_numpy() + np.arange(done, done + len(table))
+        done += len(table)
+        table = table.drop_columns("row")
+        yield table, rows, _rejects_of(table, cleaning, vocabulary)
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Return the table with plain strings and bytes: Arrow cannot choose rows of views."""
+    plain_types = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    fields = [field.with_type(plain_types.get(field.type, field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _rejects_of(table: pa.Table, cleaning: Cleaning, vocabulary: Vocabulary) -> Rejects:
+    if DAMAGED not in table.column_names:
+        return _refused(cleaning.kind, table, vocabulary)
+    readable = table.column(DAMAGED).is_null().to_numpy()
+    faults = LineFaults()
+    for row in np.flatnonzero(~readable).tolist():
+        faults.add(row, "", cleaning.damaged, cell(table, DAMAGED, row))
+    records = table.drop_columns(DAMAGED).filter(pa.array(readable))
+    refused = _refused(cleaning.kind, records, vocabulary)
+    position = np.flatnonzero(readable)[refused.row]
+    numbered = Rejects(position, refused.field, refused.reason, refused.record)
+    return Rejects.concatenate([faults.rejects(), numbered])
+
+
+def _refused(kind: str, table: pa.Table, vocabulary: Vocabulary) -> Rejects:
+    """Return the rows that intake refuses, by position."""
+    if kind == "messages":
+        return read_messages(table, vocabulary, now_us=0, unique=False)[1]
+    return read_subscriptions(table, vocabulary, unique=False)[1]
+
+
+def _columns(table: pa.Table, schema: pa.Schema) -> list[pa.Array]:
+    """Return the columns of sound rows as the schema says."""
+    if not table.num_rows:
+        return [pa.nulls(0, field.type) for field in schema]
+    return [_column(table, field).cast(field.type) for field in schema]
+
+
+def _column(table: pa.Table, field: pa.Field) -> pa.Array:
+    name, kind = field.name, field.type
+    faults = Faults(table.num_rows)  # stays empty: the rows are sound
+    if name == "id":
+        return read_ids(table, name, faults).to_arrow()
+    if name == "owner":
+        owner = read_owners(table, name, faults)
+        return pa.nulls(table.num_rows, kind) if owner is None else owner
+    if name == "geometry":
+        return _geometries(table, kind)
+    if kind == pa.string():
+        return normalized(read_texts(table, name, faults))
+    if kind == _LIST:
+        return _lists(table, name, faults)
+    if kind == _TIME:
+        time = read_times(table, name, faults)
+        return pa.array(time.us, mask=~time.given)
+    number = read_numbers(table, name, faults)
+    value = _rounded(number.value) if name in _COORDINATES else number.value
+    return pa.array(value, mask=~number.given)
+
+
+def _rounded(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round degrees to units, as intake does; doing it twice is doing it once."""
+    with np.errstate(over="ignore"):
+        return np.rint(degrees * UNITS) / UNITS + 0.0  # no negative zero
+
+
+def _lists(table: pa.Table, name: str, faults: Faults) -> pa.Array:
+    lists = read_lists(table, name, faults)
+    if lists is None:
+        return pa.nulls(table.num_rows, _LIST)
+    start = pa.array(lists.value_start.astype(np.int32))
+    return pa.ListArray.from_arrays(
+        start, normalized(lists.value), mask=pa.array(~lists.given, pa.bool_())
+    )
+
+
+def _geometries(table: pa.Table, kind: pa.DataType) -> pa.Array:
+    """Return WKB or text as it came; GeoJSON that came as a structure is written as text."""
+    column = plain(table, "geometry")
+    if column is None:
+        return pa.nulls(table.num_rows, kind)
+    if not pa.types.is_nested(column.type):
+        return column
+    cells = (cell(table, "geometry", row) for row in range(table.num_rows))
+    return pa.array([None if value is None else json.dumps(value) for value in cells], pa.string())

@@ -1,0 +1,233 @@
+"""Counting inside Spark tasks: generators over Arrow record batches.
+
+`count_batches` counts the documents of one partition in bounded memory and gives what it counted
+as rows; where the same thing was counted by several tasks, or by one task in several rounds, the
+rows add up. `write_statistics` takes the sums and writes them as `Statistics`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.columns import Clauses, Messages
+from nearcast.errors import UnknownName
+from nearcast.indexes.statistics import Statistics
+from nearcast.indexes.tally import BINS, Counts, Grid, Tally
+from nearcast.intake import (
+    MESSAGE_COLUMNS,
+    SUBSCRIPTION_COLUMNS,
+    read_messages,
+    read_subscriptions,
+)
+from nearcast.intake.cells import read_lists, read_texts
+from nearcast.intake.rejects import Faults
+from nearcast.text import Vocabulary, tokenize_column, words
+from nearcast.text.keys import keys_of, string_buffers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "COUNTED",
+    "DOCUMENTS",
+    "HEIGHT",
+    "PAIR",
+    "REJECTED",
+    "WEIGHTED",
+    "WIDTH",
+    "Kind",
+    "all_words",
+    "count_batches",
+    "known_columns",
+    "weigh_tokens",
+    "write_statistics",
+]
+
+Kind = Literal["messages", "subscriptions"]
+"""What the rows of a frame are."""
+
+DOCUMENTS, PAIR, WIDTH, HEIGHT, REJECTED = range(5)
+"""What a row counts: documents, pairs of cell and token, extents by bin, or refused rows."""
+
+COUNTED = "what tinyint, cell int, token string, times bigint"
+"""The columns of what was counted; ``cell`` is the bin of an extent."""
+
+WEIGHTED = "token string, df bigint, idf double"
+"""The columns of weighted tokens."""
+
+MOST_PAIRS = 1 << 20
+MOST_TOKENS = 1 << 20
+MOST_ROWS = 50_000
+
+_SCHEMA = pa.schema(
+    [("what", pa.int8()), ("cell", pa.int32()), ("token", pa.string()), ("times", pa.int64())]
+)
+_WEIGHTED = pa.schema([("token", pa.string()), ("df", pa.int64()), ("idf", pa.float64())])
+
+
+def known_columns(names: Sequence[str], kind: Kind) -> list[str]:
+    """Return the names that mean something to intake, in their order.
+
+    Raises
+    ------
+    UnsupportedFile
+        When they are not those of messages, or of subscriptions.
+    UnknownName
+        When the kind is neither.
+
+    Examples
+    --------
+    >>> known_columns(["lat", "lon", "likes", "text", "id"], "messages")
+    ['lat', 'lon', 'text', 'id']
+    """
+    choices = {"messages": MESSAGE_COLUMNS, "subscriptions": SUBSCRIPTION_COLUMNS}
+    if kind not in choices:
+        raise UnknownName("kind", kind, choices)
+    known = [name for name in names if name in choices[kind]]
+    nothing = pa.Table.from_arrays([pa.nulls(0)] * len(names), list(names))
+    _read(nothing, kind, Vocabulary())
+    return known
+
+
+def count_batches(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    kind: Kind,
+    grid: Grid,
+    tokens: bool = True,
+    cells: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Count documents by token, by cell and by both; rows as `COUNTED` says.
+
+    Memory is bounded by some million pairs and tokens, whatever the size of the partition. The ids
+    of documents must be sound, but may be repeated: every row is a document.
+
+    Examples
+    --------
+    >>> table = pa.table({"id": [1, 2], "text": ["tea", "more tea"], "lon": [0, 0], "lat": [0, 9]})
+    >>> counted = count_batches(table.to_batches(), kind="messages", grid=Grid(), cells=False)
+    >>> [row for row in pa.Table.from_batches(counted).to_pylist() if row["token"] == "tea"]
+    [{'what': 1, 'cell': -1, 'token': 'tea', 'times': 2}]
+    """
+    tally = Tally(grid, tokens=tokens, cells=cells, most=MOST_PAIRS)
+    vocabulary, rejected = Vocabulary(), 0
+    for batch in batches:
+        columns, refused = _read(pa.Table.from_batches([batch]), kind, vocabulary)
+        rejected += refused
+        count = len(columns) if isinstance(columns, Messages) else columns.subscriptions
+        row = tally.add(columns)
+        while row < count:
+            yield from _rows(tally, vocabulary)
+            row = tally.add(columns, row)
+        if len(vocabulary) > MOST_TOKENS:
+            yield from _rows(tally, vocabulary)
+            vocabulary = Vocabulary()
+    yield from _rows(tally, vocabulary)
+    if rejected:
+        yield _batch([REJECTED], [-1], pa.nulls(1, pa.string()), [rejected])
+
+
+def write_statistics(
+    batches: Iterable[pa.RecordBatch], *, folder: str, grid: Grid
+) -> Iterator[pa.RecordBatch]:
+    """Write the sums of all counts, each pair once, as `Statistics`; give the documents."""
+    vocabulary = Vocabulary()
+    single = np.zeros((REJECTED + 1, BINS), np.int64)
+    parts: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]] = []
+    for batch in batches:
+        what, cell, times = (batch.column(i).to_numpy() for i in (0, 1, 3))
+        other = what != PAIR
+        np.add.at(single, (what[other], np.maximum(cell[other], 0)), times[other])
+        pairs = np.flatnonzero(~other)
+        token = _token_ids(batch.column(2).take(pa.array(pairs)), vocabulary)
+        parts.append((cell[pairs].astype(np.int32), token, times[pairs]))
+    documents, rejected = int(single[DOCUMENTS, 0]), int(single[REJECTED, 0])
+    nothing = (np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+    cells, tokens, sums = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
+    counts = Counts(documents, single[WIDTH], single[HEIGHT], cells, tokens, sums)
+    Statistics.of(grid, counts, vocabulary.tokens(), rejected=rejected).save(folder)
+    yield pa.record_batch({"documents": pa.array([documents], pa.int64())})
+
+
+def weigh_tokens(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give every token its weight; the number of documents comes before all tokens."""
+    documents = 0
+    for batch in batches:
+        own = pc.equal(batch.column("what"), DOCUMENTS)
+        documents += pc.sum(batch.filter(own).column("times")).as_py() or 0
+        tokens = batch.filter(pc.invert(own))
+        df = tokens.column("times")
+        idf = pa.array(np.log1p(documents / df.to_numpy()))
+        columns = [tokens.column("token").cast(pa.string()), df, idf]
+        yield pa.RecordBatch.from_arrays(columns, schema=_WEIGHTED)
+
+
+def all_words(table: pa.Table, vocabulary: Vocabulary) -> None:
+    """Add all words of a table of messages to the vocabulary: intake leaves out unknown ones."""
+    faults = Faults(table.num_rows)
+    tokenize_column(read_texts(table, "text", faults), words, vocabulary, add=True)
+    lists = read_lists(table, "tokens", faults)
+    if lists is not None:
+        tokenize_column(lists.value, words, vocabulary, add=True)
+
+
+def _read(table: pa.Table, kind: Kind, vocabulary: Vocabulary) -> tuple[Clauses | Messages, int]:
+    """Return the documents of a table, repeated ids included, and how many rows are none."""
+    columns: Clauses | Messages
+    if kind == "messages":
+        all_words(table, vocabulary)
+        batch, _ = read_messages(table, vocabulary, now_us=0, unique=False)
+        columns, count = batch.messages, len(batch)
+    else:
+        subscriptions, _ = read_subscriptions(table, vocabulary, unique=False)
+        columns, count = subscriptions.clauses, len(subscriptions)
+    return columns, table.num_rows - count
+
+
+def _rows(tally: Tally, vocabulary: Vocabulary) -> Iterator[pa.RecordBatch]:
+    """Give what was counted so far, and begin anew."""
+    counts = tally.counts()
+    tally.clear()
+    if counts.documents == 0:
+        return
+    tokens = vocabulary.tokens()
+    for first in range(0, len(counts.cell), MOST_ROWS):
+        part = slice(first, first + MOST_ROWS)
+        token = counts.token[part]
+        number = pa.array(token, mask=token < 0)
+        what = np.full(len(token), PAIR)
+        yield _batch(what, counts.cell[part], tokens.take(number), counts.times[part])
+    bins = [(WIDTH, counts.width), (HEIGHT, counts.height)]
+    found = [(what, b, n) for what, own in bins for b, n in enumerate(own.tolist()) if n]
+    whats, cells, times = zip((DOCUMENTS, -1, counts.documents), *found, strict=True)
+    yield _batch(whats, cells, pa.nulls(len(whats), pa.string()), times)
+
+
+def _batch(
+    what: Sequence[int] | NDArray[np.int64],
+    cell: Sequence[int] | NDArray[np.int32],
+    token: pa.Array,
+    times: Sequence[int] | NDArray[np.int64],
+) -> pa.RecordBatch:
+    columns = [
+        pa.array(what, pa.int8()),
+        pa.array(cell, pa.int32()),
+        token.cast(pa.string()),
+        pa.array(times, pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def _token_ids(token: pa.Array, vocabulary: Vocabulary) -> NDArray[np.int32]:
+    """Return ids of tokens, new ones added; -1 where there is none."""
+    given = pc.is_valid(token).to_numpy(zero_copy_only=False)
+    number = np.full(len(token), -1, np.int32)
+    keys = keys_of(*string_buffers(token.drop_null().cast(pa.large_string())))
+    number[given] = vocabulary.add_keys(keys)
+    return number

@@ -1,0 +1,252 @@
+"""Drawing subscriptions out of messages, inside Spark tasks: generators over Arrow record batches.
+
+All randomness comes from the hash of a message's id: it numbers the messages in the order in which
+they are drawn, and what is drawn from a message depends on nothing else. So neither the partitions
+nor the order of the rows matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.columns import UNITS, WORLD, Messages, starts
+from nearcast.errors import InvalidInput
+from nearcast.intake import read_messages
+from nearcast.spark.counting import all_words
+from nearcast.text import Vocabulary
+from nearcast.text.keys import keys_of, string_buffers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "DRAWN",
+    "REJECTED",
+    "SURVEYED",
+    "WORDLESS",
+    "Recipe",
+    "Rounds",
+    "draw_batches",
+    "survey_batches",
+    "uniform",
+]
+
+DRAWN = (
+    "id string, keywords array<string>, west double, south double, east double, north double, "
+    "hash bigint"
+)
+"""The columns of what is drawn; ``hash`` is that of the message."""
+
+SURVEYED = "bucket int, messages bigint"
+"""The columns of a survey: how many messages have these first 16 bits of their hash."""
+
+BUCKETS = 1 << 16
+WORDLESS, REJECTED = BUCKETS, BUCKETS + 1
+"""Buckets of messages from which nothing can be drawn: without a word, and no messages at all."""
+
+MOST_ROWS = 20_000
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_SIDES = ("west", "south", "east", "north")
+_NUMBER, _AREA, _ASPECT, _TOKENS = range(4)
+_ASPECTS = np.log(2.0)  # a box is at most twice as wide, or as high, as the world's shape has it
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a subscription is drawn from a message.
+
+    Parameters
+    ----------
+    tokens
+        The least and most tokens that it takes.
+    share
+        The least and most area of its box, as shares of the world's; the logarithm is uniform.
+    """
+
+    tokens: tuple[int, int] = (1, 5)
+    share: tuple[float, float] = (0.0001, 0.01)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tokens[0] <= self.tokens[1]:
+            problem = "must be two whole numbers, 1 <= least <= most"
+            raise InvalidInput("tokens", self.tokens, problem)
+        if not 0 < self.share[0] <= self.share[1] <= 1:
+            raise InvalidInput("share", self.share, "must be two shares, 0 < least <= most <= 1")
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How often each message is drawn from, by the bucket of its hash.
+
+    Copies from ``first`` to ``last`` (excluded) are drawn from every message, and one more from
+    those whose bucket is below ``more_below``.
+    """
+
+    first: int
+    last: int
+    more_below: int = 0
+
+    def copies(self, bucket: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many copies are drawn from messages of these buckets."""
+        return self.last - self.first + (bucket < self.more_below)
+
+
+class _Eligible(NamedTuple):
+    """Messages from which something can be drawn, with their words."""
+
+    id: pa.Array
+    hash: NDArray[np.uint64]
+    messages: Messages
+    vocabulary: Vocabulary
+
+    def take(self, rows: NDArray[np.int64]) -> _Eligible:
+        return _Eligible(
+            self.id.take(pa.array(rows)),
+            self.hash[rows],
+            self.messages.take(rows),
+            self.vocabulary,
+        )
+
+
+def uniform(state: NDArray[np.uint64], number: Any) -> NDArray[np.float64]:
+    """Return the uniform number in [0, 1) of this number in the stream of every state (splitmix64).
+
+    Examples
+    --------
+    >>> uniform(np.array([7, 8], np.uint64), 0).round(3).tolist()
+    [0.39, 0.619]
+    """
+    return (_mixed(state, number) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def survey_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Count the messages by bucket; the batches have a column ``hash`` besides."""
+    found = np.zeros(BUCKETS + 2, np.int64)
+    for batch in batches:
+        eligible, wordless, rejected = _eligible(batch)
+        found[WORDLESS] += wordless
+        found[REJECTED] += rejected
+        found += np.bincount(_bucket(eligible.hash), minlength=len(found))
+    bucket = np.flatnonzero(found)
+    yield pa.record_batch({"bucket": bucket.astype(np.int32), "messages": found[bucket]})
+
+
+def draw_batches(
+    batches: Iterable[pa.RecordBatch], *, recipe: Recipe, rounds: Rounds
+) -> Iterator[pa.RecordBatch]:
+    """Draw subscriptions from messages; the batches have a column ``hash`` besides.
+
+    Examples
+    --------
+    >>> table = pa.table({"id": ["m"], "text": ["hot tea"], "lon": [180], "lat": [0], "hash": [7]})
+    >>> [drawn] = draw_batches(table.to_batches(), recipe=Recipe((1, 1)), rounds=Rounds(0, 2))
+    >>> drawn["id"].to_pylist(), drawn["keywords"].to_pylist(), drawn["east"].to_pylist()
+    (['m#0', 'm#1'], [['tea'], ['tea']], [180.0, 180.0])
+    """
+    for batch in batches:
+        eligible, _, _ = _eligible(batch)
+        copy_start = starts(rounds.copies(_bucket(eligible.hash)))
+        for first in range(0, int(copy_start[-1]), MOST_ROWS):
+            at = np.arange(first, min(first + MOST_ROWS, int(copy_start[-1])))
+            row = np.searchsorted(copy_start, at, side="right") - 1
+            yield _draw(eligible.take(row), rounds.first + at - copy_start[row], recipe)
+
+
+def _eligible(batch: pa.RecordBatch) -> tuple[_Eligible, int, int]:
+    """Return the messages with words, and how many have none or are no messages."""
+    table = pa.Table.from_batches([batch])
+    # Words are numbered in the order of their bytes: ids in the order of arrival would differ.
+    arrived = Vocabulary()
+    all_words(table, arrived)
+    tokens = arrived.tokens()
+    vocabulary = Vocabulary()
+    vocabulary.add_keys(keys_of(*string_buffers(tokens.take(pc.sort_indices(tokens)))))
+    read, rejects = read_messages(table, vocabulary, now_us=0, unique=False)
+    kept = np.delete(np.arange(table.num_rows), rejects.row)
+    worded = np.flatnonzero(np.diff(read.messages.token_start))
+    rows = kept[worded]
+    eligible = _Eligible(
+        read.ids.take(worded).to_arrow().cast(pa.string()),
+        table.column("hash").to_numpy()[rows].view(np.uint64),
+        read.messages.take(worded),
+        vocabulary,
+    )
+    return eligible, len(read) - len(worded), len(rejects)
+
+
+def _bucket(value: NDArray[np.uint64]) -> NDArray[np.int64]:
+    return (value >> np.uint64(48)).astype(np.int64)
+
+
+def _draw(chosen: _Eligible, copy: NDArray[np.int64], recipe: Recipe) -> pa.RecordBatch:
+    state = _mixed(chosen.hash, copy)
+    keyword_start, keyword = _draw_tokens(chosen.messages, state, recipe.tokens)
+    words = chosen.vocabulary.tokens().take(pa.array(keyword)).cast(pa.string())
+    box = _draw_boxes(chosen.messages.box, state, recipe.share) / UNITS
+    number = pa.array(copy).cast(pa.string())
+    columns = {
+        "id": pc.binary_join_element_wise(chosen.id, number, "#"),
+        "keywords": pa.ListArray.from_arrays(pa.array(keyword_start, pa.int32()), words),
+        **{side: box[:, i] for i, side in enumerate(_SIDES)},
+        "hash": chosen.hash.view(np.int64),
+    }
+    return pa.record_batch(columns)
+
+
+def _draw_tokens(
+    messages: Messages, state: NDArray[np.uint64], tokens: tuple[int, int]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return some tokens of every message, ascending: those that come first in a random order."""
+    length = np.diff(messages.token_start)
+    least, most = tokens
+    wanted = least + (uniform(state, _NUMBER) * (most - least + 1)).astype(np.int64)
+    row = np.repeat(np.arange(len(messages)), length)
+    position = np.arange(len(row)) - messages.token_start[row]
+    order = np.lexsort((_mixed(state[row], _TOKENS + position), row))
+    taken = np.minimum(wanted, length)
+    kept = np.sort(order[position < taken[row]])
+    return starts(taken), messages.token[kept]
+
+
+def _draw_boxes(
+    box: NDArray[np.int32], state: NDArray[np.uint64], share: tuple[float, float]
+) -> NDArray[np.int64]:
+    """Return boxes around the middles of these boxes, pushed inside the world, in units."""
+    low, high = np.log(share)
+    area = np.exp(low + uniform(state, _AREA) * (high - low))
+    # Both sides are shares of the world's; neither may be more than all of it.
+    across = np.sqrt(area) * np.exp((uniform(state, _ASPECT) - 0.5) * _ASPECTS)
+    across = np.clip(across, area, 1.0)
+    extent = np.array([WORLD[2] - WORLD[0], WORLD[3] - WORLD[1]])
+    size = np.stack([across, area / across], axis=1) * extent
+    least = np.clip(_middles(box) - size / 2, WORLD[:2], WORLD[2:] - size)
+    edges = np.rint(np.concatenate([least, least + size], axis=1))
+    inside: NDArray[np.int64] = np.clip(edges, WORLD[:2] * 2, WORLD[2:] * 2).astype(np.int64)
+    return inside
+
+
+def _middles(box: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the middles of message boxes, on the right side of the antimeridian."""
+    wide = box.astype(np.int64)
+    turn = WORLD[2] - WORLD[0]
+    wide[:, 2] += np.where(wide[:, 0] > wide[:, 2], turn, 0)
+    middle = (wide[:, :2] + wide[:, 2:]) // 2
+    middle[:, 0] -= np.where(middle[:, 0] > WORLD[2], turn, 0)
+    return middle
+
+
+def _mixed(state: NDArray[np.uint64], number: Any) -> NDArray[np.uint64]:
+    """Return the 64 bits of this number in the stream of every state (splitmix64)."""
+    mixed = state + np.atleast_1d(number + 1).astype(np.uint64) * np.uint64(_GOLDEN)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    done: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+    return done

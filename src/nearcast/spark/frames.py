@@ -1,0 +1,121 @@
+"""What the jobs need of a frame: its columns, the type of its ids, and errors in one line."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StructType
+
+from nearcast import errors
+from nearcast.errors import InvalidInput, NearcastError, UnsupportedFile
+from nearcast.intake import (
+    MESSAGE_COLUMNS,
+    SUBSCRIPTION_COLUMNS,
+    read_messages,
+    read_subscriptions,
+)
+from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "ddl",
+    "id_type",
+    "message_columns",
+    "plain_errors",
+    "struct",
+    "subscription_columns",
+]
+
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_DDL = {
+    pa.string(): "string",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.binary(): "binary",
+    pa.timestamp("us", "UTC"): "timestamp",
+}
+_RAISED = re.compile(r"^nearcast\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
+
+
+def message_columns(frame: DataFrame) -> DataFrame:
+    """Return the columns of a frame that messages have.
+
+    Raises
+    ------
+    UnsupportedFile
+        When it has none for the id, the words or the place.
+    """
+    read_messages(_no_rows(frame), Vocabulary(), now_us=0)
+    return frame.select(*(name for name in frame.columns if name in MESSAGE_COLUMNS))
+
+
+def subscription_columns(frame: DataFrame) -> DataFrame:
+    """Return the columns of a frame that subscriptions have.
+
+    Raises
+    ------
+    UnsupportedFile
+        When it has none for the id or the place.
+    """
+    read_subscriptions(_no_rows(frame), Vocabulary())
+    return frame.select(*(name for name in frame.columns if name in SUBSCRIPTION_COLUMNS))
+
+
+def _no_rows(frame: object) -> pa.Table:
+    if not isinstance(frame, DataFrame):
+        raise InvalidInput("frame", frame, "must be a DataFrame of Spark")
+    try:
+        # Not the frame's own rows: it may be a stream.
+        return frame.sparkSession.createDataFrame([], frame.schema).toArrow()
+    except PySparkException as error:
+        raise UnsupportedFile(f"a column cannot be given to Arrow: {error}") from None
+
+
+def id_type(frame: DataFrame, column: str = "id") -> pa.DataType:
+    """Return the type that ids of a frame have in matches: integers of any size, or text."""
+    kind = frame.schema[column].dataType
+    return pa.int64() if isinstance(kind, _INTEGERS) else pa.string()
+
+
+def ddl(schema: pa.Schema) -> str:
+    """Return a schema as Spark writes it.
+
+    Examples
+    --------
+    >>> ddl(pa.schema([("id", pa.int64()), ("tokens", pa.list_(pa.string()))]))
+    '`id` bigint, `tokens` array<string>'
+    """
+    types = [
+        f"array<{_DDL[kind.value_type]}>" if pa.types.is_list(kind) else _DDL[kind]
+        for kind in schema.types
+    ]
+    return ", ".join(f"`{name}` {kind}" for name, kind in zip(schema.names, types, strict=True))
+
+
+def struct(fields: str) -> StructType:
+    """Return the type of rows with these fields, written as in SQL."""
+    return cast("StructType", StructType.fromDDL(fields))
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Let what Nearcast raises in a worker be raised here, without the traces of Spark."""
+    try:
+        yield
+    except PySparkException as error:
+        found = _RAISED.search(str(error))
+        if found is None:
+            raise
+        kind = getattr(errors, found[1], NearcastError)
+        text = found[2].split("\n\n")[0].split("\nDriver stacktrace")[0].strip()
+        known = issubclass(kind, NearcastError) and not issubclass(kind, InvalidInput)
+        raise (kind if known and kind is not errors.UnknownName else NearcastError)(text) from None

@@ -1,0 +1,286 @@
+"""The tree of a router, grown from samples: every node is cut by keywords or by space.
+
+Follows algorithm 4 of AP-Tree (Wang, Zhang, Zhang, Lin, Wang, VLDB Journal 2015, section 3.3.4)
+with two terms more than its cost: a message that enters another part has a price of its own,
+because it is sent there, and so has a clause that lies in several parts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast.columns import WORLD, Clauses, Messages, starts
+from nearcast.indexes.cost_model import (
+    SpaceCuts,
+    cell_shares,
+    cut_keywords,
+    cut_space,
+    keyword_hits,
+    smoothed,
+)
+from nearcast.kernels.router import KEYWORDS, LEAF, SPACE
+from nearcast.spark.router import Router
+from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Sample", "grow_tree"]
+
+MOST_PARTS = 8
+ROUNDS = 3
+MOST_DEPTH = 24
+
+VISIT = 0.25
+"""What entering a part costs, in leaves full of clauses to look at."""
+
+MEMORY = 0.1
+"""What a clause costs where it lies, compared with being looked at by every message."""
+
+SHRINK = 0.9
+"""The largest part of a node has at most this share of its clauses, or the node stays whole."""
+
+SWELL = 1.8
+"""All parts together have at most so many times the clauses of their node."""
+
+SPREAD = 0.05
+"""Clauses that contain a region go into all its cells where that adds at most this share."""
+
+
+class Ranks(NamedTuple):
+    """The ranks of every row, ascending and distinct."""
+
+    start: NDArray[np.int64]
+    rank: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Samples of clauses and messages (cut at the antimeridian), by ranks instead of tokens."""
+
+    vocabulary: Vocabulary
+    clause: Ranks
+    clause_box: NDArray[np.int32]
+    message: Ranks
+    message_box: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, clauses: Clauses, messages: Messages, vocabulary: Vocabulary) -> Sample:
+        """Order the tokens that occur at least twice, rarest first; hash the others."""
+        size = len(vocabulary)
+        frequency = np.bincount(clauses.token, minlength=size)
+        frequency += np.bincount(messages.token, minlength=size)
+        known = np.flatnonzero(frequency > 1)
+        tokens = vocabulary.tokens().take(known).to_pylist()
+        ordered = sorted(zip(frequency[known].tolist(), tokens, strict=True))
+        own = Vocabulary([token for _, token in ordered])
+        rank = replace(Router.single(), vocabulary=own).ranks(vocabulary)
+        pieces, _ = messages.cut()
+        return cls(
+            own,
+            _sorted(clauses.token_start, rank[clauses.token]),
+            clauses.box,
+            _sorted(pieces.token_start, rank[pieces.token]),
+            pieces.box,
+        )
+
+
+class Node(NamedTuple):
+    """What reaches a node: clauses, and messages with the first of their ranks that counts."""
+
+    clause: NDArray[np.int64]
+    message: NDArray[np.int64]
+    position: NDArray[np.int64]
+    region: tuple[int, int, int, int]
+    offset: int
+    depth: int
+
+
+class Split(NamedTuple):
+    """A way to cut a node: its parts, the dummy last where there is one, and what it costs."""
+
+    kind: int
+    columns: int
+    rows: int
+    dummy: int
+    split: list[int]
+    parts: list[Node]
+    cost: float
+
+
+def grow_tree(sample: Sample, leaf_size: float) -> Router:
+    """Return a router each of whose leaves is a shard of its own.
+
+    A leaf has at most ``leaf_size`` clauses of the sample, unless they cannot be told apart.
+    """
+    every = np.arange(len(sample.clause_box))
+    messages = np.arange(len(sample.message_box))
+    root = Node(every, messages, np.zeros(len(messages), np.int64), WORLD, 0, 0)
+    queue = deque([root])
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("kind", "first", "offset", "columns", "rows", "dummy", "region")
+    }
+    splits: list[list[int]] = []
+    count, leaves = 1, 0
+    while queue:
+        node = queue.popleft()
+        split = _best_split(sample, node, leaf_size)
+        if split is None:
+            split = Split(LEAF, 0, 0, 0, [], [], 0.0)
+        leaf = split.kind == LEAF
+        record = (split.kind, leaves if leaf else count, node.offset, *split[1:4], node.region)
+        for column, value in zip(columns.values(), record, strict=True):
+            column.append(value)
+        splits.append(split.split)
+        leaves += leaf
+        count += len(split.parts)
+        queue.extend(split.parts)
+    arrays = {name: np.array(values) for name, values in columns.items()}
+    return Router(
+        **arrays,
+        split_start=starts(np.array([len(s) for s in splits])),
+        split=np.array([v for s in splits for v in s], np.int32),
+        shards=leaves,
+        vocabulary=sample.vocabulary,
+    )
+
+
+def _best_split(sample: Sample, node: Node, leaf_size: float) -> Split | None:
+    """Return the cheapest way to cut a node, None where it is small enough or cannot be cut."""
+    count = len(node.clause)
+    if count <= leaf_size or node.depth >= MOST_DEPTH:
+        return None
+    wanted = int(min(max(np.ceil(count / leaf_size), 2), MOST_PARTS))
+    for parts in sorted({wanted, min(wanted, 4), 2}, reverse=True):
+        tried = [
+            _by_keywords(sample, node, parts, VISIT * leaf_size),
+            _by_space(sample, node, parts, VISIT * leaf_size),
+        ]
+        able = [split for split in tried if split is not None and _helps(split, count)]
+        if able:
+            return min(able, key=lambda split: split.cost)
+    return None
+
+
+def _helps(split: Split, count: int) -> bool:
+    size = [len(part.clause) for part in split.parts]
+    return max(size) <= SHRINK * count and sum(size) <= SWELL * count
+
+
+def _by_keywords(sample: Sample, node: Node, parts: int, visit: float) -> Split | None:
+    """Cut the ranks of the clauses at the node's offset."""
+    start = sample.clause.start
+    long = start[node.clause + 1] - start[node.clause] > node.offset
+    clause = node.clause[long]
+    rank = sample.clause.rank[start[clause] + node.offset]
+    keyword, weight = np.unique(rank, return_counts=True)
+    if len(keyword) < 2:
+        return None
+    owner, at = _tails(sample.message, node)
+    tail = sample.message.rank[at]
+    # A rank that no clause has here falls into the cut of the keyword before it.
+    near = np.maximum(np.searchsorted(keyword, tail, "right") - 1, 0)
+    occurrences = np.bincount(near, minlength=len(keyword))
+    hit = keyword_hits(weight, occurrences, len(node.message))
+    cut = cut_keywords(weight, hit, parts, rounds=ROUNDS).cut
+    split = keyword[cut[1:-1]]
+    cut_of_clause = np.searchsorted(split, rank, "right")
+    cut_of_tail = np.searchsorted(split, tail, "right")
+    first = np.flatnonzero(np.diff(owner * (len(split) + 1) + cut_of_tail, prepend=-1))
+    made = []
+    for i in range(len(split) + 1):
+        chosen = first[cut_of_tail[first] == i]
+        message = node.message[owner[chosen]]
+        position = at[chosen] - sample.message.start[message] + 1
+        mine = clause[cut_of_clause == i]
+        made.append(Node(mine, message, position, node.region, node.offset + 1, node.depth + 1))
+    share = np.add.reduceat(weight, cut[:-1]) / weight.sum()
+    made.append(node._replace(clause=node.clause[~long], depth=node.depth + 1))
+    cost = _cost(made, len(node.message), np.append(share, 1.0), visit)
+    return Split(KEYWORDS, len(split) + 1, 1, 1, split.tolist(), made, cost)
+
+
+def _by_space(sample: Sample, node: Node, parts: int, visit: float) -> Split | None:
+    """Cut the region of the node, in the shape that costs least."""
+    box, places = sample.clause_box[node.clause], sample.message_box[node.message]
+    grid = min(_grids(box, node.region, parts, places), key=lambda cuts: cuts.cost)
+    columns, rows = len(grid.column) + 1, len(grid.row) + 1
+    if columns * rows < 2:
+        return None
+    west, south, east, north = node.region
+    whole = (box[:, :2] <= (west, south)).all(axis=1) & (box[:, 2:] >= (east, north)).all(axis=1)
+    dummy = int(whole.sum() * (columns * rows - 1) > SPREAD * len(box))
+    parted = ~whole if dummy else np.ones(len(box), np.bool_)
+    x = [west, *grid.column.tolist(), east + 1]
+    y = [south, *grid.row.tolist(), north + 1]
+    made = []
+    for j in range(rows):
+        for i in range(columns):
+            cell = (x[i], y[j], x[i + 1] - 1, y[j + 1] - 1)
+            met = _meets(places, cell)
+            made.append(
+                Node(
+                    node.clause[_meets(box, cell) & parted],
+                    node.message[met],
+                    node.position[met],
+                    cell,
+                    node.offset,
+                    node.depth + 1,
+                )
+            )
+    share = cell_shares(node.region, grid.column, grid.row).ravel()
+    if dummy:
+        made.append(node._replace(clause=node.clause[whole], depth=node.depth + 1))
+        share = np.append(share, 1.0)
+    cost = _cost(made, len(node.message), share, visit)
+    split = [*grid.column.tolist(), *grid.row.tolist()]
+    return Split(SPACE, columns, rows, dummy, split, made, cost)
+
+
+def _grids(
+    box: NDArray[np.int32],
+    region: tuple[int, int, int, int],
+    parts: int,
+    places: NDArray[np.int32],
+) -> list[SpaceCuts]:
+    side = int(np.sqrt(parts))
+    shapes = sorted({(parts, 1), (1, parts), (parts // side, side), (side, parts // side)})
+    return [cut_space(box, region, c, r, places, rounds=ROUNDS) for c, r in shapes]
+
+
+def _cost(parts: list[Node], messages: int, prior: NDArray[Any], visit: float) -> float:
+    """Return what a message looks at, what its visits cost, and what the clauses take."""
+    weight = np.array([len(part.clause) for part in parts], np.float64)
+    hit = smoothed([len(part.message) for part in parts], messages, prior)
+    # A part without clauses will hardly have any: it is not worth a visit.
+    entered = np.where(weight > 0, weight + visit, 0.0)
+    return float((hit * entered).sum() + MEMORY * weight.sum())
+
+
+def _tails(ranks: Ranks, node: Node) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ranks of messages that count at a node: whose each is, and where it lies."""
+    begin = ranks.start[node.message] + node.position
+    length = ranks.start[node.message + 1] - begin
+    tail_start = starts(length)
+    at = np.arange(tail_start[-1]) + np.repeat(begin - tail_start[:-1], length)
+    return np.repeat(np.arange(len(node.message)), length), at
+
+
+def _meets(box: NDArray[np.int32], cell: tuple[int, int, int, int]) -> NDArray[np.bool_]:
+    west, south, east, north = cell
+    met: NDArray[np.bool_] = (
+        (box[:, 0] <= east) & (box[:, 2] >= west) & (box[:, 1] <= north) & (box[:, 3] >= south)
+    )
+    return met
+
+
+def _sorted(start: NDArray[np.int64], rank: NDArray[np.int32]) -> Ranks:
+    """Sort the ranks of every row, each once."""
+    row = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    key = np.unique((row << 32) | rank.astype(np.int64))
+    length = np.bincount(key >> 32, minlength=len(start) - 1)
+    return Ranks(starts(length), key & 0xFFFFFFFF)

@@ -1,0 +1,159 @@
+"""The matching function: plain generators over Arrow record batches.
+
+`MatchMessages` is given messages and holds them against a whole version. Where a version is too
+large for that, `nearcast.spark.routing.RouteMessages` says first which shards each message
+concerns, and `MatchRouted` holds those of a shard against it. Spark ships them to its workers (they
+are small: a path and a number) and runs them by ``mapInArrow``; anything else that has record
+batches can call them as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.intake import read_messages
+from nearcast.spark.answers import Answer, Costs, answer_batches, cost_batch
+from nearcast.spark.router import owned_matches
+from nearcast.spark.routing import ROUTE, Words, bits_of, version_of
+from nearcast.spark.segments import open_router, open_segment
+from nearcast.spark.versions import Artifact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from nearcast.spark.segments import OpenSegment
+    from nearcast.spark.versions import Version
+
+__all__ = ["MatchMessages", "MatchRouted"]
+
+
+@dataclass(frozen=True)
+class MatchMessages:
+    """Holds messages against all shards of a version.
+
+    Parameters
+    ----------
+    folder
+        The artifact.
+    version
+        Which version; None takes the one in force at the time in the column ``_now``, so that all
+        messages of a micro-batch, however often it is tried, meet the same one.
+    now_us
+        The time of messages without one, where there is no such column.
+    schema
+        What `nearcast.spark.answers.answer_schema` gave.
+    """
+
+    folder: str
+    version: int | None
+    now_us: int
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Answer every batch."""
+        artifact = Artifact(self.folder)
+        opened: dict[int, _Opened] = {}
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            table = pa.Table.from_batches([batch])
+            version, now_us = version_of(artifact, self.version, table, self.now_us)
+            with artifact.reading(version):
+                if version.number not in opened:
+                    opened = {version.number: _Opened(artifact, version)}
+                costs = Costs()
+                for answer in opened[version.number].all_shards(table, now_us, costs):
+                    costs.add(answer.matches)
+                    yield from answer_batches(answer, self.schema)
+                yield cost_batch(costs, self.schema)
+
+
+@dataclass(frozen=True)
+class MatchRouted:
+    """Holds messages against the shards that they were routed to.
+
+    Parameters
+    ----------
+    folder, schema
+        As for `MatchMessages`.
+    """
+
+    folder: str
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Answer every batch."""
+        artifact = Artifact(self.folder)
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            table = pa.Table.from_batches([batch])
+            counted, rejected = (pc.sum(table[name]).as_py() for name in ("_counted", "_rejected"))
+            costs = Costs(messages=counted, rejected=rejected)
+            for number in pc.unique(table["_version"]).to_pylist():
+                version = artifact.read(number)
+                of_version = table.filter(pc.equal(table["_version"], number))
+                with artifact.reading(version):
+                    for answer in _Opened(artifact, version).own_shards(of_version):
+                        costs.add(answer.matches)
+                        yield from answer_batches(answer, self.schema)
+            yield cost_batch(costs, self.schema)
+
+
+class _Opened:
+    """A version whose shards are opened as messages come for them."""
+
+    def __init__(self, artifact: Artifact, version: Version) -> None:
+        self._folder = artifact.folder
+        self._version = version
+        self._words: Words | None = None
+        # The process keeps some segments open, here all of a version's are: it may have more.
+        self._segments: dict[int, list[OpenSegment]] = {}
+
+    def all_shards(self, table: pa.Table, now_us: int, costs: Costs) -> Iterator[Answer]:
+        """Hold messages against all shards, and count them."""
+        if self._version.router is None:
+            for number, answer in enumerate(self._shard(0, table, now_us, None)):
+                if number == 0:
+                    costs.messages = len(answer.message)
+                    costs.rejected = table.num_rows - len(answer.message)
+                yield answer
+            return
+        if self._words is None:
+            self._words = Words(open_router(self._folder, self._version))
+        routed = self._words.route(table, now_us)
+        costs.messages, costs.rejected = routed.table.num_rows, routed.rejected
+        message = np.repeat(np.arange(len(routed.bits)), np.diff(routed.start))
+        for shard in np.unique(routed.shard).tolist():
+            rows = message[routed.shard == shard]
+            own = routed.table.take(pa.array(rows))
+            yield from self._shard(shard, own, now_us, routed.bits[rows])
+
+    def own_shards(self, table: pa.Table) -> Iterator[Answer]:
+        """Hold routed messages against their shards."""
+        now_us = int(table["_time"][0].as_py())
+        for shard in pc.unique(table["_shard"]).drop_null().to_pylist():
+            own = table.filter(pc.equal(table["_shard"], shard))
+            yield from self._shard(
+                shard, own.drop_columns(ROUTE.names), now_us, bits_of(own["_shards"])
+            )
+
+    def _shard(
+        self, shard: int, table: pa.Table, now_us: int, bits: NDArray[np.uint64] | None
+    ) -> Iterator[Answer]:
+        if shard not in self._segments:
+            refs = self._version.shards[shard].segments
+            self._segments[shard] = [open_segment(self._folder, ref) for ref in refs]
+        for segment in self._segments[shard]:
+            batch, _ = read_messages(table, segment.vocabulary, now_us=now_us, unique=False)
+            matches = segment.match(batch.messages)
+            if bits is not None and segment.shards is not None:
+                matches = owned_matches(matches, segment.shards, bits, shard)
+            yield Answer(batch.ids, segment.subscriptions.ids, matches)

@@ -1,0 +1,193 @@
+"""Changes and what was there before: new subscriptions, dead ids and rejects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.columns import NEVER, Ids, Subscriptions
+from nearcast.intake import Rejects, read_subscriptions
+from nearcast.intake.cells import read_texts
+from nearcast.intake.ids import read_ids
+from nearcast.intake.rejects import Faults, cell, record_of
+from nearcast.intake.times import read_times
+from nearcast.spark.effects import OPERATIONS, Effects, net_effects, with_places
+from nearcast.spark.parts import Part, unite
+from nearcast.text import IdTable, Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Found", "Numbered", "Resolved", "number_ids", "resolve"]
+
+_WANTS = ("keywords", "expression", "owner", "expires_at")
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered:
+    """The ids of a table of changes, numbered in the order in which they come.
+
+    ``number`` is -1 for rows without a sound id.
+    """
+
+    ids: Ids
+    number: NDArray[np.int32]
+    table: IdTable
+    faults: Faults
+
+
+class Found(NamedTuple):
+    """Subscriptions that are registered and that some change names, with the number of its id."""
+
+    part: Part
+    number: NDArray[np.int32]
+
+
+class Resolved(NamedTuple):
+    """What changes come to: subscriptions to add, ids to drop, rows that were refused, counts."""
+
+    part: Part
+    dead: Ids
+    rejects: Rejects
+    taken: dict[str, int]
+
+
+def number_ids(table: pa.Table) -> Numbered:
+    """Return the ids of a table of changes with their numbers."""
+    faults = Faults(table.num_rows)
+    ids = read_ids(table, "id", faults)
+    sound = np.flatnonzero(faults.sound)
+    known = IdTable()
+    number = np.full(len(ids), -1, np.int32)
+    number[sound] = known.add(ids.take(sound))
+    return Numbered(ids, number, known, faults)
+
+
+def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
+    """Take the changes of a table in the order of their times, and of their rows.
+
+    Parameters
+    ----------
+    table
+        ``op`` (insert, delete or move), ``id``, and what the operation needs: all of a
+        subscription, nothing, or a place; ``time`` if need be.
+    found
+        What is registered, shard by shard; a subscription may lie in several.
+
+    Raises
+    ------
+    UnsupportedFile
+        When something is to be inserted or moved and no column holds places.
+    """
+    numbered = number_ids(table)
+    operation = _operations(table, numbered.faults)
+    time = read_times(table, "time", numbered.faults)
+    vocabulary = Vocabulary()
+    inserts = _Read.of(table, operation == 0, numbered.faults, vocabulary, ())
+    moves = _Read.of(table, operation == 2, numbered.faults, Vocabulary(), _WANTS)
+    sound = numbered.faults.sound.copy()
+    for read in (inserts, moves):
+        sound[read.rejects.row] = False
+    rows = np.flatnonzero(sound)
+    at = np.where(time.given, time.us, NEVER)[rows]
+    existed = np.zeros(numbered.table.handles, np.bool_)
+    for one in found:
+        existed[one.number] = True
+    order = np.argsort(at, kind="stable")
+    effects = net_effects(numbered.number[rows], operation[rows], order, existed)
+    part = _new_subscriptions(effects, rows, inserts, moves, found, vocabulary)
+    for reason in set(effects.refused.values()):
+        mask = np.zeros(table.num_rows, np.bool_)
+        mask[rows[[row for row, why in effects.refused.items() if why == reason]]] = True
+        numbered.faults.add(mask, "id", reason)
+    rejects = Rejects.concatenate(
+        [numbered.faults.rejects(table), inserts.rejects, moves.rejects]
+    ).in_order()
+    row_of = np.zeros(len(existed), np.int64)
+    named = np.flatnonzero(numbered.number >= 0)
+    row_of[numbered.number[named]] = named
+    dead = numbered.ids.take(row_of[existed & effects.changed])
+    return Resolved(part, dead, rejects, effects.taken)
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """The subscriptions of some rows; ``position`` is where that of a row stands, or -1."""
+
+    subscriptions: Subscriptions
+    position: NDArray[np.int64]
+    rejects: Rejects
+
+    @classmethod
+    def of(
+        cls,
+        table: pa.Table,
+        wanted: NDArray[np.bool_],
+        faults: Faults,
+        vocabulary: Vocabulary,
+        without: Sequence[str],
+    ) -> _Read:
+        """Read rows that are sound so far, without some of the columns."""
+        position = np.full(table.num_rows, -1, np.int64)
+        rows = np.flatnonzero(wanted & faults.sound)
+        if not len(rows):
+            return cls(Subscriptions.empty(), position, Rejects.empty())
+        kept = [name for name in table.column_names if name not in (*without, "op", "time")]
+        chosen = table.select(kept).take(pa.array(rows))
+        read, rejects = read_subscriptions(chosen, vocabulary, rows=rows, unique=False)
+        rejects = replace(
+            rejects, record=tuple(_record(table, row) for row in rejects.row.tolist())
+        )
+        taken = np.setdiff1d(rows, rejects.row, assume_unique=True)
+        position[taken] = np.arange(len(taken))
+        return cls(read, position, rejects)
+
+
+def _record(table: pa.Table, row: int) -> str:
+    """Return a row as it came, with the columns that were not read."""
+    return record_of({name: cell(table, name, row) for name in table.column_names})
+
+
+def _operations(table: pa.Table, faults: Faults) -> NDArray[np.int8]:
+    """Return what every row asks for, by its position in `OPERATIONS`; -1 where that is unclear."""
+    text = pc.utf8_lower(pc.utf8_trim_whitespace(read_texts(table, "op", faults)))
+    position = pc.fill_null(pc.index_in(text, pa.array(OPERATIONS, text.type)), -1)
+    operation: NDArray[np.int8] = position.to_numpy(zero_copy_only=False).astype(np.int8)
+    faults.add(operation < 0, "op", f"must be one of {', '.join(OPERATIONS)}")
+    return operation
+
+
+def _new_subscriptions(
+    effects: Effects,
+    rows: NDArray[np.int64],
+    inserts: _Read,
+    moves: _Read,
+    found: Sequence[Found],
+    vocabulary: Vocabulary,
+) -> Part:
+    """Return the subscriptions that are there and were not, or were otherwise."""
+    new = effects.changed & effects.there
+    wants, place = effects.wants, effects.place
+    own = inserts.position[rows[wants[new & (wants >= 0) & (place == wants)]]]
+    parts = [Part(inserts.subscriptions.take(own), vocabulary)]
+    moved = new & (wants >= 0) & (place != wants)
+    if moved.any():
+        inserted = inserts.subscriptions.take(inserts.position[rows[wants[moved]]])
+        places = moves.subscriptions.take(moves.position[rows[place[moved]]])
+        parts.append(Part(with_places(inserted, places), vocabulary))
+    moved = new & (wants < 0)
+    if moved.any():
+        base = unite([one.part for one in found])
+        position = np.full(len(new), -1, np.int64)
+        number = np.concatenate([one.number for one in found])
+        position[number] = np.arange(len(number))
+        registered = base.subscriptions.take(position[moved])
+        places = moves.subscriptions.take(moves.position[rows[place[moved]]])
+        parts.append(Part(with_places(registered, places), base.vocabulary))
+    return unite(parts)

@@ -1,0 +1,169 @@
+"""Where the messages of a stream come from: files that are put into a folder, or Kafka."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from nearcast.errors import InvalidInput, NearcastError, UnknownName
+from nearcast.spark.frames import struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FILES", "MESSAGES", "Topic", "kafka_messages", "open_stream", "topic_of"]
+
+FILES = ("parquet", "json", "csv")
+
+MESSAGES = (
+    "id string, text string, tokens array<string>, lon double, lat double, west double, "
+    "south double, east double, north double, time string, ttl_s double"
+)
+"""The columns of messages that come as JSON; what a message does not have is null."""
+
+_PARQUET = "id string, text string, lon double, lat double, time timestamp"
+_CSV = "id string, text string, lon string, lat string, time string"
+_KAFKA = "kafka://"
+_DAMAGED = "_corrupt_record"
+
+
+class Topic(NamedTuple):
+    """A topic of Kafka and the servers that have it, as ``kafka://host:9092,other:9092/topic``."""
+
+    servers: str
+    name: str
+
+
+def topic_of(uri: str) -> Topic | None:
+    """Return the topic that an address names, None where it is no address of Kafka.
+
+    Examples
+    --------
+    >>> topic_of("kafka://localhost:9092/messages")
+    Topic(servers='localhost:9092', name='messages')
+    >>> topic_of("data/messages")
+    """
+    if not uri.startswith(_KAFKA):
+        return None
+    servers, _, name = uri.removeprefix(_KAFKA).partition("/")
+    if not servers or not name or "/" in name:
+        raise InvalidInput("address", uri, "must be kafka://HOST:PORT/TOPIC")
+    return Topic(servers, name)
+
+
+def open_stream(
+    spark: SparkSession,
+    source: str,
+    *,
+    kind: str = "parquet",
+    files_per_batch: int | None = None,
+) -> DataFrame:
+    """Return the messages that come to a topic, or as files to a folder, as a stream.
+
+    Parameters
+    ----------
+    spark
+        The session; for Kafka it needs the package `nearcast.spark.kafka.connector`.
+    source
+        A folder, or ``kafka://HOST:PORT/TOPIC``. A topic is read from its beginning.
+    kind
+        What files are: ``parquet`` (with the columns of those that are there; as message files
+        have them where there is none yet), ``json`` (lines) or ``csv`` (with a header, the same in
+        all files). A line that cannot be read has no id, and its text in ``_corrupt_record``.
+    files_per_batch
+        How many files a micro-batch takes at most.
+
+    Raises
+    ------
+    UnknownName
+        When there is no such kind of files.
+    InvalidInput
+        When there is no such folder, or the address names no topic.
+    """
+    topic = topic_of(source)
+    if topic is not None:
+        return kafka_messages(spark, topic)
+    if kind not in FILES:
+        raise UnknownName("kind of files", kind, FILES)
+    if files_per_batch is not None and files_per_batch < 1:
+        raise InvalidInput("files_per_batch", files_per_batch, "must be at least 1")
+    reader = spark.readStream.format("text" if kind == "json" else kind)
+    if kind != "json":
+        reader = reader.schema(_schema_of(spark, source, kind))
+    if kind == "csv":
+        # Otherwise Spark would take the cells of a file whose columns stand in another order for
+        # those of the first one.
+        reader = reader.option("header", True).option("enforceSchema", False)
+    if files_per_batch is not None:
+        reader = reader.option("maxFilesPerTrigger", files_per_batch)
+    try:
+        records = reader.load(source)
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise InvalidInput("source", source, "must be a folder that is there") from None
+    if kind == "json":
+        records = _from_json(records.where("trim(value) != ''"))
+    return _without_damaged(records)
+
+
+def kafka_messages(spark: SparkSession, topic: Topic) -> DataFrame:
+    """Return the messages of a topic, JSON objects with the fields of message files.
+
+    Ids are text here. A value that is no such object has no id, and its text in
+    ``_corrupt_record``: it is counted as rejected, and `nearcast.spark.prepare` shows it.
+    """
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", topic.servers)
+        .option("subscribe", topic.name)
+        .option("startingOffsets", "earliest")
+    )
+    try:
+        records = reader.load()
+    except AnalysisException as error:
+        raise NearcastError(
+            f"Spark cannot read from Kafka here ({str(error).splitlines()[0]}); begin the process "
+            "with session(packages=[connector()]), from nearcast.spark.session and .kafka"
+        ) from None
+    return _without_damaged(_from_json(records))
+
+
+def _from_json(records: DataFrame) -> DataFrame:
+    """Return the JSON object that each value is, by columns; what is none is damaged."""
+    text = F.col("value").cast("string")
+    schema = struct(f"{MESSAGES}, {_DAMAGED} string")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _DAMAGED}
+    read = records.select(
+        F.from_json(text, schema, options).alias("read"),
+        F.make_valid_utf8(text).alias("text"),
+        # Spark reads the first object of a text, forgets what follows, and mends bytes as it can.
+        F.is_valid_utf8(text).alias("valid"),
+        F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))).alias("objects"),
+    )
+    one = F.col("valid") & (F.col("objects") == 1)
+    damaged = F.when(one, F.col(f"read.{_DAMAGED}")).otherwise(F.col("text"))
+    fields = [f"read.{field}" for field in struct(MESSAGES).names]
+    return read.select(*fields, damaged.alias(_DAMAGED))
+
+
+def _without_damaged(records: DataFrame) -> DataFrame:
+    """Take the id of records that could be read only in part, so that nobody takes the rest."""
+    if _DAMAGED not in records.columns or "id" not in records.columns:
+        return records
+    return records.withColumn("id", F.when(F.col(_DAMAGED).isNull(), F.col("id")))
+
+
+def _schema_of(spark: SparkSession, folder: str, kind: str) -> StructType:
+    """Return the columns of the files that are there already."""
+    reader = spark.read.option("header", True) if kind == "csv" else spark.read
+    try:
+        found = reader.format(kind).load(folder).schema
+    except AnalysisException:
+        found = StructType()
+    if not found.fields:
+        found = struct(_CSV if kind == "csv" else _PARQUET)
+    return found.add(_DAMAGED, "string") if kind == "csv" else found

@@ -1,0 +1,161 @@
+"""Statistics of frames: how often tokens occur in messages or subscriptions, and where.
+
+Everything is counted inside the tasks first and summed up by one shuffle. `statistics` writes all
+of it in one pass over the data; the other functions give one part each, as a frame.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from nearcast.errors import InvalidInput
+from nearcast.indexes.statistics import Statistics
+from nearcast.indexes.tally import Grid
+from nearcast.spark.counting import (
+    COUNTED,
+    DOCUMENTS,
+    HEIGHT,
+    PAIR,
+    WEIGHTED,
+    WIDTH,
+    count_batches,
+    known_columns,
+    weigh_tokens,
+    write_statistics,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from nearcast.spark.counting import Kind
+
+__all__ = [
+    "box_statistics",
+    "cell_statistics",
+    "density",
+    "statistics",
+    "token_statistics",
+]
+
+
+def statistics(
+    frame: DataFrame,
+    kind: Kind,
+    out: str | os.PathLike[str],
+    *,
+    across: int = 100,
+    up: int = 100,
+) -> Statistics:
+    """Count tokens, cells and extents in one pass, and write them as a folder.
+
+    The folder has the same bytes whatever the partitions and the order of the rows. It is written
+    by one task, so driver and executors must see the same disk; the driver only maps it.
+
+    Parameters
+    ----------
+    frame
+        Messages or subscriptions, with columns as files of them have. Rows that are neither are
+        counted as ``rejected``; a row whose id occurs again is a document as well.
+    kind
+        ``"messages"`` or ``"subscriptions"``.
+    out
+        The folder to write; what `Statistics.save` wrote there before is replaced.
+    across, up
+        The cells of the grid over the world.
+
+    Raises
+    ------
+    UnsupportedFile
+        When the frame lacks columns of an id or a place, or for the words of messages.
+
+    Examples
+    --------
+    >>> from nearcast.spark.session import session
+    >>> spark = session()  # doctest: +SKIP
+    >>> statistics(spark.read.parquet("messages"), "messages", "stats").idf()  # doctest: +SKIP
+    """
+    path = os.fspath(out)
+    if "://" in path:
+        raise InvalidInput("out", path, "must be a folder on a disk that all machines see")
+    grid = Grid(across, up).checked()
+    counted = _counted(frame, kind, grid)
+    # An empty frame has no task that could write; this row makes sure that there is one.
+    none = frame.sparkSession.range(1).selectExpr(
+        f"cast({DOCUMENTS} as tinyint)", "-1", "cast(null as string)", "0L"
+    )
+    write = partial(write_statistics, folder=os.path.abspath(path), grid=grid)
+    counted.union(none).repartition(1).mapInArrow(write, "documents bigint").collect()
+    return Statistics.load(path)
+
+
+def token_statistics(frame: DataFrame, kind: Kind) -> DataFrame:
+    """Return ``token``, ``df`` (documents that have it) and ``idf``, the most frequent first.
+
+    The weight is ``ln(1 + N / df)``, for N documents.
+
+    Examples
+    --------
+    >>> messages.transform(token_statistics, "messages").show(10)  # doctest: +SKIP
+    """
+    counted = _counted(frame, kind, Grid(1, 1), cells=False)
+    known = counted.where(F.col("what").isin(DOCUMENTS, PAIR)).repartition(1)
+    ordered = known.sortWithinPartitions("what", F.desc("times"), "token")
+    return ordered.mapInArrow(weigh_tokens, WEIGHTED)
+
+
+def cell_statistics(frame: DataFrame, kind: Kind, across: int = 100, up: int = 100) -> DataFrame:
+    """Return ``cell``, ``token`` and ``df``, the documents that have the token in the cell.
+
+    Cells are numbered as `nearcast.indexes.statistics.Grid` does.
+
+    Examples
+    --------
+    >>> messages.transform(cell_statistics, "messages", 360, 180)  # doctest: +SKIP
+    """
+    counted = _counted(frame, kind, Grid(across, up))
+    inside = counted.where(F.col("what") == PAIR).where("cell >= 0 and token is not null")
+    return inside.select("cell", "token", F.col("times").alias("df"))
+
+
+def density(frame: DataFrame, kind: Kind, across: int = 100, up: int = 100) -> DataFrame:
+    """Return ``cell`` and ``documents``, for the cells in which there are any.
+
+    Examples
+    --------
+    >>> subscriptions.transform(density, "subscriptions")  # doctest: +SKIP
+    """
+    counted = _counted(frame, kind, Grid(across, up), tokens=False)
+    inside = counted.where(F.col("what") == PAIR)
+    return inside.select("cell", F.col("times").alias("documents"))
+
+
+def box_statistics(frame: DataFrame, kind: Kind) -> DataFrame:
+    """Return ``side`` (width or height), ``bin`` and ``boxes``: how large the boxes are.
+
+    Bin 0 holds sides of no extent, bin b those from ``2**(b-1)`` below ``2**b`` units of 1e-7
+    degree.
+
+    Examples
+    --------
+    >>> subscriptions.transform(box_statistics, "subscriptions")  # doctest: +SKIP
+    """
+    counted = _counted(frame, kind, Grid(1, 1), tokens=False, cells=False)
+    extents = counted.where(F.col("what").isin(WIDTH, HEIGHT))
+    side = F.when(F.col("what") == WIDTH, "width").otherwise("height")
+    return extents.select(
+        side.alias("side"), F.col("cell").alias("bin"), F.col("times").alias("boxes")
+    )
+
+
+def _counted(
+    frame: DataFrame, kind: Kind, grid: Grid, *, tokens: bool = True, cells: bool = True
+) -> DataFrame:
+    """Return what was counted, each thing once."""
+    known = frame.select(known_columns(frame.columns, kind))
+    count = partial(count_batches, kind=kind, grid=grid.checked(), tokens=tokens, cells=cells)
+    counted = known.mapInArrow(count, COUNTED)
+    return counted.groupBy("what", "cell", "token").agg(F.sum("times").alias("times"))

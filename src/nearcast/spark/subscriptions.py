@@ -1,0 +1,144 @@
+"""Subscriptions drawn from messages, as the papers' experiments have them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from pyspark.sql import functions as F
+
+from nearcast.errors import InvalidInput
+from nearcast.spark.counting import known_columns
+from nearcast.spark.drawing import (
+    BUCKETS,
+    DRAWN,
+    REJECTED,
+    SURVEYED,
+    WORDLESS,
+    Recipe,
+    Rounds,
+    draw_batches,
+    survey_batches,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
+
+__all__ = ["Survey", "subscriptions", "survey"]
+
+
+class Survey(NamedTuple):
+    """The messages from which subscriptions can be drawn with a seed.
+
+    ``bucket[b]`` of them have a hash that begins with the 16 bits ``b``; from ``wordless`` messages
+    nothing can be drawn, and ``rejected`` rows are no messages.
+    """
+
+    seed: int
+    bucket: NDArray[np.int64]
+    wordless: int
+    rejected: int
+
+    @property
+    def messages(self) -> int:
+        """How many messages have a word."""
+        return int(self.bucket.sum())
+
+
+def survey(messages: DataFrame, seed: int = 0) -> Survey:
+    """Look through the messages once: how many can be drawn from, and in which order.
+
+    Examples
+    --------
+    >>> survey(spark.read.parquet("messages")).messages  # doctest: +SKIP
+    """
+    counted = _hashed(messages, seed).mapInArrow(survey_batches, SURVEYED)
+    rows = counted.groupBy("bucket").agg(F.sum("messages").alias("messages")).collect()
+    found = np.zeros(BUCKETS + 2, np.int64)
+    for row in rows:
+        found[row["bucket"]] = row["messages"]
+    return Survey(seed, found[:BUCKETS], int(found[WORDLESS]), int(found[REJECTED]))
+
+
+def subscriptions(
+    messages: DataFrame,
+    count: int,
+    *,
+    seed: int = 0,
+    tokens: tuple[int, int] = (1, 5),
+    share: tuple[float, float] = (0.0001, 0.01),
+    surveyed: Survey | None = None,
+) -> DataFrame:
+    """Draw subscriptions: some tokens of a message, and a box around its place.
+
+    The same seed gives the same subscriptions, whatever the partitions and the order of the rows.
+    Every subscription matches the message from which it was drawn, and says which that is: its id
+    is ``message#copy``. Messages are drawn from in the order of a hash of their ids; where they are
+    fewer than subscriptions, from each of them several times.
+
+    Parameters
+    ----------
+    messages
+        Messages, each with an id of its own.
+    count
+        How many to draw.
+    seed
+        Another one gives other subscriptions.
+    tokens
+        The least and most tokens of a subscription; fewer where its message has fewer.
+    share
+        The least and most area of its box, as shares of the world's; the logarithm is uniform.
+    surveyed
+        What `survey` said of the same messages and seed. Left out, the messages are looked
+        through at once, which is a job of its own.
+
+    Raises
+    ------
+    InvalidInput
+        When no message has a word, or another argument cannot be taken.
+
+    Examples
+    --------
+    >>> subscriptions(spark.read.parquet("messages"), 1_000_000, seed=7)  # doctest: +SKIP
+    """
+    recipe = Recipe(tokens, share)
+    if count < 1:
+        raise InvalidInput("count", count, "must be at least 1")
+    if surveyed is not None and surveyed.seed != seed:
+        raise InvalidInput("surveyed", surveyed.seed, f"must be a survey with the seed {seed}")
+    found = surveyed or survey(messages, seed)
+    if not found.messages:
+        refused = f"{found.wordless:,} have none, {found.rejected:,} rows are no messages"
+        raise InvalidInput("messages", refused, "at least one must have a word to draw")
+    rounds, more = divmod(count, found.messages)
+    # Buckets up to that of the last message wanted are taken whole; of its own bucket, which is
+    # small, the first ones in order.
+    below = _starts(found.bucket)
+    last = int(np.searchsorted(below, more, side="right")) - 1
+    rest = more - int(below[last])
+    hashed = _hashed(messages, seed)
+    bucket = F.shiftrightunsigned("hash", 48)
+    whole = hashed if rounds else hashed.where(bucket < last)
+    drawn = _drawn(whole, recipe, Rounds(0, rounds, more_below=last))
+    if rest:
+        border = _drawn(hashed.where(bucket == last), recipe, Rounds(rounds, rounds + 1))
+        drawn = drawn.union(border.orderBy("hash", *border.drop("hash").columns).limit(rest))
+    return drawn.drop("hash")
+
+
+def _starts(bucket: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many messages lie before every bucket."""
+    return np.cumsum(bucket) - bucket
+
+
+def _hashed(messages: DataFrame, seed: int) -> DataFrame:
+    """Return the columns of messages and the hash of the id, as text: 7 and "7" are one id."""
+    known = messages.select(known_columns(messages.columns, "messages"))
+    text = F.col("id").cast("string")
+    return known.withColumn("hash", F.xxhash64(F.lit(seed).cast("bigint"), text))
+
+
+def _drawn(messages: DataFrame, recipe: Recipe, rounds: Rounds) -> DataFrame:
+    return messages.mapInArrow(partial(draw_batches, recipe=recipe, rounds=rounds), DRAWN)

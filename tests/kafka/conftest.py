@@ -1,0 +1,68 @@
+"""A broker and a Spark session that can talk to it; skipped where they cannot be had."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pyspark
+import pytest
+
+from nearcast.spark.session import session
+
+from .broker import running
+from .client import Kafka
+from .jars import BROKER, KAFKA, Unavailable, connectors, fetch, fetch_first
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+_USED = pytest.StashKey[str]()
+
+
+@pytest.fixture(scope="session")
+def asked() -> None:
+    if not os.environ.get("NEARCAST_KAFKA"):
+        pytest.skip("fetches a Kafka broker and needs a process of its own: make tests-kafka")
+
+
+@pytest.fixture(scope="session")
+def broker(asked: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    try:
+        jars = fetch(BROKER)
+    except Unavailable as reason:
+        pytest.skip(f"NOTHING WAS TESTED WITH KAFKA: no broker could be had ({reason})")
+    with running(tmp_path_factory.mktemp("broker"), jars) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def spark(asked: None, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    if pyspark.SparkContext._gateway is not None:
+        pytest.fail("Java runs in this process already, without Kafka's jars: make tests-kafka")
+    try:
+        used, jars = fetch_first(connectors(pyspark.__version__))
+    except Unavailable as reason:
+        pytest.skip(f"NOTHING WAS TESTED WITH KAFKA: no connector could be had ({reason})")
+    request.config.stash[_USED] = used.name
+    made = session(
+        "local[2]",
+        spark__jars=",".join(map(str, jars)),
+        spark__sql__shuffle__partitions="3",
+        spark__driver__memory="1g",
+    )
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(spark: SparkSession, broker: str) -> Kafka:
+    return Kafka(spark, broker)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    used = terminalreporter.config.stash.get(_USED, None)
+    if used:
+        terminalreporter.write_line(f"Kafka {KAFKA} with PySpark {pyspark.__version__} and {used}")

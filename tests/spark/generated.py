@@ -1,0 +1,209 @@
+"""Generated subscriptions and messages as tables, what the scan finds in them, and artifacts."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import indexes
+from nearcast.columns import Messages
+from nearcast.intake import read_messages, read_subscriptions
+from nearcast.spark.building import BuildShards, WriteParts, data_name
+from nearcast.spark.planner import plan
+from nearcast.spark.segments import write_router
+from nearcast.spark.versions import ShardRef, Version
+from nearcast.testing.cases import LATITUDES, LONGITUDES
+from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nearcast.spark.versions import Artifact
+
+NOW_US = 1_700_000_000_000_000
+WORDS = [f"w{i}" for i in range(12)]
+RARE = [f"x{i}" for i in range(1_500)]
+LONS = (LONGITUDES / 1e7).tolist()
+LATS = (LATITUDES / 1e7).tolist()
+
+_BOX = {side: pa.float64() for side in ("west", "south", "east", "north")}
+_TIME = pa.timestamp("us", "UTC")
+SUBSCRIPTION_FIELDS = {
+    "keywords": pa.list_(pa.string()),
+    "expression": pa.string(),
+    **_BOX,
+    "lon": pa.float64(),
+    "lat": pa.float64(),
+    "radius_m": pa.float64(),
+    "geometry": pa.string(),
+    "owner": pa.string(),
+    "expires_at": _TIME,
+}
+MESSAGE_FIELDS = {
+    "text": pa.string(),
+    "tokens": pa.list_(pa.string()),
+    "lon": pa.float64(),
+    "lat": pa.float64(),
+    **_BOX,
+    "time": _TIME,
+}
+
+Pair = tuple[Any, Any]
+
+
+def _words(draw: random.Random, least: int, most: int) -> list[str]:
+    weight = [1 / (i + 1) for i in range(len(WORDS))]
+    return draw.choices(WORDS, weight, k=draw.randint(least, most))
+
+
+def _rect(draw: random.Random, *, crossing: bool) -> dict[str, Any]:
+    west, east = draw.choice(LONS), draw.choice(LONS)
+    south, north = sorted((draw.choice(LATS), draw.choice(LATS)))
+    if west > east and not crossing:
+        west, east = east, west
+    return {"west": west, "south": south, "east": east, "north": north}
+
+
+def _region(draw: random.Random) -> dict[str, Any]:
+    form = draw.choice(["rect", "rect", "crossing", "circle", "polygon"])
+    if form == "circle":
+        radius = draw.choice([0.0, 111_195.0797, 6_671_704.0])
+        return {"lon": draw.choice(LONS), "lat": draw.choice(LATS), "radius_m": radius}
+    if form == "polygon":
+        west, south = draw.choice([-120, -60, 0]), draw.choice([-60, -30, 0])
+        east, north = west + draw.choice([59, 60]), south + draw.choice([29, 30])
+        ring = f"{west} {south}, {east} {south}, {east} {north}, {west} {south}"
+        return {"geometry": f"POLYGON (({ring}))"}
+    return _rect(draw, crossing=form == "crossing")
+
+
+def _wants(draw: random.Random) -> dict[str, Any]:
+    form = draw.choice(["words", "words", "rare", "any", "expression"])
+    if form == "rare":
+        return {"keywords": draw.sample(RARE, draw.randint(1, 3))}
+    if form == "any":
+        return {}
+    if form == "words":
+        return {"keywords": _words(draw, 1, 4)}
+    one, two, three = draw.sample(WORDS, 3)
+    text = draw.choice(["{} and not {}", "{} or {}", "({} or {}) and not {}", "{} and ({} or {})"])
+    return {"expression": text.format(one, two, three)}
+
+
+def _id(number: int, ids: str, letter: str) -> Any:
+    return number if ids == "integer" else f"{letter}{number}"
+
+
+def _table(rows: list[dict[str, Any]], ids: str, fields: dict[str, pa.DataType]) -> pa.Table:
+    kind = pa.int64() if ids == "integer" else pa.string()
+    return pa.Table.from_pylist(rows, pa.schema([("id", kind), *fields.items()]))
+
+
+def subscription_table(
+    count: int, seed: int = 0, *, ids: str = "string", faulty: float = 0.0, first: int = 0
+) -> pa.Table:
+    """Return subscriptions of every kind; some expire around `NOW_US`."""
+    draw = random.Random(seed)
+    rows = []
+    for number in range(first, first + count):
+        row = {"id": _id(number, ids, "s"), **_region(draw), **_wants(draw)}
+        if draw.random() < 0.2:
+            row["expires_at"] = NOW_US + draw.choice([-1, 0, 1]) * 1_000_000
+        if draw.random() < 0.3:
+            row["owner"] = draw.choice(["ann", "bob"])
+        if draw.random() < faulty:
+            row |= draw.choice([{"id": None}, {"west": 200.0}, {"expression": "w1 and"}])
+        rows.append(row)
+    return _table(rows, ids, SUBSCRIPTION_FIELDS)
+
+
+def message_table(
+    count: int, seed: int = 0, *, ids: str = "string", faulty: float = 0.0
+) -> pa.Table:
+    """Return messages: points and ranges, some across the antimeridian, a few very long ones."""
+    draw = random.Random(seed + 1_000_000)
+    rows = []
+    for number in range(count):
+        row: dict[str, Any] = {"id": _id(number, ids, "m")}
+        if draw.random() < 0.7:
+            row |= {"lon": draw.choice(LONS), "lat": draw.choice(LATS)}
+        else:
+            row |= _rect(draw, crossing=True)
+        found = _words(draw, 0, 9)
+        if number % 25 == 7:
+            found += draw.sample(RARE, 1_000)
+        row |= {"text": ", ".join(found)} if draw.random() < 0.5 else {"tokens": found}
+        if draw.random() < 0.5:
+            row["time"] = NOW_US + draw.choice([-2, -1, 0, 1]) * 1_000_000
+        if draw.random() < faulty:
+            row |= draw.choice([{"id": None}, {"lat": 91.0}, {"text": None, "tokens": None}])
+        rows.append(row)
+    return _table(rows, ids, MESSAGE_FIELDS)
+
+
+def scanned(subscriptions: pa.Table, messages: pa.Table, now_us: int = NOW_US) -> list[Pair]:
+    """Return every pair, sorted: the scan over whole tables, in one process."""
+    vocabulary = Vocabulary()
+    known, _ = read_subscriptions(subscriptions, vocabulary)
+    batch, _ = read_messages(messages, vocabulary, now_us=now_us, unique=False)
+    matches = indexes.create("scan").build(known.clauses).match(batch.messages)
+    alive = known.expires_us[matches.subscription] > batch.messages.time_us[matches.message]
+    message, subscription = batch.ids.tolist(), known.ids.tolist()
+    chosen = zip(matches.message[alive], matches.subscription[alive], strict=True)
+    return sorted((message[m], subscription[s]) for m, s in chosen)
+
+
+def pairs_of(answers: Iterable[pa.RecordBatch]) -> list[Pair]:
+    """Return the pairs of answers, sorted, as often as they came."""
+    return sorted(
+        (row["message_id"], one)
+        for batch in answers
+        for row in batch.to_pylist()
+        for one in row["subscription_ids"] or ()
+    )
+
+
+def costs_of(answers: Iterable[pa.RecordBatch]) -> dict[str, int]:
+    """Return the sums of what answers cost."""
+    names = ("messages", "matches", "examined", "rejected")
+    table = pa.Table.from_batches(answers)
+    return {name: sum(table[name].to_pylist()) for name in names}
+
+
+def build_locally(
+    artifact: Artifact,
+    table: pa.Table,
+    shards: int = 1,
+    *,
+    pieces: int = 3,
+    index: str = indexes.DEFAULT,
+) -> Version:
+    """Build a version without Spark, each piece of the table as if by a task of its own."""
+    stored = None
+    if shards > 1:
+        vocabulary = Vocabulary()
+        sample, _ = read_subscriptions(table, vocabulary)
+        nobody = Messages.of([], np.empty((0, 4)))
+        router, _ = plan(sample.clauses, nobody, vocabulary, shards=shards, total=len(sample))
+        stored = write_router(artifact.folder, data_name(), router)
+    writing = WriteParts(artifact.folder.uri, "work/test", stored)
+    parts: list[list[tuple[str, str]]] = [[] for _ in range(shards)]
+    for number in range(pieces):
+        piece = table.take(pa.array(range(number, len(table), pieces), pa.int64()))
+        for batch in writing(piece.to_batches(max_chunksize=50)):
+            for row in batch.to_pylist():
+                if row["name"] is not None:
+                    parts[row["shard"]].append((row["name"], row["digest"]))
+    building = BuildShards(artifact.folder.uri, json.dumps(parts), index, "{}")
+    numbers = pa.record_batch({"id": pa.array(range(shards), pa.int64())})
+    built: dict[int, ShardRef] = {}
+    for batch in building([numbers]):
+        for row in batch.to_pylist():
+            built[row["shard"]] = ShardRef.from_json(row["segments"])
+    kind = "integer" if table.schema.field("id").type == pa.int64() else "string"
+    every = tuple(built[shard] for shard in range(shards))
+    return artifact.commit(Version(index, {}, kind, every, stored))

@@ -1,0 +1,307 @@
+"""Streams of messages to streams of matches: the same pairs as a scan, each once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from stream_room import (
+    PATIENCE_S,
+    Pairs,
+    Room,
+    messages,
+    pairs_of,
+    put_file,
+    scanned,
+    subscriptions,
+    written,
+)
+
+from nearcast.errors import InvalidInput, StorageError, UnknownName, UnsupportedFile
+from nearcast.spark.frames import plain_errors
+from nearcast.spark.match import match
+from nearcast.spark.stream import (
+    rates,
+    remove_first_attempt,
+    remove_leftovers,
+    stream,
+    stream_rejects,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@pytest.fixture
+def room(spark: SparkSession, tmp_path: Path) -> Room:
+    return Room(spark, tmp_path)
+
+
+def told(query: StreamingQuery) -> list[dict[str, float]]:
+    return [rate for progress in query.recentProgress if (rate := rates(progress)) is not None]
+
+
+SHARDED = {"mode": "sharded", "shards": 3}
+
+
+@pytest.mark.parametrize("built", [{}, SHARDED], ids=["whole", "shards"])
+@pytest.mark.parametrize("mode", ["replicated", "sharded"])
+def test_a_stream_gives_what_a_batch_gives(room: Room, built: dict[str, Any], mode: str) -> None:
+    wanted = subscriptions(1)
+    room.build(wanted, **built)
+    files = room.put("a", "b", "c")
+    query = room.run(mode=mode)
+    expected = scanned(wanted, *files)
+    assert written(room.out) == expected
+    batch = match(room.spark.createDataFrame(pa.concat_tables(files)), room.index, mode=mode)
+    assert pairs_of(iter(batch.collect())) == expected
+    assert room.spark.read.parquet(str(room.out)).dtypes == batch.dtypes
+    batches = told(query)
+    assert [rate["batch"] for rate in batches] == [0, 1, 2]
+    assert [rate["messages"] for rate in batches] == [25, 25, 25]
+    assert sum(rate["matches"] for rate in batches) == expected.total()
+    assert all(rate["examined_per_message"] * 25 >= rate["matches"] for rate in batches)
+    assert all(rate["matches_per_second"] > 0 for rate in batches)
+
+
+def test_the_same_checkpoint_goes_on_where_it_stopped(room: Room) -> None:
+    wanted = subscriptions(2)
+    room.build(wanted)
+    files = room.put("a", "b")
+    room.run()
+    files += room.put("c")
+    assert [rate["batch"] for rate in told(room.run())] == [2]
+    assert not told(room.run())
+    assert written(room.out) == scanned(wanted, *files)
+
+
+def test_a_function_gets_the_matches_of_every_batch(room: Room) -> None:
+    wanted = subscriptions(3)
+    room.build(wanted)
+    files = room.put("a", "b")
+    got: dict[int, Pairs] = {}
+
+    def take(matches: DataFrame, number: int) -> None:
+        got[number] = pairs_of(iter(matches.collect()))
+
+    query = room.run(to=take)
+    assert sum(got.values(), Counter()) == scanned(wanted, *files)
+    assert list(got) == [0, 1]
+    assert [rate["matches"] for rate in told(query)] == [pairs.total() for pairs in got.values()]
+
+
+def test_rows_that_are_no_messages_are_counted_and_written(room: Room) -> None:
+    wanted = subscriptions(4)
+    room.build(wanted, **SHARDED)
+    files = room.put("a", "b")
+    bad = messages("bad", 4).to_pylist()
+    for row, fault in zip(bad, [{"id": None}, {"lon": 200.0}, {"text": None}, {}], strict=True):
+        row |= fault
+    files.append(pa.Table.from_pylist(bad, schema=files[0].schema))
+    put_file(room.folder / "messages", "bad", files[-1])
+    for mode in ("replicated", "sharded"):
+        where = {"to": room.folder / mode, "checkpoint": room.folder / f"{mode}-progress"}
+        batches = told(room.run(mode=mode, **where))
+        assert sum(rate["rejected"] for rate in batches) == 3
+        assert sum(rate["messages"] for rate in batches) == 51
+        assert written(room.folder / mode) == scanned(wanted, *files)
+    rejects, progress = room.folder / "rejects", room.folder / "rejects-progress"
+    query = stream_rejects(room.messages(), to=rejects, checkpoint=progress, available_now=True)
+    assert query.awaitTermination(PATIENCE_S)
+    lines = [line for path in rejects.glob("*.json") for line in path.read_text().splitlines()]
+    rows = [json.loads(line) for line in lines]
+    assert sorted(row["field"] for row in rows) == ["id", "lon", "text"]
+    assert all(row["reason"] for row in rows)
+    assert {json.loads(row["record"]).get("id") for row in rows} == {None, "bad-1", "bad-2"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "builds"),
+    [
+        ("replicated", [{}, SHARDED, {}]),
+        ("sharded", [SHARDED, {}, {"mode": "sharded", "shards": 5}]),
+    ],
+)
+def test_a_new_version_is_met_by_the_batches_after_it(
+    room: Room, mode: str, builds: list[dict[str, Any]]
+) -> None:
+    expected: Pairs = Counter()
+    sets = [subscriptions(seed, prefix=f"{seed}s") for seed in (5, 6, 7)]
+    room.build(sets[0], **builds[0])
+    expected += scanned(sets[0], *room.put("a", "b"))
+    query = room.start(mode=mode)
+    try:
+        query.processAllAvailable()
+        for number in (1, 2):
+            room.build(sets[number], **builds[number])
+            expected += scanned(sets[number], *room.put(f"{number}a", f"{number}b"))
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert written(room.out) == expected
+
+
+def test_integer_ids_stay_integers_and_become_text_where_text_began(room: Room) -> None:
+    wanted = subscriptions(8, prefix=None)
+    room.build(wanted)
+    [first] = room.put("a")
+    room.run()
+    assert written(room.out) == scanned(wanted, first)
+
+    room.build(subscriptions(8))
+    where = {"to": room.folder / "texts", "checkpoint": room.folder / "texts-progress"}
+    query = room.start(**where)
+    try:
+        query.processAllAvailable()
+        room.build(wanted)
+        [second] = room.put("b")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    numbers = Counter((m, str(s)) for m, s in scanned(wanted, second).elements())
+    assert written(room.folder / "texts") == scanned(subscriptions(8), first) + numbers
+
+
+def test_text_ids_stop_a_stream_that_began_with_integers(room: Room) -> None:
+    room.build(subscriptions(9, prefix=None))
+    room.put("a")
+    query = room.start()
+    try:
+        query.processAllAvailable()
+        room.build(subscriptions(9))
+        room.put("b")
+        with pytest.raises(StorageError, match="start the job again"), plain_errors():
+            query.processAllAvailable()
+    finally:
+        query.stop()
+
+
+def test_what_cannot_be_streamed_is_said_at_once(room: Room) -> None:
+    room.build(subscriptions(10))
+    [table] = room.put("a")
+    batch = room.spark.createDataFrame(table)
+    where: dict[str, Any] = {"to": room.out, "checkpoint": room.folder / "checkpoint"}
+    with pytest.raises(InvalidInput, match="use match"):
+        stream(batch, room.index, **where)
+    with pytest.raises(InvalidInput, match="use prepare"):
+        stream_rejects(batch, **where)
+    with pytest.raises(UnknownName, match="sideways"):
+        room.start(mode="sideways")
+    with pytest.raises(InvalidInput, match="left out for a stream"):
+        match(room.messages(), room.index, version=1)
+    with pytest.raises(UnsupportedFile, match="place"):
+        stream(room.messages().drop("lon", "lat"), room.index, **where)
+    with pytest.raises(StorageError, match="holds no index"):
+        stream(room.messages(), room.folder / "nothing", **where)
+    with pytest.raises(InvalidInput, match="kafka://HOST:PORT/TOPIC"):
+        room.start(to="kafka://somewhere")
+    assert not room.out.exists()
+    assert not where["checkpoint"].exists()
+
+
+def test_a_folder_and_a_checkpoint_belong_together(room: Room) -> None:
+    wanted = subscriptions(11)
+    room.build(wanted)
+    files = room.put("a")
+    room.run()
+    with pytest.raises(InvalidInput, match="holds files, but"):
+        room.start(checkpoint=room.folder / "other")
+    with pytest.raises(InvalidInput, match="lacks what"):
+        room.start(to=room.folder / "other")
+    stray = room.out / "part-00000-stray.snappy.parquet"
+    stray.write_bytes(next(room.out.glob("part-*.parquet")).read_bytes())
+    files += room.put("b")
+    room.run()
+    assert not stray.exists()
+    assert written(room.out) == scanned(wanted, *files)
+
+
+def log_of(out: Path, entries: dict[str, str]) -> None:
+    (out / "_spark_metadata").mkdir(parents=True)
+    for name, text in entries.items():
+        (out / "_spark_metadata" / name).write_text(text)
+
+
+def progress_of(checkpoint: Path, last: int) -> None:
+    for log in ("offsets", "commits"):
+        (checkpoint / log).mkdir(parents=True)
+        (checkpoint / log / str(last)).write_text("v1\n{}")
+
+
+def line(name: str) -> str:
+    return json.dumps({"path": f"file:///some/where/{name}", "action": "add"})
+
+
+def test_leftovers_are_what_no_entry_of_the_log_counts(tmp_path: Path) -> None:
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    assert remove_leftovers(out, checkpoint) == []
+    log_of(
+        out,
+        {
+            "9.compact": f"v1\n{line('a')}\n{line('b')}",
+            "10": f"v1\n{line('c')}\n",
+            "11": "v1",
+            ".12.tmp": line("d"),
+        },
+    )
+    progress_of(checkpoint, 10)
+    for name in ("a", "b", "c", "d", "e", "_SUCCESS", ".e.crc"):
+        (out / name).write_text(name)
+    assert remove_leftovers(str(out), str(checkpoint)) == ["d", "e"]
+    assert remove_leftovers(f"file://{out}", checkpoint) == []
+    assert sorted(p.name for p in out.iterdir() if p.is_file()) == [
+        ".e.crc",
+        "_SUCCESS",
+        "a",
+        "b",
+        "c",
+    ]
+
+
+def test_half_an_entry_before_the_first_batch_is_removed(room: Room) -> None:
+    wanted = subscriptions(12)
+    room.build(wanted)
+    files = room.put("a")
+    offsets = room.folder / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    for name in (".0.some.tmp", "..0.some.tmp.crc"):
+        (offsets / name).write_text("v1")
+    room.run()
+    assert written(room.out) == scanned(wanted, *files)
+    (offsets / ".1.some.tmp").write_text("v1")
+    remove_first_attempt(room.folder / "checkpoint")
+    assert (offsets / "0").exists()
+    assert (offsets / ".1.some.tmp").exists()
+
+
+@pytest.mark.parametrize("text", ["", "v2\n", "v1\n{", 'v1\n{"name": 1}', "v1\n[]", "v1\n\xff"])
+def test_a_log_that_cannot_be_read_loses_nothing(tmp_path: Path, text: str) -> None:
+    out = tmp_path / "out"
+    log_of(out, {"0": text})
+    (out / "a").write_text("a")
+    progress_of(tmp_path / "checkpoint", 0)
+    with pytest.raises(StorageError, match="_spark_metadata/0"):
+        remove_leftovers(out, tmp_path / "checkpoint")
+    assert (out / "a").exists()
+
+
+def test_rates_are_per_second_of_the_batch() -> None:
+    told = {"messages": 30, "matches": 60, "rejected": 1, "examined": 90}
+    progress = {
+        "batchId": 4,
+        "observedMetrics": {"nearcast": told},
+        "durationMs": {"triggerExecution": 500},
+    }
+    found = rates(progress)
+    assert found is not None
+    assert (found["batch"], found["seconds"]) == (4, 0.5)
+    assert (found["messages_per_second"], found["matches_per_second"]) == (60.0, 120.0)
+    assert found["examined_per_message"] == 3.0
+    nothing = dict.fromkeys(told, 0)
+    assert rates({**progress, "observedMetrics": {"nearcast": nothing}}) is None

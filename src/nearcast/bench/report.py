@@ -177,12 +177,13 @@ def _spark(result: dict[str, Any]) -> str:
         f"nearcast bench spark --dataset {result['dataset']} "
         f"--subscriptions {result['subscriptions']} --messages {result['messages']} "
         f"--shards {result['shards']} --prepared {result['prepared']} "
-        f"--master '{result['master']}' --rounds {result['rounds']} --seed {result['seed']}"
+        f"--ids {result['ids']} --master '{result['master']}' --rounds {result['rounds']} "
+        f"--seed {result['seed']}"
     )
     title = (
         f"**Spark**, {result['master']}: {result['subscriptions']:,} subscriptions of "
         f"{result['dataset']}, {result['messages']:,} messages, "
-        f"{_figure(result['matches_per_message'])} matches each"
+        f"{_figure(result['matches_per_message'])} matches each, {result['ids']} ids"
     )
     header = ["job", "time", "least-most", "rows a second", "one process on one thread"]
     return _section(title, header, rows, command)

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 import pyarrow as pa
 from pyarrow import parquet
@@ -21,7 +22,7 @@ from nearcast.bench.compare import Step, spread
 from nearcast.bench.machine import PeakMemory, describe
 from nearcast.bench.tables import message_table, subscription_table
 from nearcast.bench.workloads import Workload
-from nearcast.errors import InvalidInput, NearcastError
+from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import load_subscriptions
 from nearcast.spark.answers import answer_schema
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SparkRun", "measure_spark"]
+
+IDS = ("integer", "string")
 
 _ROWS_OF_A_GROUP = 100_000
 _BATCH = 20_000
@@ -58,6 +61,8 @@ class SparkRun:
         How many messages are prepared while the memory of the driver is watched.
     rounds
         How often each job is repeated, in turn.
+    ids
+        ``integer`` or ``string``: text costs Spark's Java more than it costs Python.
     folder
         For the data, which is removed at the end.
     """
@@ -69,9 +74,12 @@ class SparkRun:
     prepared: int
     rounds: int
     seed: int
+    ids: str
     folder: Path
 
     def __post_init__(self) -> None:
+        if self.ids not in IDS:
+            raise UnknownName("kind of ids", self.ids, IDS)
         for name in ("subscriptions", "messages", "shards", "prepared", "rounds"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, getattr(self, name), "must be at least 1")
@@ -136,6 +144,7 @@ class _Run:
             "prepared": plan.prepared,
             "rounds": plan.rounds,
             "seed": plan.seed,
+            "ids": plan.ids,
             "master": self._spark.sparkContext.master,
             "matches_per_message": matches.pop() / plan.messages,
             "build_s": building,
@@ -157,13 +166,19 @@ class _Run:
 
         def subscriptions(first: int, count: int) -> pa.Table:
             drawn = workload.subscriptions(count, first=first)
-            return subscription_table(workload, drawn, first=first)
+            return self._with_ids(subscription_table(workload, drawn, first=first), first)
 
         def messages(first: int, count: int) -> pa.Table:
-            return message_table(workload, workload.messages(count, first=first), first=first)
+            drawn = workload.messages(count, first=first)
+            return self._with_ids(message_table(workload, drawn, first=first), first)
 
         _write(self._data / "subscriptions.parquet", subscriptions, plan.subscriptions)
         _write(self._data / "messages.parquet", messages, plan.messages)
+
+    def _with_ids(self, table: pa.Table, first: int) -> pa.Table:
+        if self._plan.ids == "string":
+            return table
+        return table.set_column(0, "id", pa.array(np.arange(first, first + table.num_rows)))
 
     def _warm(self) -> None:
         """Let kernels be compiled, the session start its workers and Java find its hot paths."""
@@ -203,10 +218,11 @@ class _Run:
     def _match_here(self) -> int:
         """Match in this process, by the generator that Spark's workers run."""
         artifact = Artifact(self._data / "replicated")
-        schema = answer_schema(pa.string(), pa.string())
+        kind = pa.int64() if self._plan.ids == "integer" else pa.string()
+        schema = answer_schema(kind, kind)
         matching = MatchMessages(artifact.folder.uri, artifact.latest().number, 0, schema)
         with parquet.ParquetFile(self._data / "messages.parquet") as file:
-            answers = matching(file.iter_batches(_BATCH))
+            answers = matching(file.iter_batches(_BATCH, use_threads=False))
             return sum(len(batch.column("subscription_ids").flatten()) for batch in answers)
 
     def _match(self, mode: str) -> int:

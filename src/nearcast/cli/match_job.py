@@ -16,7 +16,7 @@ from nearcast.columns import NEVER
 from nearcast.errors import InvalidInput
 from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import load_messages, load_subscriptions
-from nearcast.text import Vocabulary
+from nearcast.text import Vocabulary, gather_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,8 +229,8 @@ class _Matching:
     def _table(self, ids: Ids, message: NDArray[Any], subscription: NDArray[Any]) -> pa.Table:
         return pa.table(
             {
-                "message_id": ids.take(message).to_arrow(),
-                "subscription_id": self._columns.ids.take(subscription).to_arrow(),
+                "message_id": gather_ids(ids, message).to_arrow(),
+                "subscription_id": gather_ids(self._columns.ids, subscription).to_arrow(),
                 "score": pa.nulls(len(message), pa.float64()),
             }
         )

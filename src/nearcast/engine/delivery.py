@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns import Ids
+from nearcast.text import gather_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +89,7 @@ def deliver(state: State, messages: Messages, threads: int) -> Delivery:
         examined += matches.examined
         if len(matches):
             rows.append(matches.message)
-            ids.append(segment.columns.ids.take(matches.subscription))
+            ids.append(gather_ids(segment.columns.ids, matches.subscription))
     if not rows:
         return Delivery(np.empty(0, np.int64), Ids.of([]), examined)
     if len(rows) == 1:
@@ -101,7 +102,7 @@ def deliver(state: State, messages: Messages, threads: int) -> Delivery:
 def matches_table(message_ids: Ids, delivery: Delivery) -> pa.Table:
     """Return matches as a table."""
     columns = {
-        "message_id": message_ids.take(delivery.message).to_arrow(),
+        "message_id": gather_ids(message_ids, delivery.message).to_arrow(),
         "subscription_id": delivery.subscription.to_arrow(),
         "score": pa.nulls(len(delivery.message), pa.float64()),
     }

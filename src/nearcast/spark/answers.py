@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from nearcast.columns import starts
 from nearcast.errors import StorageError
+from nearcast.text import gather_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,10 +91,10 @@ def answer_batches(answer: Answer, schema: pa.Schema) -> Iterator[pa.RecordBatch
         length = np.diff(np.clip(start, low, high))
         chosen = np.flatnonzero(length)
         offset = pa.array(starts(length[chosen]).astype(np.int32))
-        ids = _typed(answer.subscription.take(subscription[low:high]), schema, "subscription_ids")
+        ids = gather_ids(answer.subscription, subscription[low:high])
         columns = [
             _typed(answer.message.take(chosen), schema, "message_id"),
-            pa.ListArray.from_arrays(offset, ids),
+            pa.ListArray.from_arrays(offset, _typed(ids, schema, "subscription_ids")),
         ]
         nothing = pa.array(np.zeros(len(chosen), np.int64))
         costs = [nothing.cast(kind) for kind in schema.types[len(columns) :]]

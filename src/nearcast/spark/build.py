@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from nearcast import indexes
 from nearcast.columns import Messages
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import read_subscriptions
 from nearcast.spark.building import BUILT, PARTS, BuildShards, WriteParts, data_name
 from nearcast.spark.frames import (
@@ -23,6 +22,7 @@ from nearcast.spark.frames import (
     message_columns,
     plain_errors,
     subscription_columns,
+    warm,
 )
 from nearcast.spark.planner import plan as plan_shards
 from nearcast.spark.prepare import prepare
@@ -143,18 +143,23 @@ class _Build:
         self, mode: str, shards: int | None, shard_size: int, messages: DataFrame | None
     ) -> Built:
         """Do it."""
-        warm_reading()
-        warm_up(self._builder)
+        warm(self._builder)
         with plain_errors():
             count = self._shards(mode, shards, shard_size)
             router, plan = self._plan(count, messages)
             prepared = prepare(self._given, "subscriptions")
-            again = _ids_occur_again(self._given)
-            frame = prepared.rows if again else self._given
+            # A single shard sees by itself whether an id occurs again.
+            again = count > 1 and _ids_occur_again(self._given)
             with working(self._artifact) as work:
-                version, rejected = self._write(frame, work, router, plan)
-                counts = prepared.check() if again else {"rejected": rejected, "duplicates": 0}
-                version = self._artifact.commit(replace(version, source={"by": "build", **counts}))
+                made = None if again else self._write(self._given, work, router, plan)
+                if made is None:
+                    made = self._write(prepared.rows, work, router, plan)
+                    assert made is not None
+                    counts = prepared.check()
+                else:
+                    counts = {"rejected": made[1], "duplicates": 0}
+                source = {"by": "build", **counts}
+                version = self._artifact.commit(replace(made[0], source=source))
         return Built(version, counts["rejected"], counts["duplicates"], prepared.rejects, plan)
 
     def _shards(self, mode: str, shards: int | None, shard_size: int) -> int:
@@ -179,7 +184,8 @@ class _Build:
 
     def _write(
         self, frame: DataFrame, work: str, router: Router | None, plan: Plan | None
-    ) -> tuple[Version, int]:
+    ) -> tuple[Version, int] | None:
+        """Write a version that is not yet in force, and count rejects; None where ids repeat."""
         folder, builder = self._artifact.folder, self._builder
         stored = None if router is None else write_router(folder, data_name(), router)
         writing = WriteParts(folder.uri, work, stored)
@@ -193,6 +199,8 @@ class _Build:
         building = BuildShards(folder.uri, json.dumps(parts), builder.index.name, options)
         numbers = self._spark.range(0, shards, 1, shards)
         made = numbers.mapInArrow(building, ddl(BUILT)).collect()
+        if any(row.repeated for row in made):
+            return None
         built = {row.shard: ShardRef.from_json(row.segments) for row in made}
         version = Version(
             index=builder.index.name,

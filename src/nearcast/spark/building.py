@@ -26,7 +26,7 @@ from nearcast.spark.router import pack_shards
 from nearcast.spark.segments import read_router, write_segment
 from nearcast.spark.versions import ShardRef
 from nearcast.storage import read_arrays
-from nearcast.text import Vocabulary
+from nearcast.text import IdTable, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,8 +59,8 @@ PARTS = pa.schema(
 )
 """What `WriteParts` tells of a part. A row without a name only counts."""
 
-BUILT = pa.schema([("shard", pa.int32()), ("segments", pa.string())])
-"""What is told of a shard that is done: its segments, as JSON."""
+BUILT = pa.schema([("shard", pa.int32()), ("segments", pa.string()), ("repeated", pa.int64())])
+"""What is told of a shard that is done: its segments, as JSON, and how many ids occur again."""
 
 _ROWS_OF_A_PART = 2_000_000
 
@@ -105,7 +105,7 @@ class _Reading:
 
     def take(self, table: pa.Table) -> None:
         """Read some rows."""
-        subscriptions, rejects = read_subscriptions(table, self.vocabulary)
+        subscriptions, rejects = read_subscriptions(table, self.vocabulary, unique=False)
         self.read.append(subscriptions)
         self.rows += len(subscriptions)
         self.rejected += len(rejects)
@@ -124,7 +124,7 @@ class _Reading:
 
 @dataclass(frozen=True)
 class BuildShards:
-    """Builds the shards whose numbers it is given.
+    """Builds the shards whose numbers it is given, unless an id occurs twice in one of them.
 
     Parameters
     ----------
@@ -149,6 +149,10 @@ class BuildShards:
         for batch in batches:
             for shard in batch.column(0).to_pylist():
                 part, bits = read_parts(folder, parts[shard])
+                repeated = _repeated(part)
+                if repeated:
+                    yield built(shard, ShardRef(()), repeated)
+                    continue
                 ref = write_segment(folder, data_name(), part, builder, several_shards(bits))
                 yield built(shard, ShardRef((ref,)))
 
@@ -194,9 +198,17 @@ def several_shards(bits: NDArray[np.uint64] | None) -> NDArray[np.uint64] | None
     return bits
 
 
-def built(shard: int, made: ShardRef) -> pa.RecordBatch:
+def built(shard: int, made: ShardRef, repeated: int = 0) -> pa.RecordBatch:
     """Return the one row that tells of a shard."""
-    return pa.RecordBatch.from_pylist([{"shard": shard, "segments": made.to_json()}], BUILT)
+    told = {"shard": shard, "segments": made.to_json(), "repeated": repeated}
+    return pa.RecordBatch.from_pylist([told], BUILT)
+
+
+def _repeated(part: Part) -> int:
+    """Return how many subscriptions have an id that another one has."""
+    known = IdTable()
+    known.add(part.subscriptions.ids)
+    return len(part.subscriptions) - len(known)
 
 
 def data_name() -> str:

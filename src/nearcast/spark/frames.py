@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StructType
 
 from nearcast import errors
-from nearcast.errors import InvalidInput, NearcastError, UnsupportedFile
+from nearcast.errors import InvalidInput, NearcastError
+from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import (
     MESSAGE_COLUMNS,
     SUBSCRIPTION_COLUMNS,
@@ -24,6 +26,8 @@ from nearcast.text import Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nearcast.indexes import Builder
+
 __all__ = [
     "ddl",
     "id_type",
@@ -31,6 +35,7 @@ __all__ = [
     "plain_errors",
     "struct",
     "subscription_columns",
+    "warm",
 ]
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
@@ -71,13 +76,10 @@ def subscription_columns(frame: DataFrame) -> DataFrame:
 
 
 def _no_rows(frame: object) -> pa.Table:
+    """Return a table with the columns of a frame, to ask whether they are the right ones."""
     if not isinstance(frame, DataFrame):
         raise InvalidInput("frame", frame, "must be a DataFrame of Spark")
-    try:
-        # Not the frame's own rows: it may be a stream.
-        return frame.sparkSession.createDataFrame([], frame.schema).toArrow()
-    except PySparkException as error:
-        raise UnsupportedFile(f"a column cannot be given to Arrow: {error}") from None
+    return pa.table([pa.nulls(0) for _ in frame.columns], names=frame.columns)
 
 
 def id_type(frame: DataFrame, column: str = "id") -> pa.DataType:
@@ -104,6 +106,13 @@ def ddl(schema: pa.Schema) -> str:
 def struct(fields: str) -> StructType:
     """Return the type of rows with these fields, written as in SQL."""
     return cast("StructType", StructType.fromDDL(fields))
+
+
+@lru_cache(maxsize=16)
+def warm(builder: Builder) -> None:
+    """Compile or load kernels here, once, so that workers find them in the cache."""
+    warm_reading()
+    warm_up(builder)
 
 
 @contextmanager

@@ -12,10 +12,9 @@ from pyspark.sql.types import StructType
 
 from nearcast import indexes
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.spark.answers import answer_schema
 from nearcast.spark.build import MODES
-from nearcast.spark.frames import ddl, id_type, message_columns, struct
+from nearcast.spark.frames import ddl, id_type, message_columns, struct, warm
 from nearcast.spark.matching import MatchMessages, MatchRouted
 from nearcast.spark.routing import NOW, ROUTE, RouteMessages
 from nearcast.spark.versions import Artifact
@@ -63,8 +62,9 @@ def match(
         that is in force when a micro-batch begins.
     observation
         Gets ``messages``, ``matches``, ``examined``, ``examined_per_message``,
-        ``matches_per_second`` (of one processor) and ``rejected``. Without, and in streams, they
-        are observed under the name ``nearcast``.
+        ``matches_per_second`` (of one processor) and ``rejected``. The progress of a stream has
+        them under the name ``nearcast``. A batch without an observation is not counted, which
+        saves Spark the work.
     replicated_bytes
         Up to which size ``auto`` replicates.
 
@@ -88,8 +88,7 @@ def match(
         raise InvalidInput("version", version, "must be left out for a stream")
     artifact = Artifact(index_path)
     chosen = artifact.latest() if version is None else artifact.read(version)
-    warm_reading()
-    warm_up(indexes.create(chosen.index, **chosen.options))
+    warm(indexes.create(chosen.index, **chosen.options))
     schema = answer_schema(id_type(given), pa.int64() if chosen.ids == "integer" else pa.string())
     number, now_us = (None, 0) if messages.isStreaming else (chosen.number, time.time_ns() // 1000)
     if messages.isStreaming:
@@ -101,7 +100,15 @@ def match(
         keys = _keys(messages.sparkSession, len(chosen.shards))
         routing = RouteMessages(artifact.folder.uri, number, now_us, keys)
         answers = _routed(given, routing, MatchRouted(artifact.folder.uri, schema))
-    return _pairs(answers, observation if observation is not None else METRICS)
+    if messages.isStreaming:
+        answers = _observed(answers, METRICS)
+    elif observation is not None:
+        answers = _observed(answers, observation)
+    return answers.select(
+        "message_id",
+        F.explode("subscription_ids").alias("subscription_id"),
+        F.lit(None).cast("double").alias("score"),
+    )
 
 
 def _replicated(version: Version, mode: str, replicated_bytes: int) -> bool:
@@ -134,8 +141,8 @@ def _keys_of_partitions(spark: SparkSession, partitions: int) -> tuple[int, ...]
     return tuple(found[partition] for partition in range(partitions))
 
 
-def _pairs(answers: DataFrame, observed: Observation | str) -> DataFrame:
-    """Return the pairs of answers, and let Spark observe what they cost."""
+def _observed(answers: DataFrame, name: Observation | str) -> DataFrame:
+    """Let Spark observe what answers cost."""
     total: dict[str, Any] = {
         name: F.coalesce(F.sum(name), F.lit(0))
         for name in ("messages", "matches", "examined", "rejected")
@@ -145,8 +152,4 @@ def _pairs(answers: DataFrame, observed: Observation | str) -> DataFrame:
         "matches_per_second": total["matches"] / F.nullif(F.sum("seconds"), F.lit(0.0)),
     }
     metrics = [column.alias(name) for name, column in {**total, **rates}.items()]
-    return answers.observe(observed, *metrics).select(
-        "message_id",
-        F.explode("subscription_ids").alias("subscription_id"),
-        F.lit(None).cast("double").alias("score"),
-    )
+    return answers.observe(name, *metrics)

@@ -16,6 +16,7 @@ def spark(
     messages: Annotated[int, typer.Option(min=1, help="How many are matched.")] = 1_000_000,
     shards: Annotated[int, typer.Option(min=2, help="Of the sharded index.")] = 4,
     prepared: Annotated[int, typer.Option(min=10, help="Messages to prepare.")] = 10_000_000,
+    ids: Annotated[str, typer.Option(help="integer or string.")] = "integer",
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[2]",
     rounds: Rounds = 3,
     seed: Seed = 0,
@@ -28,11 +29,13 @@ def spark(
     from nearcast.bench.spark import SparkRun, measure_spark
     from nearcast.spark.session import session
 
-    plan = SparkRun(dataset, subscriptions, messages, shards, prepared, rounds, seed, out / "spark")
+    plan = SparkRun(
+        dataset, subscriptions, messages, shards, prepared, rounds, seed, ids, out / "spark"
+    )
     running = session(master, spark__driver__memory="2g")
     with steps(not as_json, "spark") as step:
         result = measure_spark(running, plan, step)
-    path = out / f"spark-{dataset}-{subscriptions}.json"
+    path = out / f"spark-{dataset}-{subscriptions}-{ids}.json"
     write_result(result, path)
     if as_json:
         show_json(result)
@@ -61,7 +64,8 @@ def _show(result: dict[str, Any]) -> None:
     title = (
         f"{result['dataset']}: {count(result['subscriptions'])} subscriptions, "
         f"{count(result['messages'])} messages, "
-        f"{count(result['matches_per_message'])} matches each, on {result['master']}"
+        f"{count(result['matches_per_message'])} matches each, {result['ids']} ids, "
+        f"on {result['master']}"
     )
     show_table(title, header, rows)
     memory = [

@@ -12,17 +12,17 @@ import pyarrow as pa
 from nearcast import indexes
 from nearcast.columns import Messages
 from nearcast.intake import read_messages, read_subscriptions
-from nearcast.spark.building import BuildShards, WriteParts, data_name
-from nearcast.spark.planner import plan
-from nearcast.spark.segments import write_router
-from nearcast.spark.versions import ShardRef, Version
+from nearcast.spark.artifact.segments import write_router
+from nearcast.spark.artifact.versions import ShardRef, Version
+from nearcast.spark.shards.planner import plan
+from nearcast.spark.workers.building import BuildShards, WriteParts, data_name
 from nearcast.testing.cases import LATITUDES, LONGITUDES
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nearcast.spark.versions import Artifact
+    from nearcast.spark.artifact.versions import Artifact
 
 NOW_US = 1_700_000_000_000_000
 WORDS = [f"w{i}" for i in range(12)]

@@ -16,9 +16,9 @@ from generated import (
 )
 
 from nearcast.errors import InvalidInput, StorageError, UnsupportedFile
+from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.changes import changes
 from nearcast.spark.match import match
-from nearcast.spark.versions import Artifact
 
 if TYPE_CHECKING:
     from pathlib import Path

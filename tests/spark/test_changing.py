@@ -27,9 +27,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from nearcast.errors import StorageError
-from nearcast.spark.answers import answer_schema
-from nearcast.spark.building import BUILT
-from nearcast.spark.changing import (
+from nearcast.spark.artifact.segments import open_segment
+from nearcast.spark.artifact.versions import Artifact, ShardRef, Stored
+from nearcast.spark.workers.answers import answer_schema
+from nearcast.spark.workers.building import BUILT
+from nearcast.spark.workers.changing import (
     RESOLVED,
     TOLD,
     ApplyChanges,
@@ -38,16 +40,14 @@ from nearcast.spark.changing import (
     SpoolChanges,
     read_changes,
 )
-from nearcast.spark.matching import MatchMessages, MatchRouted
-from nearcast.spark.routing import RouteMessages
-from nearcast.spark.segments import open_segment
-from nearcast.spark.versions import Artifact, ShardRef, Stored
+from nearcast.spark.workers.matching import MatchMessages, MatchRouted
+from nearcast.spark.workers.routing import RouteMessages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from nearcast.spark.versions import Version
+    from nearcast.spark.artifact.versions import Version
 
 Row = dict[str, Any]
 PLACE = ("west", "south", "east", "north", "lon", "lat", "radius_m", "geometry")

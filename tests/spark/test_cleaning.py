@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from nearcast.errors import UnknownName, UnsupportedFile
 from nearcast.intake import read_messages, read_subscriptions
-from nearcast.spark import cleaning
-from nearcast.spark.cleaning import (
+from nearcast.spark.workers import cleaning
+from nearcast.spark.workers.cleaning import (
     DAMAGED,
     Cleaning,
     clean_rejects,

@@ -15,19 +15,19 @@ import pytest
 from generated import build_locally, message_table, pairs_of, scanned, subscription_table
 
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.spark.answers import answer_schema
+from nearcast.spark.artifact.versions import Artifact
+from nearcast.spark.artifact.working import working
 from nearcast.spark.changes import changes
 from nearcast.spark.compact import compact
-from nearcast.spark.matching import MatchMessages
-from nearcast.spark.versions import Artifact
-from nearcast.spark.working import working
+from nearcast.spark.workers.answers import answer_schema
+from nearcast.spark.workers.matching import MatchMessages
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from nearcast.spark.versions import Version
+    from nearcast.spark.artifact.versions import Version
 
 PATIENCE_S = 120.0
 

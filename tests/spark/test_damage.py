@@ -11,16 +11,16 @@ from generated import build_locally, message_table, scanned, subscription_table
 from pyspark.errors import PySparkException
 
 from nearcast.errors import InvalidInput, NearcastError, StorageError
+from nearcast.spark.artifact.versions import Artifact, version_file
 from nearcast.spark.frames import plain_errors
 from nearcast.spark.match import match
-from nearcast.spark.versions import Artifact, version_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from nearcast.spark.versions import Version
+    from nearcast.spark.artifact.versions import Version
 
 MESSAGES = message_table(40).drop_columns(["time"])
 SUBSCRIPTIONS = subscription_table(80)

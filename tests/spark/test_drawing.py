@@ -19,9 +19,9 @@ from nearcast.cli.output import OneLineErrors
 from nearcast.cli.spark.subscriptions import subscriptions as command
 from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake import read_messages, read_subscriptions
-from nearcast.spark import drawing
-from nearcast.spark.drawing import Recipe, Rounds, draw_batches, survey_batches
 from nearcast.spark.subscriptions import Survey, subscriptions, survey
+from nearcast.spark.workers import drawing
+from nearcast.spark.workers.drawing import Recipe, Rounds, draw_batches, survey_batches
 from nearcast.text import Vocabulary, words
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nearcast.columns import Clauses, Shapes, Subscriptions
 from nearcast.intake import subscriptions_from
 from nearcast.model import Circle, Point, Polygon, Rect, Subscription
-from nearcast.spark.effects import OPERATIONS, net_effects, with_places
+from nearcast.spark.workers.effects import OPERATIONS, net_effects, with_places
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:

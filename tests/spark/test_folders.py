@@ -20,12 +20,12 @@ from generated import (
 )
 
 from nearcast.errors import StorageError
-from nearcast.spark import folders
-from nearcast.spark.answers import answer_schema
-from nearcast.spark.folders import Folder, open_folder
-from nearcast.spark.matching import MatchMessages
-from nearcast.spark.segments import open_segment
-from nearcast.spark.versions import Artifact, Version
+from nearcast.spark.artifact import folders
+from nearcast.spark.artifact.folders import Folder, open_folder
+from nearcast.spark.artifact.segments import open_segment
+from nearcast.spark.artifact.versions import Artifact, Version
+from nearcast.spark.workers.answers import answer_schema
+from nearcast.spark.workers.matching import MatchMessages
 from nearcast.storage import read_arrays
 
 if TYPE_CHECKING:

@@ -22,15 +22,15 @@ from generated import (
 from nearcast import indexes
 from nearcast.errors import StorageError
 from nearcast.intake import read_subscriptions
-from nearcast.spark import answers, routing
-from nearcast.spark.answers import answer_schema
-from nearcast.spark.building import data_name, several_shards, somewhere
-from nearcast.spark.matching import MatchMessages, MatchRouted
-from nearcast.spark.parts import Part
-from nearcast.spark.router import pack_shards
-from nearcast.spark.routing import NOW, ROUTE, RouteMessages
-from nearcast.spark.segments import open_router, open_segment, write_dead, write_segment
-from nearcast.spark.versions import Artifact, ShardRef, Version
+from nearcast.spark.artifact.parts import Part
+from nearcast.spark.artifact.segments import open_router, open_segment, write_dead, write_segment
+from nearcast.spark.artifact.versions import Artifact, ShardRef, Version
+from nearcast.spark.shards.router import pack_shards
+from nearcast.spark.workers import answers, routing
+from nearcast.spark.workers.answers import answer_schema
+from nearcast.spark.workers.building import data_name, several_shards, somewhere
+from nearcast.spark.workers.matching import MatchMessages, MatchRouted
+from nearcast.spark.workers.routing import NOW, ROUTE, RouteMessages
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from generated import build_locally, subscription_table
 from nearcast import indexes
 from nearcast.errors import StorageError
 from nearcast.intake import read_subscriptions
-from nearcast.spark import building
-from nearcast.spark.building import BUILT, PARTS, BuildShards, WriteParts, somewhere
-from nearcast.spark.parts import Part, part_arrays, part_from_arrays, unite
-from nearcast.spark.segments import open_segment
-from nearcast.spark.versions import Artifact, ShardRef
+from nearcast.spark.artifact.parts import Part, part_arrays, part_from_arrays, unite
+from nearcast.spark.artifact.segments import open_segment
+from nearcast.spark.artifact.versions import Artifact, ShardRef
+from nearcast.spark.workers import building
+from nearcast.spark.workers.building import BUILT, PARTS, BuildShards, WriteParts, somewhere
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:

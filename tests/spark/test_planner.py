@@ -18,13 +18,13 @@ from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.errors import InvalidInput
 from nearcast.kernels.compile import JIT
 from nearcast.kernels.router import KEYWORDS, SPACE
-from nearcast.spark.planner import plan
-from nearcast.spark.router import Router, owned_matches, pack_shards
+from nearcast.spark.shards.planner import plan
+from nearcast.spark.shards.router import Router, owned_matches, pack_shards
 from nearcast.testing import CASES, draw, strategies
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
-    from nearcast.spark.planner import Plan
+    from nearcast.spark.shards.planner import Plan
 
 SAMPLE = 3_000 if JIT else 600
 

@@ -13,8 +13,8 @@ from generated import SUBSCRIPTION_FIELDS
 from nearcast.columns import NEVER, Ids
 from nearcast.errors import UnsupportedFile
 from nearcast.intake import read_subscriptions
-from nearcast.spark.parts import Part
-from nearcast.spark.resolving import Found, Resolved, number_ids, resolve
+from nearcast.spark.artifact.parts import Part
+from nearcast.spark.workers.resolving import Found, Resolved, number_ids, resolve
 from nearcast.text import Vocabulary
 
 BOX = {"west": 0.0, "south": 0.0, "east": 1.0, "north": 1.0}

@@ -23,8 +23,6 @@ from nearcast.errors import InvalidInput, UnknownName, UnsupportedFile
 from nearcast.indexes.statistics import Statistics
 from nearcast.indexes.tally import Grid
 from nearcast.intake import read_messages, read_subscriptions
-from nearcast.spark import counting
-from nearcast.spark.counting import count_batches, write_statistics
 from nearcast.spark.statistics import (
     box_statistics,
     cell_statistics,
@@ -32,6 +30,8 @@ from nearcast.spark.statistics import (
     statistics,
     token_statistics,
 )
+from nearcast.spark.workers import counting
+from nearcast.spark.workers.counting import count_batches, write_statistics
 from nearcast.text import Vocabulary, words
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from nearcast.spark.counting import Kind
+    from nearcast.spark.workers.counting import Kind
 
 TWEETS = Workload("tweets", seed=11)
 ACROSS, UP = 24, 12

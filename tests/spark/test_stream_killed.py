@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from stream_room import PATIENCE_S, Room, messages, scanned, subscriptions, written
 
-from nearcast.spark.versions import Artifact
+from nearcast.spark.artifact.versions import Artifact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

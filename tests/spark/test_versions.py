@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.errors import StorageError
-from nearcast.spark.versions import (
+from nearcast.spark.artifact.versions import (
     Artifact,
     SegmentRef,
     ShardRef,
@@ -179,7 +179,7 @@ def test_a_version_that_is_read_stays(tmp_path: Path) -> None:
 
 _READER = """
 import sys
-from nearcast.spark.versions import Artifact
+from nearcast.spark.artifact.versions import Artifact
 artifact = Artifact(sys.argv[1])
 with artifact.reading(artifact.latest()):
     print("reading", flush=True)

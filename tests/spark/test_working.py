@@ -14,11 +14,11 @@ import pytest
 from generated import build_locally, subscription_table
 
 from nearcast.errors import StorageError
-from nearcast.spark import working as working_module
-from nearcast.spark.building import data_name
+from nearcast.spark.artifact import working as working_module
+from nearcast.spark.artifact.versions import Artifact
+from nearcast.spark.artifact.working import remove_rubbish, working
 from nearcast.spark.compact import _drop_versions
-from nearcast.spark.versions import Artifact
-from nearcast.spark.working import remove_rubbish, working
+from nearcast.spark.workers.building import data_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _WORKER = """
 import sys
-from nearcast.spark.versions import Artifact
-from nearcast.spark.working import working
+from nearcast.spark.artifact.versions import Artifact
+from nearcast.spark.artifact.working import working
 artifact = Artifact(sys.argv[1])
 with working(artifact) as work:
     artifact.folder.create(work + "/part", b"half")
@@ -38,7 +38,7 @@ with working(artifact) as work:
 
 _READER = """
 import sys
-from nearcast.spark.versions import Artifact
+from nearcast.spark.artifact.versions import Artifact
 artifact = Artifact(sys.argv[1])
 with artifact.reading(artifact.read(1)):
     print("reading", flush=True)

@@ -25,12 +25,12 @@ from nearcast.bench.workloads import Workload
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import load_subscriptions
-from nearcast.spark.answers import answer_schema
+from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.build import build
 from nearcast.spark.match import match
-from nearcast.spark.matching import MatchMessages
 from nearcast.spark.prepare import prepare
-from nearcast.spark.versions import Artifact
+from nearcast.spark.workers.answers import answer_schema
+from nearcast.spark.workers.matching import MatchMessages
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class _Run:
         self._data = plan.folder / "data"
         self._step = step
         self._done = 0
-        self._total = 5 + 6 * plan.rounds
+        self._total = 6 + 6 * plan.rounds
 
     def result(self) -> dict[str, Any]:
         plan = self._plan
@@ -120,6 +120,9 @@ class _Run:
         building = self._in_turn(
             {"in_process": self._build_here, "replicated": self._build, "sharded": self._shard}
         )
+        for way in (self._match_here, lambda: self._match("replicated")):
+            self._say("a first round of matching, not counted")
+            way()
         found: dict[str, set[int]] = {}
         matching = self._in_turn(
             {

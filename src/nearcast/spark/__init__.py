@@ -10,8 +10,8 @@ Everything that touches a whole data set is a job over frames:
 - `stream`: a running query from messages to matches, through crashes.
 - `changes` and `compact`: an index that goes on changing.
 
-What runs inside Spark's workers are plain generators over Arrow record batches, which need neither
-Spark nor Java: `matching`, `routing`, `building`, `changing`, `cleaning`, `counting`, `drawing`.
+What runs inside Spark's workers (`workers/`), the index on disk (`artifact/`) and the planning of
+shards (`shards/`) need neither Spark nor Java.
 """
 
 try:

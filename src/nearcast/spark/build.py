@@ -15,7 +15,9 @@ from nearcast import indexes
 from nearcast.columns import Messages
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.intake import read_subscriptions
-from nearcast.spark.building import BUILT, PARTS, BuildShards, WriteParts, data_name
+from nearcast.spark.artifact.segments import write_router
+from nearcast.spark.artifact.versions import Artifact, ShardRef, Version
+from nearcast.spark.artifact.working import working
 from nearcast.spark.frames import (
     ddl,
     id_type,
@@ -24,12 +26,10 @@ from nearcast.spark.frames import (
     subscription_columns,
     warm,
 )
-from nearcast.spark.planner import plan as plan_shards
 from nearcast.spark.prepare import prepare
-from nearcast.spark.routing import read_all_words
-from nearcast.spark.segments import write_router
-from nearcast.spark.versions import Artifact, ShardRef, Version
-from nearcast.spark.working import working
+from nearcast.spark.shards.planner import plan as plan_shards
+from nearcast.spark.workers.building import BUILT, PARTS, BuildShards, WriteParts, data_name
+from nearcast.spark.workers.routing import read_all_words
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from nearcast.spark.planner import Plan
-    from nearcast.spark.router import Router
+    from nearcast.spark.shards.planner import Plan
+    from nearcast.spark.shards.router import Router
 
 __all__ = ["MODES", "Built", "build"]
 

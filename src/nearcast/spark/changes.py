@@ -10,8 +10,11 @@ import pyarrow as pa
 
 from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake import SUBSCRIPTION_COLUMNS
-from nearcast.spark.building import BUILT
-from nearcast.spark.changing import (
+from nearcast.spark.artifact.versions import Artifact, ShardRef, Stored, Version
+from nearcast.spark.artifact.working import working
+from nearcast.spark.frames import ddl, id_type, plain_errors
+from nearcast.spark.workers.building import BUILT
+from nearcast.spark.workers.changing import (
     RESOLVED,
     TOLD,
     ApplyChanges,
@@ -19,11 +22,8 @@ from nearcast.spark.changing import (
     ResolveChanges,
     SpoolChanges,
 )
-from nearcast.spark.cleaning import REJECTS
-from nearcast.spark.effects import OPERATIONS
-from nearcast.spark.frames import ddl, id_type, plain_errors
-from nearcast.spark.versions import Artifact, ShardRef, Stored, Version
-from nearcast.spark.working import working
+from nearcast.spark.workers.cleaning import REJECTS
+from nearcast.spark.workers.effects import OPERATIONS
 
 if TYPE_CHECKING:
     import os

@@ -8,18 +8,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nearcast.errors import InvalidInput
+from nearcast.spark.artifact.versions import Artifact
+from nearcast.spark.artifact.working import remove_rubbish, working
 from nearcast.spark.changes import remake_shards
-from nearcast.spark.changing import ApplyChanges
 from nearcast.spark.frames import plain_errors
-from nearcast.spark.versions import Artifact
-from nearcast.spark.working import remove_rubbish, working
+from nearcast.spark.workers.changing import ApplyChanges
 
 if TYPE_CHECKING:
     import os
 
     from pyspark.sql import SparkSession
 
-    from nearcast.spark.versions import Version
+    from nearcast.spark.artifact.versions import Version
 
 __all__ = ["Compacted", "compact"]
 

@@ -12,19 +12,19 @@ from pyspark.sql.types import StructType
 
 from nearcast import indexes
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.spark.answers import answer_schema
+from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.build import MODES
 from nearcast.spark.frames import ddl, id_type, message_columns, struct, warm
-from nearcast.spark.matching import MatchMessages, MatchRouted
-from nearcast.spark.routing import NOW, ROUTE, RouteMessages
-from nearcast.spark.versions import Artifact
+from nearcast.spark.workers.answers import answer_schema
+from nearcast.spark.workers.matching import MatchMessages, MatchRouted
+from nearcast.spark.workers.routing import NOW, ROUTE, RouteMessages
 
 if TYPE_CHECKING:
     import os
 
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-    from nearcast.spark.versions import Version
+    from nearcast.spark.artifact.versions import Version
 
 __all__ = ["METRICS", "REPLICATED_BYTES", "match"]
 

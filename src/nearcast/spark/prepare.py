@@ -2,7 +2,7 @@
 
 A record is read once for the rows (parsed, counted, duplicates dropped) and once more for the
 rejects, if those are asked for. Nothing is collected on the driver. The work on a batch is in
-`nearcast.spark.cleaning`.
+`nearcast.spark.workers.cleaning`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from pyspark.sql.types import (
 )
 
 from nearcast.errors import NearcastError, UnknownName, UnsupportedFile
-from nearcast.spark.cleaning import (
+from nearcast.spark.frames import ddl
+from nearcast.spark.workers.cleaning import (
     COLUMNS,
     DAMAGED,
     REJECTS,
@@ -37,7 +38,6 @@ from nearcast.spark.cleaning import (
     clean_rows,
     require_columns,
 )
-from nearcast.spark.frames import ddl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 from nearcast.errors import UnknownName, UnsupportedFile
-from nearcast.spark.cleaning import DAMAGED
+from nearcast.spark.workers.cleaning import DAMAGED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

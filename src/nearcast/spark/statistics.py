@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from nearcast.errors import InvalidInput
 from nearcast.indexes.statistics import Statistics
 from nearcast.indexes.tally import Grid
-from nearcast.spark.counting import (
+from nearcast.spark.workers.counting import (
     COUNTED,
     DOCUMENTS,
     HEIGHT,
@@ -31,7 +31,7 @@ from nearcast.spark.counting import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from nearcast.spark.counting import Kind
+    from nearcast.spark.workers.counting import Kind
 
 __all__ = [
     "box_statistics",

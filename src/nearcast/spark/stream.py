@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.spark.folders import open_folder
+from nearcast.spark.artifact.folders import open_folder
 from nearcast.spark.match import METRICS, match
 from nearcast.spark.prepare import prepare
 from nearcast.spark.sources import topic_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from nearcast.spark.folders import Folder
+    from nearcast.spark.artifact.folders import Folder
 
 __all__ = ["rates", "stream", "stream_rejects"]
 

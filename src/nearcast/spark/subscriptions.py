@@ -9,8 +9,8 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from nearcast.errors import InvalidInput
-from nearcast.spark.counting import known_columns
-from nearcast.spark.drawing import (
+from nearcast.spark.workers.counting import known_columns
+from nearcast.spark.workers.drawing import (
     BUCKETS,
     DRAWN,
     REJECTED,

@@ -1,8 +1,8 @@
 """Planning shards: a router from samples, and what it will do to the whole.
 
-A tree is grown over the samples until its leaves are small (`nearcast.spark.growing`); leaves are
-put together into shards of similar size and load, those that share subscriptions and messages
-before others. What is planned is then measured by routing the samples.
+A tree is grown over the samples until its leaves are small (`nearcast.spark.shards.growing`);
+leaves are put together into shards of similar size and load, those that share subscriptions and
+messages before others. What is planned is then measured by routing the samples.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from nearcast.columns import Clauses, Messages
 from nearcast.errors import InvalidInput
 from nearcast.kernels.router import EVERYWHERE, KEYWORDS, LEAF
-from nearcast.spark.growing import Sample, grow_tree
-from nearcast.spark.router import Router, Routes
+from nearcast.spark.shards.growing import Sample, grow_tree
+from nearcast.spark.shards.router import Router, Routes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

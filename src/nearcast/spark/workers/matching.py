@@ -1,7 +1,7 @@
 """The matching function: plain generators over Arrow record batches.
 
 `MatchMessages` is given messages and holds them against a whole version. Where a version is too
-large for that, `nearcast.spark.routing.RouteMessages` says first which shards each message
+large for that, `nearcast.spark.workers.routing.RouteMessages` says first which shards each message
 concerns, and `MatchRouted` holds those of a shard against it. Spark ships them to its workers (they
 are small: a path and a number) and runs them by ``mapInArrow``; anything else that has record
 batches can call them as well.
@@ -17,19 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.intake import read_messages
-from nearcast.spark.answers import Answer, Costs, answer_batches, cost_batch
-from nearcast.spark.router import owned_matches
-from nearcast.spark.routing import ROUTE, Words, bits_of, version_of
-from nearcast.spark.segments import open_router, open_segment
-from nearcast.spark.versions import Artifact
+from nearcast.spark.artifact.segments import open_router, open_segment
+from nearcast.spark.artifact.versions import Artifact
+from nearcast.spark.shards.router import owned_matches
+from nearcast.spark.workers.answers import Answer, Costs, answer_batches, cost_batch
+from nearcast.spark.workers.routing import ROUTE, Words, bits_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    from nearcast.spark.segments import OpenSegment
-    from nearcast.spark.versions import Version
+    from nearcast.spark.artifact.segments import OpenSegment
+    from nearcast.spark.artifact.versions import Version
 
 __all__ = ["MatchMessages", "MatchRouted"]
 
@@ -48,7 +48,7 @@ class MatchMessages:
     now_us
         The time of messages without one, where there is no such column.
     schema
-        What `nearcast.spark.answers.answer_schema` gave.
+        What `nearcast.spark.workers.answers.answer_schema` gave.
     """
 
     folder: str

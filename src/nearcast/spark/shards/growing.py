@@ -23,7 +23,7 @@ from nearcast.indexes.cost_model import (
     smoothed,
 )
 from nearcast.kernels.router import KEYWORDS, LEAF, SPACE
-from nearcast.spark.router import Router
+from nearcast.spark.shards.router import Router
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from nearcast.columns import frozen
 from nearcast.intake import read_messages
-from nearcast.spark.router import pack_shards
-from nearcast.spark.segments import open_router
-from nearcast.spark.versions import Artifact
+from nearcast.spark.artifact.segments import open_router
+from nearcast.spark.artifact.versions import Artifact
+from nearcast.spark.shards.router import pack_shards
 from nearcast.text import Vocabulary, tokenize_column, words
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.intake import MessageBatch, Rejects
-    from nearcast.spark.router import Router
-    from nearcast.spark.versions import Version
+    from nearcast.spark.artifact.versions import Version
+    from nearcast.spark.shards.router import Router
 
 __all__ = [
     "NOW",
@@ -110,7 +110,7 @@ class RouteMessages:
     Parameters
     ----------
     folder, version, now_us
-        As for `nearcast.spark.matching.MatchMessages`.
+        As for `nearcast.spark.workers.matching.MatchMessages`.
     keys
         A key for every partition of the shuffle that follows. Where shards are fewer, several
         partitions take turns for each of them.

@@ -15,9 +15,9 @@ import numpy as np
 from nearcast import indexes
 from nearcast.engine.segment import Segment
 from nearcast.errors import NearcastError, StorageError
-from nearcast.spark.parts import Part, part_arrays, part_from_arrays
-from nearcast.spark.router import Router
-from nearcast.spark.versions import SegmentRef, Stored
+from nearcast.spark.artifact.parts import Part, part_arrays, part_from_arrays
+from nearcast.spark.artifact.versions import SegmentRef, Stored
+from nearcast.spark.shards.router import Router
 from nearcast.storage import nested, prefixed, read_arrays
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Matches, Messages, Subscriptions
     from nearcast.indexes import Builder
-    from nearcast.spark.folders import Folder
-    from nearcast.spark.versions import Version
+    from nearcast.spark.artifact.folders import Folder
+    from nearcast.spark.artifact.versions import Version
     from nearcast.text import Vocabulary
 
 __all__ = [

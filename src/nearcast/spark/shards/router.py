@@ -1,8 +1,8 @@
 """The router: to which shards a subscription belongs, and which shards a message has to visit.
 
 The top of an adaptive partition tree (see `nearcast.kernels.router`), as flat arrays: it is stored,
-broadcast and pickled as it is. `nearcast.spark.planner` makes one from samples. However good or bad
-the samples were, a message visits at least one shard of every subscription that it matches.
+broadcast and pickled as it is. `nearcast.spark.shards.planner` makes one from samples. However good
+or bad the samples were, a message visits at least one shard of every subscription that it matches.
 """
 
 from __future__ import annotations

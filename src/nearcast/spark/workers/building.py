@@ -20,11 +20,11 @@ import pyarrow as pa
 from nearcast import indexes
 from nearcast.columns import Subscriptions
 from nearcast.intake import read_subscriptions
-from nearcast.spark.folders import open_folder
-from nearcast.spark.parts import Part, part_arrays, part_from_arrays, unite
-from nearcast.spark.router import pack_shards
-from nearcast.spark.segments import read_router, write_segment
-from nearcast.spark.versions import ShardRef
+from nearcast.spark.artifact.folders import open_folder
+from nearcast.spark.artifact.parts import Part, part_arrays, part_from_arrays, unite
+from nearcast.spark.artifact.segments import read_router, write_segment
+from nearcast.spark.artifact.versions import ShardRef
+from nearcast.spark.shards.router import pack_shards
 from nearcast.storage import read_arrays
 from nearcast.text import IdTable, Vocabulary
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.spark.folders import Folder
-    from nearcast.spark.versions import Stored
+    from nearcast.spark.artifact.folders import Folder
+    from nearcast.spark.artifact.versions import Stored
 
 __all__ = [
     "BUILT",

@@ -18,12 +18,18 @@ import pyarrow as pa
 
 from nearcast import indexes
 from nearcast.columns import frozen
-from nearcast.spark.building import built, data_name, read_parts, several_shards, write_parts
-from nearcast.spark.parts import Part, part_arrays, part_from_arrays, trimmed, unite
-from nearcast.spark.resolving import Found, number_ids, resolve
-from nearcast.spark.router import pack_shards
-from nearcast.spark.segments import open_segment, write_dead, write_segment
-from nearcast.spark.versions import Artifact, SegmentRef, ShardRef, Stored
+from nearcast.spark.artifact.parts import Part, part_arrays, part_from_arrays, trimmed, unite
+from nearcast.spark.artifact.segments import open_segment, write_dead, write_segment
+from nearcast.spark.artifact.versions import Artifact, SegmentRef, ShardRef, Stored
+from nearcast.spark.shards.router import pack_shards
+from nearcast.spark.workers.building import (
+    built,
+    data_name,
+    read_parts,
+    several_shards,
+    write_parts,
+)
+from nearcast.spark.workers.resolving import Found, number_ids, resolve
 from nearcast.storage import ids_from_arrays, ids_to_arrays, read_arrays
 from nearcast.text import IdTable
 
@@ -33,9 +39,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes import Builder
-    from nearcast.spark.folders import Folder
-    from nearcast.spark.segments import OpenSegment
-    from nearcast.spark.versions import Version
+    from nearcast.spark.artifact.folders import Folder
+    from nearcast.spark.artifact.segments import OpenSegment
+    from nearcast.spark.artifact.versions import Version
 
 __all__ = [
     "RESOLVED",

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from nearcast.columns import UNITS, WORLD, Messages, starts
 from nearcast.errors import InvalidInput
 from nearcast.intake import read_messages
-from nearcast.spark.counting import all_words
+from nearcast.spark.workers.counting import all_words
 from nearcast.text import Vocabulary
 from nearcast.text.keys import keys_of, string_buffers
 

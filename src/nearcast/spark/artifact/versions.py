@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import StorageError
-from nearcast.spark.folders import Folder, open_folder
-from nearcast.spark.locks import claimed, held
+from nearcast.spark.artifact.folders import Folder, open_folder
+from nearcast.spark.artifact.locks import claimed, held
 
 if TYPE_CHECKING:
     import os

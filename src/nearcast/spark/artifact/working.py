@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nearcast.errors import StorageError
-from nearcast.spark.locks import LOCKS, claimed, held
+from nearcast.spark.artifact.locks import LOCKS, claimed, held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nearcast.spark.versions import Artifact
+    from nearcast.spark.artifact.versions import Artifact
 
 __all__ = ["remove_rubbish", "working"]
 

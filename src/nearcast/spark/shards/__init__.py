@@ -1,0 +1,4 @@
+"""Shards: the planner cuts subscriptions into them, the router says where a row belongs.
+
+Nothing here needs Spark.
+"""

@@ -90,7 +90,7 @@ def _wants(draw: random.Random) -> dict[str, Any]:
     if form == "words":
         return {"keywords": _words(draw, 1, 4)}
     one, two, three = draw.sample(WORDS, 3)
-    text = draw.choice(["{} and not {}", "{} or {}", "({} or {}) and not {}", "{} and ({} or {})"])
+    text = draw.choice(["{} AND NOT {}", "{} OR {}", "({} OR {}) AND NOT {}", "{} AND ({} OR {})"])
     return {"expression": text.format(one, two, three)}
 
 
@@ -116,7 +116,7 @@ def subscription_table(
         if draw.random() < 0.3:
             row["owner"] = draw.choice(["ann", "bob"])
         if draw.random() < faulty:
-            row |= draw.choice([{"id": None}, {"west": 200.0}, {"expression": "w1 and"}])
+            row |= draw.choice([{"id": None}, {"west": 200.0}, {"expression": "w1 AND"}])
         rows.append(row)
     return _table(rows, ids, SUBSCRIPTION_FIELDS)
 

@@ -176,12 +176,8 @@ def sound(row: Row) -> bool:
 
 
 def subscriptions(count: int, seed: int, ids: str, first: int = 0) -> list[Row]:
-    """Return generated subscriptions whose expressions have operators, not words like and."""
+    """Return generated subscriptions."""
     rows: list[Row] = subscription_table(count, seed, ids=ids, first=first).to_pylist()
-    for row in rows:
-        if row["expression"]:
-            words = row["expression"].split(" ")
-            row["expression"] = " ".join(w.upper() if w.isalpha() else w for w in words)
     return rows
 
 

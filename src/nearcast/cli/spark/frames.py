@@ -71,7 +71,9 @@ def open_session(master: str | None, packages: tuple[str, ...] = ()) -> SparkSes
     except ImportError as error:
         raise NearcastError(str(error)) from error
     shown = str(sys.stderr.isatty()).lower()
-    return session(master, packages=packages, spark__ui__showConsoleProgress=shown)
+    made = session(master, packages=packages, spark__ui__showConsoleProgress=shown)
+    made.sparkContext.setLogLevel("OFF")  # what went wrong is said in one line, by us
+    return made
 
 
 @contextmanager

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nearcast.indexes import Builder
 
 __all__ = [
+    "INTEGERS",
     "ddl",
     "id_type",
     "message_columns",
@@ -38,7 +39,7 @@ __all__ = [
     "warm",
 ]
 
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _DDL = {
     pa.string(): "string",
     pa.int32(): "int",
@@ -85,7 +86,7 @@ def _no_rows(frame: object) -> pa.Table:
 def id_type(frame: DataFrame, column: str = "id") -> pa.DataType:
     """Return the type that ids of a frame have in matches: integers of any size, or text."""
     kind = frame.schema[column].dataType
-    return pa.int64() if isinstance(kind, _INTEGERS) else pa.string()
+    return pa.int64() if isinstance(kind, INTEGERS) else pa.string()
 
 
 def ddl(schema: pa.Schema) -> str:

@@ -17,18 +17,14 @@ from pyspark.sql import Column, Observation, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
-    ByteType,
     CharType,
-    IntegerType,
-    LongType,
     NullType,
-    ShortType,
     StringType,
     VarcharType,
 )
 
 from nearcast.errors import NearcastError, UnknownName, UnsupportedFile
-from nearcast.spark.frames import ddl
+from nearcast.spark.frames import INTEGERS, ddl
 from nearcast.spark.workers.cleaning import (
     COLUMNS,
     DAMAGED,
@@ -48,7 +44,6 @@ __all__ = ["Prepared", "clean", "prepare"]
 
 DUPLICATES = ("drop", "keep")
 
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _TEXTS = (StringType, CharType, VarcharType, NullType)
 # Spark numbers the rows of a partition from here on (as monotonically_increasing_id does, which
 # streams must not use).
@@ -235,7 +230,7 @@ def _quoted(name: str) -> Column:
 
 def _cleaning(raw: DataFrame, kind: str, damaged: str) -> Cleaning:
     types = {field.name: field.dataType for field in raw.schema}
-    if not isinstance(types["id"], (*_INTEGERS, *_TEXTS)):
+    if not isinstance(types["id"], (*INTEGERS, *_TEXTS)):
         raise UnsupportedFile(
             f"the column id must hold strings or integers, holds {types['id'].simpleString()}; "
             "cast it to one of them"
@@ -243,7 +238,7 @@ def _cleaning(raw: DataFrame, kind: str, damaged: str) -> Cleaning:
     return Cleaning.of(
         kind,
         types,
-        integer_ids=isinstance(types["id"], _INTEGERS),
+        integer_ids=isinstance(types["id"], INTEGERS),
         binary_geometry=isinstance(types.get("geometry"), BinaryType),
         damaged=damaged,
     )

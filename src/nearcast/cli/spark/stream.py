@@ -58,7 +58,7 @@ def stream(
     subscriptions are taken up by the next micro-batch.
     """
     to_kafka = out.startswith("kafka://")
-    if to_kafka and checkpoint.startswith("kafka://"):
+    if checkpoint.startswith("kafka://"):
         raise InvalidInput("--checkpoint", checkpoint, "must be a folder")
     spark = open_session(master, _packages(messages, out))
     from nearcast.spark.sources import open_stream

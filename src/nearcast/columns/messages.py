@@ -90,13 +90,15 @@ class Matches:
     """The answer to a batch: subscription rows, message by message, and what it cost to find them.
 
     The matches of message ``m`` are ``subscription[start[m]:start[m + 1]]``, in no particular
-    order, each once. ``examined`` counts the candidates that had to be verified.
+    order, each once. ``examined`` counts the candidates that had to be verified, ``visited`` the
+    nodes that had to be opened, where the index is a tree.
     """
 
     start: NDArray[np.int64]
     subscription: NDArray[np.int32]
     examined: int
     score: NDArray[np.float64] | None = None
+    visited: int = 0
 
     def __len__(self) -> int:
         return len(self.subscription)
@@ -119,4 +121,5 @@ class Matches:
             np.concatenate([p.subscription for p in parts]),
             sum(p.examined for p in parts),
             np.concatenate(scores) if scores else None,
+            sum(p.visited for p in parts),
         )

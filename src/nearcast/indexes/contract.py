@@ -38,11 +38,16 @@ __all__ = ["Builder", "Found", "Index", "NoOptions", "UpdatableIndex"]
 
 
 class Found(NamedTuple):
-    """The clauses found: those of message ``m`` are ``clause[start[m]:start[m + 1]]``."""
+    """The clauses found: those of message ``m`` are ``clause[start[m]:start[m + 1]]``.
+
+    ``examined`` counts the candidates that had to be verified, ``visited`` the nodes that had to be
+    opened, where the index is a tree.
+    """
 
     start: NDArray[np.int64]
     clause: NDArray[np.int32]
     examined: int
+    visited: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class Index(ABC):
     ) -> Matches:
         clauses = self.clauses
         if piece_start is None and clauses.plain:
-            return Matches(found.start, found.clause, found.examined)
+            return Matches(found.start, found.clause, found.examined, visited=found.visited)
         if piece_start is None:
             piece_start = np.arange(len(pieces) + 1)
         start = np.zeros(len(piece_start), np.int64)
@@ -123,7 +128,7 @@ class Index(ABC):
             found.clause,
             start,
         )
-        return Matches(start, found.clause[: start[-1]], found.examined)
+        return Matches(start, found.clause[: start[-1]], found.examined, visited=found.visited)
 
     def save(self, folder: str | Path) -> None:
         """Write the index and its clauses into a folder, replacing what was there."""

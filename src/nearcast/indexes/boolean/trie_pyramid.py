@@ -11,9 +11,7 @@ must occur; entries of a cell lie side by side. Few clauses are kept as one flat
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -21,6 +19,7 @@ import numpy as np
 from nearcast.columns import Clauses, Messages, frozen
 from nearcast.errors import InvalidInput
 from nearcast.indexes.contract import Found, Index, message_arrays
+from nearcast.indexes.parts import find_in_parts
 from nearcast.kernels import trie_pyramid_layout as layout
 from nearcast.kernels import trie_pyramid_trie as trees
 from nearcast.kernels.pyramid import LEVELS
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nearcast.indexes.parts import Run
     from nearcast.kernels.messages import MessageArrays
 
 MOST_CLAUSES = 1 << layout.LOCAL_BITS
@@ -117,36 +117,23 @@ class TriePyramid(Index):
 
     def find(self, messages: Messages, threads: int) -> Found:
         """Find the clauses of each message; several threads take a part of the batch each."""
-        borders = np.linspace(0, len(messages), min(threads, len(messages)) + 1).astype(np.int64)
-        parts = [(messages, a, b) for a, b in pairwise(borders.tolist())]
-        if len(parts) == 1:
-            return self._find_part(*parts[0])
-        with ThreadPoolExecutor(len(parts)) as pool:
-            found = list(pool.map(lambda part: self._find_part(*part), parts))
-        bases = np.cumsum([0, *(len(f.clause) for f in found)])
-        start = [f.start[1:] + base for f, base in zip(found, bases, strict=False)]
-        return Found(
-            np.concatenate([np.zeros(1, np.int64), *start]),
-            np.concatenate([f.clause for f in found]),
-            sum(f.examined for f in found),
-        )
+        return find_in_parts(messages, threads, self._prepare)
 
-    def _find_part(self, messages: Messages, first: int, last: int) -> Found:
-        """Run the kernel, with more room whenever it says that there was not enough."""
+    def _prepare(self, messages: Messages, first: int, last: int) -> Run:
+        """Make room for walking the messages of a part."""
         arrays: MessageArrays = message_arrays(messages)
         most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
         walk, scan = walk_scratch(most, int(self._arrays.setting[2])), scan_scratch()
-        start = np.zeros(len(messages) + 1, np.int64)
-        clause = np.empty(1024 + 16 * (last - first), np.int32)
-        done, examined = first, 0
-        while True:
-            done, more = match_messages(self._arrays, arrays, done, last, walk, scan, start, clause)
-            examined += more
-            if done == last:
-                return Found(start[first : last + 1], clause[: start[last]], examined)
-            rate = start[done] / max(1, done - first)
-            room = max(2 * len(clause), int(1.1 * rate * (last - first)))
-            clause = np.concatenate([clause[: start[done]], np.empty(room, np.int32)])
+
+        def run(
+            done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
+        ) -> tuple[int, int, int]:
+            done, examined = match_messages(
+                self._arrays, arrays, done, last, walk, scan, start, clause
+            )
+            return done, examined, 0
+
+        return run
 
 
 def walk_scratch(tokens: int, depth: int) -> WalkScratch:

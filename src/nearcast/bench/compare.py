@@ -153,6 +153,7 @@ class _Contender:
             "messages": len(self.messages),
             "matches_per_message": len(matches) / len(self.messages),
             "examined_per_message": matches.examined / len(self.messages),
+            "visited_per_message": matches.visited / len(self.messages),
         }
 
     def measure(self, threads: int) -> None:

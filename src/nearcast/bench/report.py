@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from nearcast.bench.machine import one_line
+from nearcast.bench.paper import NOTE, PAPERS, judge, statement_table
 from nearcast.errors import UnsupportedFile
 
 if TYPE_CHECKING:
@@ -189,17 +190,37 @@ def _spark(result: dict[str, Any]) -> str:
     return _section(title, header, rows, command)
 
 
+def _paper(result: dict[str, Any]) -> str:
+    # Judged anew: statements and explanations may have been worded better since the run.
+    experiment = PAPERS[result["paper"]]
+    header, rows = statement_table(judge(experiment, result))
+    command = (
+        f"nearcast bench paper {experiment.name} --subscriptions {result['subscriptions']} "
+        f"--messages {result['messages']} --rounds {result['rounds']} --seed {result['seed']}"
+    )
+    title = f"**{experiment.title}**: {result['subscriptions']:,} subscriptions. {NOTE}"
+    return _section(title, header, rows, command, left=(0, 1, 6, 7))
+
+
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "compare": _comparison,
     "churn": _churn,
     "text": _text,
     "start": _start,
     "spark": _spark,
+    **{f"paper-{name}": _paper for name in PAPERS},
 }
 
 
-def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], command: str) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+def _section(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    command: str,
+    left: Sequence[int] = (0,),
+) -> str:
+    rule = ["---" if column in left else "---:" for column in range(len(header))]
+    lines = [header, rule, *rows]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return f"{title}\n\n{table}\n\n`{command}`"
 

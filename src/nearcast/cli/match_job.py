@@ -155,7 +155,7 @@ class MatchJob:
     def _read(
         self, rejects: TableWriter, summary: Summary, advance: Advance
     ) -> tuple[Vocabulary, Subscriptions]:
-        vocabulary = Vocabulary()
+        vocabulary = self.builder.vocabulary()
         columns, refused = load_subscriptions(
             self.subscriptions, vocabulary, progress=_progress(advance)
         )

@@ -17,6 +17,7 @@ from nearcast.columns.arrays import (
     starts,
 )
 from nearcast.columns.clauses import Clauses, Shapes
+from nearcast.columns.growing import GrowingArray, GrowingClauses
 from nearcast.columns.messages import Matches, Messages
 from nearcast.columns.subscriptions import Ids, Subscriptions
 
@@ -27,6 +28,8 @@ __all__ = [
     "UNITS",
     "WORLD",
     "Clauses",
+    "GrowingArray",
+    "GrowingClauses",
     "Ids",
     "Matches",
     "Messages",

@@ -86,9 +86,10 @@ class Engine:
     ) -> None:
         self._clock = clock
         self._tokenizer = tokenizer
-        self._vocabulary = Vocabulary()
+        builder = indexes.create(index, **(options or {}))
+        self._vocabulary = builder.vocabulary()
         self._live = LiveMessages()
-        self._store = Store(indexes.create(index, **(options or {})), self._now_us)
+        self._store = Store(builder, self._now_us)
         self._worker = Worker(self._store.merge)
         self._closed = False
         weakref.finalize(self, self._worker.stop)

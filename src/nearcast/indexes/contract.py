@@ -27,6 +27,7 @@ from nearcast.storage import (
     read_arrays,
     write_arrays,
 )
+from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,6 +93,11 @@ class Index(ABC):
         cls, clauses: Clauses, options: Any, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """Make the index from what `arrays` gave."""
+
+    @classmethod
+    def vocabulary(cls, options: Any) -> Vocabulary:
+        """Return the vocabulary to read subscriptions with: empty unless the options name one."""
+        return Vocabulary()
 
     @property
     def nbytes(self) -> int:
@@ -179,6 +185,10 @@ class Builder:
 
     index: type[Index]
     options: Any
+
+    def vocabulary(self) -> Vocabulary:
+        """Return the vocabulary to read subscriptions with."""
+        return self.index.vocabulary(self.options)
 
     def build(self, clauses: Clauses) -> Index:
         """Build the index over clauses."""

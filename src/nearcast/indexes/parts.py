@@ -30,9 +30,9 @@ def find_in_parts(messages: Messages, threads: int, prepare: Prepare) -> Found:
     borders = np.linspace(0, len(messages), min(threads, len(messages)) + 1).astype(np.int64)
     parts = list(pairwise(borders.tolist()))
     if len(parts) == 1:
-        return _find_part(messages, *parts[0], prepare)
+        return _find_part(prepare, messages, *parts[0])
     with ThreadPoolExecutor(len(parts)) as pool:
-        found = list(pool.map(lambda part: _find_part(messages, *part, prepare), parts))
+        found = list(pool.map(lambda part: _find_part(prepare, messages, *part), parts))
     bases = np.cumsum([0, *(len(f.clause) for f in found)])
     start = [f.start[1:] + base for f, base in zip(found, bases, strict=False)]
     return Found(
@@ -43,7 +43,7 @@ def find_in_parts(messages: Messages, threads: int, prepare: Prepare) -> Found:
     )
 
 
-def _find_part(messages: Messages, first: int, last: int, prepare: Prepare) -> Found:
+def _find_part(prepare: Prepare, messages: Messages, first: int, last: int) -> Found:
     """Run, with more room whenever there was not enough."""
     run = prepare(messages, first, last)
     start = np.zeros(len(messages) + 1, np.int64)

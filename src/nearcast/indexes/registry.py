@@ -6,7 +6,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import StorageError, UnknownName
+from nearcast.indexes.boolean.ir_tree import IrTree
+from nearcast.indexes.boolean.keyword_first import KeywordFirst
+from nearcast.indexes.boolean.rt_plus_plus_tree import RtPlusPlusTree
+from nearcast.indexes.boolean.rt_plus_tree import RtPlusTree
+from nearcast.indexes.boolean.rt_tree import RtTree
 from nearcast.indexes.boolean.scan import Scan
+from nearcast.indexes.boolean.spatial_first import SpatialFirst
 from nearcast.indexes.boolean.trie_pyramid import TriePyramid
 from nearcast.indexes.contract import Builder, Index
 from nearcast.storage import read_arrays
@@ -18,7 +24,19 @@ __all__ = ["DEFAULT", "create", "get", "load", "names"]
 
 DEFAULT = TriePyramid.name
 
-_INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan, TriePyramid)}
+_INDEXES: dict[str, type[Index]] = {
+    index.name: index
+    for index in (
+        Scan,
+        KeywordFirst,
+        SpatialFirst,
+        IrTree,
+        RtTree,
+        RtPlusTree,
+        RtPlusPlusTree,
+        TriePyramid,
+    )
+}
 
 
 def names() -> list[str]:

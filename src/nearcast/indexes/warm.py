@@ -28,9 +28,10 @@ def warm_up(builder: Builder) -> float:
     True
     """
     began = time.perf_counter()
-    clauses = Clauses.of([[1], [1, 2]], [[0, 0, 9, 9]] * 2, negatives=[[3], []])
+    # Enough clauses for more than one node of any tree, some with tokens that must not occur.
+    clauses = Clauses.of([[1], [1, 2]] * 100, [[0, 0, 9, 9]] * 200, negatives=[[3], []] * 100)
     messages = Messages.of([[1, 2]], [[5, 5]])
-    for some in (clauses, clauses.take(np.array([1]))):
+    for some in (clauses, clauses.take(np.arange(1, 200, 2))):
         builder.build(some).match(messages)
     return time.perf_counter() - began
 

@@ -29,7 +29,17 @@ from numba.extending import intrinsic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["JIT", "Number", "borrow", "cache_folder", "inlined_kernel", "kernel", "prefetch"]
+__all__ = [
+    "JIT",
+    "Number",
+    "bit_count",
+    "borrow",
+    "cache_folder",
+    "inlined_kernel",
+    "kernel",
+    "lowest_bit",
+    "prefetch",
+]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -209,9 +219,37 @@ def _borrow(typing_context: Any, array: Any) -> Any:
     return signature, generate
 
 
+def _lowest_bit(typing_context: Any, mask: Any) -> Any:
+    """Return the position of the lowest bit that is set; the mask must not be 0."""
+    signature = types.int64(types.uint64)
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        from llvmlite import ir
+
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return signature, generate
+
+
+def _bit_count(typing_context: Any, mask: Any) -> Any:
+    """Return how many bits are set."""
+    signature = types.int64(types.uint64)
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return signature, generate
+
+
 def _no_prefetch(array: Any, position: Any) -> None:
     """Do nothing: interpreted kernels have no cache lines to fetch."""
 
 
 borrow: Callable[[Any], Any] = intrinsic(_borrow) if JIT else lambda array: array
 prefetch: Callable[[Any, Any], None] = intrinsic(_prefetch) if JIT else _no_prefetch
+lowest_bit: Callable[[Any], Any] = (
+    intrinsic(_lowest_bit) if JIT else lambda mask: (int(mask) & -int(mask)).bit_length() - 1
+)
+bit_count: Callable[[Any], Any] = (
+    intrinsic(_bit_count) if JIT else lambda mask: int(mask).bit_count()
+)

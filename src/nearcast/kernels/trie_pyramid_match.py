@@ -10,12 +10,11 @@ from nearcast.kernels.compile import Number, borrow, kernel, prefetch
 from nearcast.kernels.messages import MessageArrays
 from nearcast.kernels.pyramid import grid_x, grid_y
 from nearcast.kernels.tag_table import token_position
+from nearcast.kernels.token_filter import clear_filter, set_filter
 from nearcast.kernels.trie_pyramid import TriePyramidArrays
 from nearcast.kernels.trie_pyramid_scan import (
     ScanScratch,
     Window,
-    clear_filter,
-    fill_filter,
     scan_lists,
 )
 from nearcast.kernels.trie_pyramid_walk import GROUP, WalkScratch, start_walk, walk_group
@@ -65,7 +64,7 @@ def scan_message(
     box = walk.window[g]
     window = Window(box[0], box[1], box[2], box[3])
     ordered = walk.token[g, : walk.token_count[g]]
-    fill_filter(scan.token_filter, ordered)
+    set_filter(scan.token_filter, ordered)
     lists = walk.lists[g, : walk.list_count[g]]
     found, examined = scan_lists(index, window, tokens, scan, lists, match, found)
     clear_filter(scan.token_filter, ordered)

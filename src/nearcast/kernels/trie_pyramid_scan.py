@@ -30,13 +30,11 @@ from nearcast.kernels.tag_table import (
     find_tag,
     mix,
 )
+from nearcast.kernels.token_filter import FILTER_BITS
 from nearcast.kernels.trie_pyramid import ANY, TriePyramidArrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-FILTER_BITS = 15
-"""The token filter has 2**15 bits: 4 KiB, a part of the first-level cache."""
 
 FLAT = np.uint64(1 << 63)
 """Marks a list that is not a cell."""
@@ -60,24 +58,6 @@ class ScanScratch(NamedTuple):
     token_filter: NDArray[np.uint64]
     candidate: NDArray[np.int64]
     unsure: NDArray[np.int32]
-
-
-@kernel
-def fill_filter(token_filter: NDArray[np.uint64], tokens: NDArray[np.uint64]) -> None:
-    """Set the bits of a message's tokens, and the one of `ANY`."""
-    for i in range(len(tokens)):
-        bit = tokens[i] & np.uint64((1 << FILTER_BITS) - 1)
-        token_filter[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
-    bit = np.uint64(ANY) & np.uint64((1 << FILTER_BITS) - 1)
-    token_filter[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
-
-
-@kernel
-def clear_filter(token_filter: NDArray[np.uint64], tokens: NDArray[np.uint64]) -> None:
-    """Clear the bits of a message's tokens."""
-    for i in range(len(tokens)):
-        bit = tokens[i] & np.uint64((1 << FILTER_BITS) - 1)
-        token_filter[bit >> np.uint64(6)] = np.uint64(0)
 
 
 @kernel

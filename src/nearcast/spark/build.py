@@ -135,6 +135,9 @@ class _Build:
         self, subscriptions: DataFrame, artifact: Artifact, index: str, options: dict[str, Any]
     ) -> None:
         self._builder = indexes.create(index, **options)
+        if len(self._builder.vocabulary()):
+            problem = "goes by one vocabulary, and every shard has its own; leave it out"
+            raise InvalidInput("options", options, problem)
         self._given = subscription_columns(subscriptions)
         self._spark = subscriptions.sparkSession
         self._artifact = artifact

@@ -2,12 +2,12 @@
 
 import typer
 
-from nearcast.cli.bench import churn, compare, costs, readme, spark
+from nearcast.cli.bench import churn, compare, costs, paper, readme, spark
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Measure indexes, changes, text, start-up and Spark.",
+    help="Measure indexes, changes, text, start-up, Spark and the papers' experiments.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -16,4 +16,5 @@ app.command("churn")(churn.churn)
 app.command("text")(costs.text)
 app.command("start")(costs.start)
 app.command("spark")(spark.spark)
+app.add_typer(paper.app, name="paper")
 app.command("readme")(readme.readme)

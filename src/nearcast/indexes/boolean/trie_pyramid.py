@@ -23,9 +23,10 @@ from nearcast.indexes.parts import find_in_parts
 from nearcast.kernels import trie_pyramid_layout as layout
 from nearcast.kernels import trie_pyramid_trie as trees
 from nearcast.kernels.pyramid import LEVELS
+from nearcast.kernels.token_filter import FILTER_WORDS
 from nearcast.kernels.trie_pyramid import ANY, FREE, TriePyramidArrays
 from nearcast.kernels.trie_pyramid_match import LONG, match_messages
-from nearcast.kernels.trie_pyramid_scan import FILTER_BITS, ScanScratch
+from nearcast.kernels.trie_pyramid_scan import ScanScratch
 from nearcast.kernels.trie_pyramid_walk import GROUP, WAVE, WalkScratch
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def walk_scratch(tokens: int, depth: int) -> WalkScratch:
 def scan_scratch() -> ScanScratch:
     """Return room for scanning lists."""
     return ScanScratch(
-        token_filter=np.zeros((1 << FILTER_BITS) // 64, np.uint64),
+        token_filter=np.zeros(FILTER_WORDS, np.uint64),
         candidate=np.empty(256, np.int64),
         unsure=np.empty(1024, np.int32),
     )

@@ -1,0 +1,34 @@
+"""The experiments of the papers, run again: what is printed, and what is measured here.
+
+An `Experiment` is data: series (indexes with options), figures (which series are measured on which
+groups of messages) and the paper's statements about them. `measure` measures all that the figures
+need, each index built once; `judge` holds the statements against it; `plots` draws the figures.
+One module for each paper: `rt`.
+"""
+
+from nearcast.bench.paper.experiment import Experiment, Figure, Group, Plan, Series
+from nearcast.bench.paper.measure import measure
+from nearcast.bench.paper.plots import plot_figures
+from nearcast.bench.paper.rt import RT
+from nearcast.bench.paper.statements import Case, Statement, Verdict, judge
+from nearcast.bench.paper.table import NOTE, statement_table
+
+__all__ = [
+    "NOTE",
+    "PAPERS",
+    "Case",
+    "Experiment",
+    "Figure",
+    "Group",
+    "Plan",
+    "Series",
+    "Statement",
+    "Verdict",
+    "judge",
+    "measure",
+    "plot_figures",
+    "statement_table",
+]
+
+PAPERS: dict[str, Experiment] = {RT.name: RT}
+"""The experiments by the names of the papers' indexes."""

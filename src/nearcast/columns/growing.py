@@ -1,0 +1,174 @@
+"""Arrays and clauses that grow at their end: appending costs what is appended.
+
+Rows are kept with room to spare; where it runs out, they move to a place of twice the size. What
+was handed out before is a view of the old place, and stays as it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.columns.clauses import Clauses, Shapes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["GrowingArray", "GrowingClauses"]
+
+_LEAST_ROWS = 16
+
+
+class GrowingArray:
+    """An array whose first axis grows; it begins with a copy of the values.
+
+    Examples
+    --------
+    >>> array = GrowingArray(np.array([1, 2]))
+    >>> before = array.view
+    >>> array.append(np.array([3]))
+    >>> before.tolist(), array.view.tolist()
+    ([1, 2], [1, 2, 3])
+    """
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self._used = len(values)
+        self._rows = np.empty((_room(self._used), *values.shape[1:]), values.dtype)
+        self._rows[: self._used] = values
+
+    def __len__(self) -> int:
+        return self._used
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.view,)
+
+    @property
+    def view(self) -> NDArray[Any]:
+        """The rows in use, read-only."""
+        view = self._rows[: self._used]
+        view.flags.writeable = False
+        return view
+
+    @property
+    def writable(self) -> NDArray[Any]:
+        """The rows in use, to be changed in place."""
+        return self._rows[: self._used]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the rows in use."""
+        return self.view.nbytes
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add rows at the end."""
+        if len(rows):
+            self.extend(len(rows))[:] = rows
+
+    def extend(self, count: int) -> NDArray[Any]:
+        """Add so many rows at the end and return them, writable; what they hold is undefined."""
+        self.reserve(self._used + count)
+        self._used += count
+        return self._rows[self._used - count : self._used]
+
+    def reserve(self, count: int) -> None:
+        """Make room for so many rows in all."""
+        if count > len(self._rows):
+            rows = np.empty((_room(count), *self._rows.shape[1:]), self._rows.dtype)
+            rows[: self._used] = self._rows[: self._used]
+            self._rows = rows
+
+
+class GrowingClauses:
+    """Clauses that grow: ``clauses`` is always the whole, as read-only views.
+
+    Examples
+    --------
+    >>> growing = GrowingClauses(Clauses.of([[1]], [[0, 0, 5, 5]]))
+    >>> growing.append(Clauses.of([[2, 3]], [[1, 1, 2, 2]]))
+    >>> growing.clauses.token.tolist(), growing.clauses.row.tolist()
+    ([1, 2, 3], [0, 1])
+    """
+
+    def __init__(self, clauses: Clauses) -> None:
+        self._token_start = GrowingArray(clauses.token_start)
+        self._token = GrowingArray(clauses.token)
+        self._negative_start = GrowingArray(clauses.negative_start)
+        self._negative = GrowingArray(clauses.negative)
+        self._box = GrowingArray(clauses.box)
+        self._row = GrowingArray(clauses.row)
+        self._shape = GrowingArray(clauses.shape)
+        self._shapes = _GrowingShapes(clauses.shapes)
+        self._whole = self._views(clauses.subscriptions, clauses.plain)
+
+    @property
+    def clauses(self) -> Clauses:
+        """All clauses; what was handed out before does not change."""
+        return self._whole
+
+    def append(self, clauses: Clauses) -> None:
+        """Add clauses; their rows follow those that are there."""
+        whole = self._whole
+        numbers_are_rows = not len(clauses) or len(whole) == whole.subscriptions
+        shape = np.where(clauses.shape >= 0, clauses.shape + len(whole.shapes), -1)
+        _chain(self._token_start, clauses.token_start)
+        self._token.append(clauses.token)
+        _chain(self._negative_start, clauses.negative_start)
+        self._negative.append(clauses.negative)
+        self._box.append(clauses.box)
+        self._row.append(clauses.row + np.int32(whole.subscriptions))
+        self._shape.append(shape)
+        self._shapes.append(clauses.shapes)
+        self._whole = self._views(
+            whole.subscriptions + clauses.subscriptions,
+            whole.plain and clauses.plain and numbers_are_rows,
+        )
+
+    def _views(self, subscriptions: int, plain: bool) -> Clauses:
+        clauses = Clauses(
+            self._token_start.view,
+            self._token.view,
+            self._negative_start.view,
+            self._negative.view,
+            self._box.view,
+            self._row.view,
+            self._shape.view,
+            self._shapes.shapes,
+            subscriptions,
+        )
+        # Known here; looking through all clauses again would make every change cost that much.
+        vars(clauses)["plain"] = plain
+        return clauses
+
+
+class _GrowingShapes:
+    """Shapes that grow."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        self._radius_m = GrowingArray(shapes.radius_m)
+        self._ring_start = GrowingArray(shapes.ring_start)
+        self._point_start = GrowingArray(shapes.point_start)
+        self._point = GrowingArray(shapes.point)
+        self.shapes = shapes
+
+    def append(self, shapes: Shapes) -> None:
+        if not len(shapes):
+            return
+        self._radius_m.append(shapes.radius_m)
+        _chain(self._ring_start, shapes.ring_start)
+        _chain(self._point_start, shapes.point_start)
+        self._point.append(shapes.point)
+        self.shapes = Shapes(
+            self._radius_m.view, self._ring_start.view, self._point_start.view, self._point.view
+        )
+
+
+def _room(rows: int) -> int:
+    """Return for how many rows there shall be room: memory that is not touched costs nothing."""
+    return max(_LEAST_ROWS, 2 * rows)
+
+
+def _chain(start: GrowingArray, more: NDArray[np.int64]) -> None:
+    """Append a start array, whose content is appended to that of the first."""
+    if len(more) > 1:
+        start.append(more[1:] + start.writable[-1])

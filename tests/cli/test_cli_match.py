@@ -13,6 +13,9 @@ from typer.testing import CliRunner
 from nearcast import indexes
 from nearcast.bench import Workload
 from nearcast.cli import app, match_job
+from nearcast.columns import Clauses, Messages
+from nearcast.indexes.statistics import Statistics
+from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,3 +223,22 @@ def test_input_is_never_overwritten(files: dict[str, str]) -> None:
     assert "read and written" in done.stderr
     done = match(files, "--rejects", files["--subscriptions"])
     assert done.exit_code == 1
+
+
+def test_frequencies_of_statistics_go_by_their_own_token_ids(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    # In the statistics "tea" is rare and "coffee" frequent; in the file it is the other way round.
+    words = Vocabulary(["milk", "coffee", "tea"])
+    counted = Messages.of([[1]] * 9 + [[2]], [[50_000_000, 50_000_000]] * 10)
+    Statistics.count(counted, words).save(tmp_path / "statistics")
+    options = ["--option", "tokens=idf", "--option", f"statistics={tmp_path / 'statistics'}"]
+    result = match(files, "--index", "rt+-tree", *options)
+    assert result.exit_code == 0, result.output
+    assert {(r["message_id"], r["subscription_id"]) for r in lines(files["--out"])} == EXPECTED
+    builder = indexes.create("rt+-tree", tokens="idf", statistics=str(tmp_path / "statistics"))
+    assert builder.vocabulary().tokens().to_pylist() == ["coffee", "tea"]
+    # "coffee tea" has its first token by the statistics, though "coffee" is the rarer one here.
+    both = Clauses.of([[0, 1], [1], [1]], [[0, 0, 9, 9]] * 3)
+    assert builder.build(both).arrays()["token"][0] == 1
+    assert indexes.create("rt+-tree", tokens="idf").build(both).arrays()["token"][0] == 0

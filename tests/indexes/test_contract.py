@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from nearcast import indexes
+from nearcast.kernels.compile import JIT
 from nearcast.testing import CHECKS, Case
 from nearcast.testing import strategies as draw
 from nearcast.testing.checks import Check, agrees
@@ -19,6 +20,34 @@ if TYPE_CHECKING:
 
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 
+
+def tree(name: str, most: int, load: str, tokens: str | None = None) -> Builder:
+    """Choose a tree of small nodes, which is deep over few subscriptions."""
+    options = {} if tokens is None else {"tokens": tokens, "cells": 9, "seed": SEED}
+    return indexes.create(name, least=2, most=most, load=load, **options)
+
+
+SMALL_NODES = {
+    "ir-tree, hilbert": tree("ir-tree", 4, "hilbert"),
+    "rt-tree, str": tree("rt-tree", 3, "str"),
+    "rt+-tree, str, local-df": tree("rt+-tree", 4, "str", "local-df"),
+    "rt++-tree, str, idf": tree("rt++-tree", 3, "str", "idf"),
+}
+
+if JIT:  # a choice of them is enough for kernels as plain Python, which takes its time
+    SMALL_NODES |= {
+        "spatial-first, insert": tree("spatial-first", 3, "insert"),
+        "ir-tree, insert": tree("ir-tree", 3, "insert"),
+        "rt-tree, insert": tree("rt-tree", 4, "insert"),
+        "rt+-tree, hilbert, random": tree("rt+-tree", 3, "hilbert", "random"),
+        "rt+-tree, insert, df": tree("rt+-tree", 4, "insert", "df"),
+        "rt+-tree, str, idf": tree("rt+-tree", 3, "str", "idf"),
+        "rt++-tree, hilbert, random": tree("rt++-tree", 4, "hilbert", "random"),
+        "rt++-tree, insert, df": tree("rt++-tree", 3, "insert", "df"),
+        "rt++-tree, str, local-df": tree("rt++-tree", 4, "str", "local-df"),
+        "rt++-tree, insert, local-idf": tree("rt++-tree", 4, "insert", "local-idf"),
+    }
+
 BUILDERS = {
     **{name: indexes.create(name) for name in indexes.names()},
     "trie-pyramid, all nodes": indexes.create(
@@ -28,6 +57,7 @@ BUILDERS = {
     "trie-pyramid, flat nodes": indexes.create(
         "trie-pyramid", list_size=1, child_size=3, level_size=10**6
     ),
+    **SMALL_NODES,
 }
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -39,6 +40,16 @@ Knowledge: TypeAlias = dict[int, Any]
 class Tree:
     """The arrays of a tree index as plain Python."""
 
+    box: list[list[list[int]]]
+    entry: list[list[int]]
+    key: list[list[int]]
+    used: list[int]
+    level: list[int]
+    parent: list[int]
+    place: list[int]
+    leaf_of: list[int]
+    root: int
+
     def __init__(self, index: TreeIndex) -> None:
         arrays = {name: array.tolist() for name, array in index.arrays().items()}
         for name in ("box", "entry", "key", "used", "level", "parent", "place", "leaf_of"):
@@ -49,21 +60,12 @@ class Tree:
         self.table, self.slot, self.posting = arrays["table"], arrays["slot"], arrays["posting"]
         start, token = index.clauses.token_start.tolist(), arrays["token"]
         given = index.clauses.token.tolist()
-        pieces = list(zip(start, start[1:], strict=False))
+        pieces = list(pairwise(start))
         assert all(sorted(token[a:b]) == given[a:b] for a, b in pieces)
         self.tokens = [token[a:b] or [EVERY] for a, b in pieces]
         self.clause_box = [tuple(box) for box in index.clauses.box.tolist()]
         rows = index.clauses.row.tolist()
         self.alive = [clause for clause, row in enumerate(rows) if arrays["alive"][row]]
-
-    box: list[list[list[int]]]
-    entry: list[list[int]]
-    key: list[list[int]]
-    used: list[int]
-    level: list[int]
-    parent: list[int]
-    place: list[int]
-    leaf_of: list[int]
 
     def slots(self, node: int) -> list[int]:
         """Return the slots of a node in use."""
@@ -120,8 +122,6 @@ class Tree:
 
     def expected(self, node: int) -> Knowledge:
         """Work out what a node has to know, from the clauses below it."""
-        if self.name == "spatial-first":
-            return {}
         if self.level[node] == 0:
             if self.name in ("rt-tree", "rt+-tree"):
                 return {}
@@ -204,6 +204,9 @@ def check_leaves(tree: Tree, nodes: list[int]) -> None:
 
 def check_tokens(tree: Tree, nodes: list[int]) -> None:
     """Nodes know the tokens of what is below them, no more and no less; free ones nothing."""
+    if tree.name == "spatial-first":
+        assert not any(map(any, tree.table))
+        return
     for node in range(tree.top):
         wanted = tree.expected(node) if tree.level[node] >= 0 else {}
         known = tree.known(node)
@@ -245,7 +248,7 @@ def some_clauses(count: int, seed: int = 0) -> Clauses:
     return Clauses.of(tokens, box)
 
 
-SIZES = [*range(0, 301), 511, 512, 513, 1000, 2501] if JIT else [0, 1, 2, 3, 4, 5, 26, 51, 61]
+SIZES = [*range(301), 511, 512, 513, 1000, 2501] if JIT else [0, 1, 2, 3, 4, 5, 26, 51, 61]
 
 
 @pytest.mark.parametrize("load", ["str", "hilbert"])
@@ -291,7 +294,7 @@ def test_packed_leaves_are_full_and_packed_nodes_nearly() -> None:
     for load in ("str", "hilbert"):
         index = indexes.create("spatial-first", load=load).build(clauses)
         level = index.arrays()["tree_level"].tolist()
-        assert level.count(0) <= 1.06 * count / 50
+        assert level.count(0) <= 1.1 * count / 50
         assert level.count(1) <= 1.2 * level.count(0) / 37 + 1
 
 

@@ -11,7 +11,9 @@ from generated import subscription_table
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from nearcast.columns import Messages
 from nearcast.errors import InvalidInput, StorageError, UnknownName, UnsupportedFile
+from nearcast.indexes.statistics import Statistics
 from nearcast.intake import read_subscriptions
 from nearcast.spark.artifact.segments import open_segment
 from nearcast.spark.artifact.versions import Artifact, Version
@@ -171,6 +173,11 @@ def test_wrong_questions_are_refused_before_anything_is_written(
         build(frame, out, shards=2, messages=frame)
     with pytest.raises(InvalidInput, match="DataFrame of Spark"):
         build(subscription_table(3), out)
+    counted, words = Messages.of([[0]], [[0, 0]]), Vocabulary(["tea"])
+    Statistics.count(counted, words).save(tmp_path / "statistics")
+    by = {"tokens": "idf", "statistics": str(tmp_path / "statistics")}
+    with pytest.raises(InvalidInput, match="goes by one vocabulary, and every shard has its own"):
+        build(frame, out, index="rt+-tree", options=by)
     assert not out.exists()
 
 

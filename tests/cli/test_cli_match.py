@@ -77,6 +77,8 @@ def test_good_rows_match_and_bad_rows_are_told(index: str, files: dict[str, str]
     assert summary["matches"] == len(rows) == 6
     assert summary["matched_messages"] == 3
     assert summary["examined_per_message"] >= summary["matches_per_message"] == 1.5
+    without_nodes = {"scan", "keyword-first", "trie-pyramid"}
+    assert (summary["visited_per_message"] > 0) == (index not in without_nodes)
     rejects = lines(summary["rejects_file"])
     assert summary["rejects_file"] == files["--out"] + ".rejects.ndjson"
     assert [(r["source"], r["row"], r["field"]) for r in rejects] == [

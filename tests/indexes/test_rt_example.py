@@ -65,8 +65,8 @@ def answers(matches: Matches) -> set[str]:
 def leaves(index: Index) -> list[set[str]]:
     arrays = index.arrays()
     return [
-        {NAMES[clause] for clause in range(12) if arrays["tree_leaf_of"][clause] == leaf}
-        for leaf in dict.fromkeys(arrays["tree_leaf_of"].tolist())
+        {NAMES[clause] for clause in range(12) if arrays["tree.leaf_of"][clause] == leaf}
+        for leaf in dict.fromkeys(arrays["tree.leaf_of"].tolist())
     ]
 
 
@@ -74,10 +74,10 @@ def token_set(index: Index, node: str) -> set[str]:
     """Read the token set of a node out of the arrays: the tokens of its entry in its parent."""
     arrays = index.arrays()
     first = {"n4": 0, "n5": 3, "n6": 6, "n7": 9, "n2": 0, "n3": 6}[node]
-    inner = int(arrays["tree_leaf_of"][first])
+    inner = int(arrays["tree.leaf_of"][first])
     if node in ("n2", "n3"):
-        inner = int(arrays["tree_parent"][inner])
-    parent, slot = int(arrays["tree_parent"][inner]), int(arrays["tree_place"][inner])
+        inner = int(arrays["tree.parent"][inner])
+    parent, slot = int(arrays["tree.parent"][inner]), int(arrays["tree.place"][inner])
     start, size, _ = arrays["table"][parent].tolist()
     return {
         WORDS[(key & 0xFFFFFFFF) - 1]
@@ -165,8 +165,8 @@ def test_a_subscription_stands_once_in_every_level() -> None:
     # s8 has its first token in n3, at level 1; its leaf n6, at level 2, keeps the other two.
     index = build("rt++-tree", tokens="idf")
     arrays = index.arrays()
-    n6 = int(arrays["tree_leaf_of"][NAMES.index("s8")])
-    n3 = int(arrays["tree_parent"][n6])
+    n6 = int(arrays["tree.leaf_of"][NAMES.index("s8")])
+    n3 = int(arrays["tree.parent"][n6])
     lists = {}
     start, size, _ = arrays["table"][n3].tolist()
     for key, where in arrays["slot"][start : start + size].tolist():
@@ -182,7 +182,7 @@ def test_a_subscription_stands_once_in_every_level() -> None:
         "64GB": {"s12"},
     }
     start, size, _ = arrays["table"][n6].tolist()
-    place = arrays["tree_entry"][n6].tolist().index(NAMES.index("s8"))
+    place = arrays["tree.entry"][n6].tolist().index(NAMES.index("s8"))
     rest = {
         WORDS[(key & 0xFFFFFFFF) - 1]
         for key, entries in arrays["slot"][start : start + size].tolist()

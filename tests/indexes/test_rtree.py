@@ -53,10 +53,10 @@ class Tree:
     def __init__(self, index: TreeIndex) -> None:
         arrays = {name: array.tolist() for name, array in index.arrays().items()}
         for name in ("box", "entry", "key", "used", "level", "parent", "place", "leaf_of"):
-            setattr(self, name, arrays[f"tree_{name}"])
+            setattr(self, name, arrays[f"tree.{name}"])
         self.name = index.name
         self.least, self.most = index.options.least, index.options.most
-        self.root, self.top, self.free, self.moved, self.changed = arrays["tree_state"]
+        self.root, self.top, self.free, self.moved, self.changed = arrays["tree.state"]
         self.table, self.slot, self.posting = arrays["table"], arrays["slot"], arrays["posting"]
         start, token = index.clauses.token_start.tolist(), arrays["token"]
         given = index.clauses.token.tolist()
@@ -293,7 +293,7 @@ def test_packed_leaves_are_full_and_packed_nodes_nearly() -> None:
     clauses = Clauses.of([[1]] * count, np.concatenate([place, place + 5], axis=1))
     for load in ("str", "hilbert"):
         index = indexes.create("spatial-first", load=load).build(clauses)
-        level = index.arrays()["tree_level"].tolist()
+        level = index.arrays()["tree.level"].tolist()
         assert level.count(0) <= 1.1 * count / 50
         assert level.count(1) <= 1.2 * level.count(0) / 37 + 1
 
@@ -327,14 +327,14 @@ def test_a_stored_tree_that_changes_answers_as_one_built_anew(name: str, tmp_pat
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"most": 2}, r"most: must be from 3 to 64 \(got 2\)"),
-        ({"most": 65}, r"most: must be from 3 to 64 \(got 65\)"),
-        ({"most": 10.0}, r"most: must be a whole number \(got 10.0\)"),
-        ({"most": True}, r"most: must be a whole number \(got True\)"),
-        ({"least": 1}, r"least: must be from 2 to half of most, 25 \(got 1\)"),
-        ({"least": 26}, r"least: must be from 2 to half of most, 25 \(got 26\)"),
-        ({"least": 3, "most": 4}, r"least: must be from 2 to half of most, 2 \(got 3\)"),
-        ({"least": "2"}, r"least: must be a whole number \(got '2'\)"),
+        ({"most": 2}, r"most: must be a whole number from 3 to 64 \(got 2\)"),
+        ({"most": 65}, r"most: must be a whole number from 3 to 64 \(got 65\)"),
+        ({"most": 10.0}, r"most: must be a whole number from 3 to 64 \(got 10.0\)"),
+        ({"most": True}, r"most: must be a whole number from 3 to 64 \(got True\)"),
+        ({"least": 1}, r"least: must be a whole number from 2 to 25 \(got 1\)"),
+        ({"least": 26}, r"least: must be a whole number from 2 to 25 \(got 26\)"),
+        ({"least": 3, "most": 4}, r"least: must be a whole number from 2 to 2 \(got 3\)"),
+        ({"least": "2"}, r"least: must be a whole number from 2 to 25 \(got '2'\)"),
     ],
 )
 @pytest.mark.parametrize("name", NAMES)

@@ -51,7 +51,9 @@ def test_it_is_small(index: indexes.Index) -> None:
 @pytest.mark.parametrize("option", ["list_size", "child_size", "level_size"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "many", True, 2**31])
 def test_thresholds_are_checked(option: str, value: object) -> None:
-    with pytest.raises(InvalidInput, match=f"{option}: must be a whole number of at least 1"):
+    with pytest.raises(
+        InvalidInput, match=f"{option}: must be a whole number from 1 to 2,147,483,647"
+    ):
         indexes.create("trie-pyramid", **{option: value})
 
 

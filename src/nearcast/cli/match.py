@@ -107,6 +107,8 @@ def _show(result: dict[str, Any]) -> None:
         "writing": seconds(spent.get("write", 0.0)),
         "written to": result["out"],
     }
+    if result["visited_per_message"]:
+        pairs["nodes visited per message"] = count(result["visited_per_message"])
     if result["rejects"]:
         pairs["rejected rows"] = result["rejects_file"]
     if "map" in result:

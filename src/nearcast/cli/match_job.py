@@ -56,6 +56,7 @@ class Summary:
     seconds: dict[str, float] = field(default_factory=dict)
     matches: int = 0
     examined: int = 0
+    visited: int = 0
     matched_messages: int = 0
 
     def take_rejects(self, source: str, rejects: Rejects) -> None:
@@ -79,6 +80,7 @@ class Summary:
             "matched_messages": self.matched_messages,
             "matches_per_message": self.matches / messages if messages else 0.0,
             "examined_per_message": self.examined / messages if messages else 0.0,
+            "visited_per_message": self.visited / messages if messages else 0.0,
             "messages_per_second": messages / matching if matching else 0.0,
             "seconds": self.seconds,
         }
@@ -218,6 +220,7 @@ class _Matching:
         found = np.bincount(message, minlength=len(messages))
         self._summary.matches += len(message)
         self._summary.examined += matches.examined
+        self._summary.visited += matches.visited
         self._summary.matched_messages += int((found > 0).sum())
         if self._picture is not None:
             self._picture.add_messages(messages.box, found)

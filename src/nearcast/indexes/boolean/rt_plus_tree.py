@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nearcast.indexes.boolean.rtree import TreeOptions
-from nearcast.indexes.boolean.token_order import TokenOrder, check_kind, check_whole
+from nearcast.indexes.boolean.token_order import TokenOrder, check_kind
 from nearcast.indexes.boolean.tree_index import TreeIndex
+from nearcast.indexes.options import check_whole
 from nearcast.indexes.statistics import Statistics
 from nearcast.kernels.token_tree import FIRST
 from nearcast.text import Vocabulary

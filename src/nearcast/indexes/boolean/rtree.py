@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns import frozen
-from nearcast.errors import InvalidInput, UnknownName
+from nearcast.errors import UnknownName
+from nearcast.indexes.options import check_whole
 from nearcast.kernels.rtree import MOST_ENTRIES, RTree
 from nearcast.kernels.rtree_change import insert_clauses
 from nearcast.kernels.rtree_load import bound_nodes, hilbert_keys, pack_leaves, pack_nodes
@@ -38,7 +39,8 @@ class TreeOptions:
     Parameters
     ----------
     least, most
-        How many entries a node has (the root may have fewer).
+        How many entries a node has (the root may have fewer); ``least`` is at most half of
+        ``most``.
     load
         How the tree is built: ``str``, ``hilbert``, or ``insert``, one by one.
     """
@@ -48,20 +50,10 @@ class TreeOptions:
     load: str = "str"
 
     def __post_init__(self) -> None:
-        if not 3 <= whole("most", self.most) <= MOST_ENTRIES:
-            raise InvalidInput("most", self.most, f"must be from 3 to {MOST_ENTRIES}")
-        if not 2 <= whole("least", self.least) <= (self.most + 1) // 2:
-            problem = f"must be from 2 to half of most, {(self.most + 1) // 2}"
-            raise InvalidInput("least", self.least, problem)
+        check_whole("most", self.most, 3, MOST_ENTRIES)
+        check_whole("least", self.least, 2, (self.most + 1) // 2)
         if self.load not in LOADS:
             raise UnknownName("load", self.load, LOADS)
-
-
-def whole(name: str, value: Any) -> int:
-    """Return a whole number as it is."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(name, value, "must be a whole number")
-    return value
 
 
 def load_tree(box: NDArray[np.int32], key: NDArray[np.int32], options: TreeOptions) -> RTree:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, frozen
-from nearcast.errors import InvalidInput, UnknownName
+from nearcast.errors import UnknownName
+from nearcast.indexes.options import check_whole
 from nearcast.indexes.statistics import Statistics
 from nearcast.indexes.tally import Grid
 from nearcast.kernels import token_cover as covers
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["KINDS", "TokenOrder", "check_kind", "check_whole"]
+__all__ = ["KINDS", "TokenOrder", "check_kind"]
 
 KINDS = ("random", "df", "idf", "local-df", "local-idf")
 
@@ -252,12 +253,6 @@ def check_kind(kind: str) -> str:
     if kind not in KINDS:
         raise UnknownName("tokens", kind, KINDS)
     return kind
-
-
-def check_whole(name: str, value: object, least: int, most: int) -> None:
-    """Raise unless an option is a whole number within these bounds."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidInput(name, value, f"must be a whole number from {least:,} to {most:,}")
 
 
 def _square(cells: int) -> Grid:

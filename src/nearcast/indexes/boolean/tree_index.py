@@ -31,6 +31,7 @@ from nearcast.kernels.token_table import EVERY, SIZE, Tables, move_tables
 from nearcast.kernels.token_tree import FILES, LISTS, NOTHING, Ordered, Postings, Room
 from nearcast.kernels.tree_arrays import TreeArrays, TreeScratch
 from nearcast.kernels.tree_change import Missing, add_clauses, erase_clauses, renew_nodes
+from nearcast.storage import nested, prefixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,16 +111,15 @@ class TreeIndex(ChangingIndex):
         tree, (tables, postings) = self._tree, self._known
         nodes = int(tree.state[TOP])
         by_node = {name: getattr(tree, name)[:nodes] for name in RTree._fields[:7]}
+        by_clause = {"leaf_of": tree.leaf_of[: len(self.clauses)]}
         return {
-            **{f"tree_{name}": array for name, array in by_node.items()},
-            "tree_leaf_of": tree.leaf_of[: len(self.clauses)],
-            "tree_state": tree.state,
+            **prefixed("tree", {**by_node, **by_clause, "state": tree.state}),
             "table": tables.table[:nodes],
             "slot": tables.slot[: int(tables.top[0])],
             "posting": postings.posting[: int(postings.top[0])],
             "token": self._ordered().token,
             "alive": self.alive,
-            **{f"order_{name}": array for name, array in self._order.arrays().items()},
+            **prefixed("order", self._order.arrays()),
         }
 
     @classmethod
@@ -127,13 +127,9 @@ class TreeIndex(ChangingIndex):
         cls, clauses: Clauses, options: Any, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """Make the index from its arrays."""
-        own = {
-            name.removeprefix("tree_"): array
-            for name, array in arrays.items()
-            if name.startswith("tree_")
-        }
-        own |= {"mark": np.zeros(len(own["used"]), np.uint8)}
-        own |= {"marked": np.zeros(len(own["used"]), np.int32)}
+        own = dict(nested("tree", arrays))
+        own["mark"] = np.zeros(len(own["used"]), np.uint8)
+        own["marked"] = np.zeros(len(own["used"]), np.int32)
         tree = RTree(**{name: frozen(array, array.dtype) for name, array in own.items()})
         slot, posting = arrays["slot"], arrays["posting"]
         known = _Known(
@@ -142,14 +138,7 @@ class TreeIndex(ChangingIndex):
             ),
             Postings(frozen(posting, np.int32), _frozen_top(len(posting))),
         )
-        order = cls._restore_order(
-            options,
-            {
-                name.removeprefix("order_"): array
-                for name, array in arrays.items()
-                if name.startswith("order_")
-            },
-        )
+        order = cls._restore_order(options, nested("order", arrays))
         tokens = frozen(arrays["token"], np.int32)
         return cls(clauses, options, order, tokens, tree, known, arrays["alive"])
 
@@ -217,8 +206,8 @@ class TreeIndex(ChangingIndex):
         ordered = self._ordered()
         keys = _keys(ordered.start[first:], ordered.token)
         self._tree = insert_into_tree(self._tree, ordered.box, keys, self.options.least)
+        self._bring_up_to_date()
         if self.kind != NOTHING:
-            self._bring_up_to_date()
             self._complete(first, last, lambda at: add_clauses(self._arrays(), self.kind, at, last))
         self._clear_marks()
 
@@ -229,8 +218,7 @@ class TreeIndex(ChangingIndex):
         erase_clauses(self._arrays(), self.kind, clauses, leaf)
         scratch = split_scratch(self.options.most)
         condense(self._tree, np.unique(leaf), self.options.least, scratch)
-        if self.kind != NOTHING:
-            self._bring_up_to_date()
+        self._bring_up_to_date()
         self._clear_marks()
 
     def _bring_up_to_date(self) -> None:

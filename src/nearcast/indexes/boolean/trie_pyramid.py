@@ -19,6 +19,7 @@ import numpy as np
 from nearcast.columns import Clauses, Messages, frozen
 from nearcast.errors import InvalidInput
 from nearcast.indexes.contract import Found, Index, message_arrays
+from nearcast.indexes.options import check_whole
 from nearcast.indexes.parts import find_in_parts
 from nearcast.kernels import trie_pyramid_layout as layout
 from nearcast.kernels import trie_pyramid_trie as trees
@@ -61,10 +62,7 @@ class TriePyramidOptions:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 31:
-                problem = "must be a whole number of at least 1, below 2**31"
-                raise InvalidInput(field.name, value, problem)
+            check_whole(field.name, getattr(self, field.name), 1, (1 << 31) - 1)
 
 
 class TriePyramid(Index):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from nearcast.errors import StorageError, UnknownName
 from nearcast.indexes.boolean.ir_tree import IrTree
 from nearcast.indexes.boolean.keyword_first import KeywordFirst
+from nearcast.indexes.boolean.mbr_trie import MbrTrie
+from nearcast.indexes.boolean.pt_quadtree import PtQuadtree
 from nearcast.indexes.boolean.rt_plus_plus_tree import RtPlusPlusTree
 from nearcast.indexes.boolean.rt_plus_tree import RtPlusTree
 from nearcast.indexes.boolean.rt_tree import RtTree
@@ -34,6 +36,8 @@ _INDEXES: dict[str, type[Index]] = {
         RtTree,
         RtPlusTree,
         RtPlusPlusTree,
+        MbrTrie,
+        PtQuadtree,
         TriePyramid,
     )
 }

@@ -6,4 +6,6 @@
   `rt_plus_tree` and `rt_plus_plus_tree` their own trees. All change in place (`changing`). All
   but the first stand on one R-tree (`rtree`, `tree_index`) and differ in what its nodes know of
   tokens; `token_order` says which token of a clause comes first.
+- `mbr_trie` and `pt_quadtree` put words first and space first: a trie of tokens with bounds, a
+  quadtree with pivotal tokens. They change in place, too.
 """

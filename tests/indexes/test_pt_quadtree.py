@@ -421,6 +421,8 @@ def test_few_candidates_are_examined(place: str) -> None:
         {"push": -1.0},
         {"push": math.inf},
         {"push": math.nan},
+        {"area_share": "small"},
+        {"push": True},
     ],
 )
 def test_wrong_options(wrong: dict[str, Any]) -> None:

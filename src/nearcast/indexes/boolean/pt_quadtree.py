@@ -6,19 +6,18 @@ Yu, Li and Feng, CIKM 2015, section 4. `nearcast.kernels.pt_quadtree` describes 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from nearcast.columns import Clauses, GrowingArray, Messages, frozen, starts
-from nearcast.errors import InvalidInput, UnknownName
+from nearcast.errors import UnknownName
 from nearcast.indexes.boolean import pt_quadtree_arrays as rooms
 from nearcast.indexes.boolean.changing import ChangingIndex, check_tokens
 from nearcast.indexes.boolean.token_order import TokenOrder
 from nearcast.indexes.contract import Found, message_arrays
-from nearcast.indexes.options import check_whole
+from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.parts import find_in_parts
 from nearcast.kernels import pt_quadtree_change as change
 from nearcast.kernels import pt_quadtree_grow as grow
@@ -43,6 +42,7 @@ PLACES = ("leaf", "mx-cif")
 """Where clauses may stand: in all leaves that they touch, or in the smallest region around them."""
 
 _LEAST_AREA_SHARE = 1e-12
+_MOST_PUSH = 1e6
 _LEAST_REMOVED = 64
 _CANDIDATES = 512
 
@@ -74,13 +74,10 @@ class PtQuadtreeOptions:
 
     def __post_init__(self) -> None:
         check_whole("list_size", self.list_size, 1, 1 << 28)
-        if not _LEAST_AREA_SHARE <= self.area_share <= 1:
-            problem = f"must be from {_LEAST_AREA_SHARE} to 1"
-            raise InvalidInput("area_share", self.area_share, problem)
+        check_number("area_share", self.area_share, _LEAST_AREA_SHARE, 1)
+        check_number("push", self.push, 0, _MOST_PUSH)
         if self.place not in PLACES:
             raise UnknownName("place", self.place, PLACES)
-        if not 0 <= self.push < math.inf:
-            raise InvalidInput("push", self.push, "must be a number of at least 0")
 
     @property
     def settings(self) -> rooms.Settings:

@@ -117,7 +117,7 @@ class Changes(RuleBasedStateMachine):
     def insert_many(self, seed: int, count: int) -> None:
         self.insert(crowd(seed, count))
 
-    @rule(box=drawn.boxes(), tokens=drawn.tokens(), count=st.integers(2, 12))
+    @rule(box=drawn.boxes(), tokens=drawn.tokens(), count=st.integers(2, 20))
     def insert_alike(self, box: list[int], tokens: list[int], count: int) -> None:
         self.insert(Clauses.of([tokens] * count, [box] * count))
 
@@ -134,7 +134,7 @@ class Changes(RuleBasedStateMachine):
         gone = data.draw(st.lists(st.sampled_from(rows), unique=True, max_size=6))
         self.delete(np.array(gone, np.int64))
 
-    @rule(seed=seeds, share=st.sampled_from([0.3, 0.7, 0.95]))
+    @rule(seed=seeds, share=st.sampled_from([0.1, 0.3, 0.7, 0.95]))
     def delete_many(self, seed: int, share: float) -> None:
         chosen = np.random.default_rng(seed).random(len(self.alive)) < share
         self.delete(np.flatnonzero(chosen & self.alive))

@@ -19,6 +19,7 @@ __all__ = [
     "UNITS",
     "WORLD",
     "Arrays",
+    "at_cache_line",
     "chain",
     "freeze",
     "frozen",
@@ -64,6 +65,20 @@ def gather(start: NDArray[np.int64], rows: NDArray[Any]) -> tuple[NDArray[np.int
     new_start = starts(length)
     position = np.arange(new_start[-1]) + np.repeat(start[:-1][rows] - new_start[:-1], length)
     return new_start, position
+
+
+def at_cache_line(count: int, dtype: Any) -> NDArray[Any]:
+    """Return zeros that begin at a cache line.
+
+    Examples
+    --------
+    >>> at_cache_line(3, np.int32).ctypes.data % 64
+    0
+    """
+    each = np.dtype(dtype).itemsize
+    raw = np.zeros(count + 64 // each, dtype)
+    skip = (-raw.ctypes.data // each) % (64 // each)
+    return raw[skip : skip + count]
 
 
 class Arrays:

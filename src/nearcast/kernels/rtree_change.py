@@ -23,6 +23,7 @@ from nearcast.kernels.rtree import (
     Box,
     RTree,
     bounds,
+    clause_box,
     clear_node,
     clear_slot,
     entries_of,
@@ -172,8 +173,7 @@ def insert_clauses(
         node = np.int64(tree.state[ROOT])
         if tree.state[TOP] + tree.level[node] + 2 > len(tree.used):
             return np.int64(clause)
-        sides = clause_boxes[clause]
-        box = Box(np.int64(sides[0]), np.int64(sides[1]), np.int64(sides[2]), np.int64(sides[3]))
+        box = clause_box(clause_boxes, clause)
         while tree.level[node] > 0:
             slot = choose_child(tree, node, box)
             put_box(tree, node, slot, united(get_box(tree, node, slot), box))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, Messages, frozen
+from nearcast.columns import Clauses, GrowingArray, Messages, at_cache_line, frozen
 from nearcast.indexes.boolean.changing import ChangingIndex, check_tokens
 from nearcast.indexes.boolean.token_order import TokenOrder
 from nearcast.indexes.contract import Found, NoOptions, message_arrays
@@ -193,6 +193,4 @@ def _with_slots(lists: Lists, count: int) -> Lists:
 
 def _pool(entries: int) -> NDArray[np.int32]:
     """Return room for so many entries, and to spare, beginning at a cache line."""
-    raw = np.zeros(WIDTH * (entries + SPARE) + 16, np.int32)
-    skip = (-raw.ctypes.data // 4) % 16
-    return raw[skip : skip + WIDTH * (entries + SPARE)].reshape(-1, WIDTH)
+    return at_cache_line(WIDTH * (entries + SPARE), np.int32).reshape(-1, WIDTH)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, Messages, frozen, gather, starts
+from nearcast.columns import Clauses, Messages, at_cache_line, frozen, gather, starts
 from nearcast.errors import UnknownName
 from nearcast.indexes.boolean.changing import ChangingIndex, check_tokens
 from nearcast.indexes.contract import Found, message_arrays
@@ -23,7 +23,6 @@ from nearcast.indexes.parts import find_in_parts
 from nearcast.kernels import mbr_trie_change as changes
 from nearcast.kernels import mbr_trie_load as loads
 from nearcast.kernels import mbr_trie_match as matches
-from nearcast.kernels.lanes import LANES
 from nearcast.kernels.mbr_trie import (
     ADDED,
     BUILT,
@@ -233,7 +232,7 @@ class MbrTrie(ChangingIndex):
                 label=_larger(trie.label, more),
             )
         if missing.entries:
-            pool = _pool(2 * len(trie.entry) + int(missing.entries))
+            pool = at_cache_line(2 * len(trie.entry) + int(missing.entries), np.int32)
             pool[: len(trie.entry)] = trie.entry
             trie = trie._replace(entry=pool)
         self._trie = trie
@@ -267,7 +266,7 @@ def _built(clauses: Clauses, numbers: NDArray[np.int32], order: str) -> Trie:
         np.zeros(nodes, np.uint64),
         np.zeros((nodes, NODE_WIDTH), np.int32),
         np.zeros((nodes, 2), np.int64),
-        _pool(11 * len(numbers) + 2 * SPARE),
+        at_cache_line(11 * len(numbers) + 2 * SPARE, np.int32),
         np.zeros(STATES, np.int64),
     )
     trie.state[BUILT] = len(numbers)
@@ -355,10 +354,3 @@ def _larger(array: NDArray[Any], more: int) -> NDArray[Any]:
     larger = np.zeros((2 * len(array) + more, *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger
-
-
-def _pool(size: int) -> NDArray[np.int32]:
-    """Return a pool that begins at a cache line."""
-    raw = np.zeros(size + LANES, np.int32)
-    skip = (-raw.ctypes.data // 4) % LANES
-    return raw[skip : skip + size]

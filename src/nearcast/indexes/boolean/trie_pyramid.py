@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, Messages, frozen
+from nearcast.columns import Clauses, Messages, at_cache_line, frozen
 from nearcast.errors import InvalidInput
 from nearcast.indexes.contract import Found, Index, message_arrays
 from nearcast.indexes.options import check_whole
@@ -261,7 +261,7 @@ class _Construction:
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Write node records and lists. Room is reserved amply: untouched, it costs nothing."""
         options = self.options
-        node = _cache_lines(nodes)
+        node = at_cache_line(8 * nodes, np.uint64).reshape(nodes, 8)
         room = 2 + 8 * len(self.clauses) + 2 * nodes + len(reference)
         entry = np.empty((room, 2), np.uint64)
         entry[0] = 0
@@ -272,13 +272,6 @@ class _Construction:
         layout.bound_nodes(ranked, trie, node)
         entry.resize((end, 2), refcheck=False)
         return node, entry
-
-
-def _cache_lines(count: int) -> NDArray[np.uint64]:
-    """Return zeroed records of 64 bytes that begin at cache lines."""
-    raw = np.zeros(8 * count + 8, np.uint64)
-    skip = (-raw.ctypes.data // 8) % 8
-    return raw[skip : skip + 8 * count].reshape(count, 8)
 
 
 def _tag_slots(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nearcast.errors import StorageError, UnknownName
 from nearcast.indexes.boolean.ir_tree import IrTree
 from nearcast.indexes.boolean.keyword_first import KeywordFirst
+from nearcast.indexes.boolean.lfilter import Lfilter
 from nearcast.indexes.boolean.mbr_trie import MbrTrie
 from nearcast.indexes.boolean.pt_quadtree import PtQuadtree
 from nearcast.indexes.boolean.rt_plus_plus_tree import RtPlusPlusTree
@@ -38,6 +39,7 @@ _INDEXES: dict[str, type[Index]] = {
         RtPlusPlusTree,
         MbrTrie,
         PtQuadtree,
+        Lfilter,
         TriePyramid,
     )
 }

@@ -25,6 +25,7 @@ nodes here: the list of the clauses that end at a node belongs to the node.
   (`nearcast.kernels.lanes`; one block as long as its room where that is less), and then its
   clauses. A list of one clause has no place (room 0): the node names the clause. A dead entry has a
   box that touches nothing.
+- ``clause_label`` int64[clauses]: the label of every clause; empty where nobody asks for it.
 - ``state`` int64[8]: see below.
 """
 
@@ -91,6 +92,7 @@ class Trie(NamedTuple):
     node: NDArray[np.int32]
     label: NDArray[np.int64]
     entry: NDArray[np.int32]
+    clause_label: NDArray[np.int64]
     state: NDArray[np.int64]
 
 

@@ -25,6 +25,7 @@ from nearcast.kernels.mbr_trie import (
     HIGH,
     LOW,
     NEXT_RANK,
+    NO_TOKENS,
     NODE_WIDTH,
     NODES,
     RANK,
@@ -214,7 +215,7 @@ def choose_label(trie: Trie, path: Path, known: Number, size: Number) -> Number:
 @kernel
 def insert_clause(trie: Trie, columns: Columns, clause: Number, path: Path) -> Missing:
     """Add a clause; nothing happens if there is no room."""
-    nothing = np.int64(0)
+    nothing, label = np.int64(0), NO_TOKENS
     size = claim_ranks(trie, columns, clause, path.key)
     if size < 0:
         return Missing(clause, np.int64(1), nothing, nothing)
@@ -242,6 +243,8 @@ def insert_clause(trie: Trie, columns: Columns, clause: Number, path: Path) -> M
     draw_outline(trie, 0)
     trie.node[0, BELOW] += 1
     append_clause(trie, at, columns, clause)
+    if len(trie.clause_label) > 0:
+        trie.clause_label[clause] = label
     trie.state[ADDED] += 1
     return Missing(clause + 1, nothing, nothing, nothing)
 

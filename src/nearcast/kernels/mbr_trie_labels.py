@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.kernels.compile import Number, kernel
-from nearcast.kernels.mbr_trie import CHILD, CHILDREN, COUNT, HIGH, LOW, TOKEN, Trie, has_list
+from nearcast.kernels.mbr_trie import (
+    CHILD,
+    CHILDREN,
+    COUNT,
+    HIGH,
+    LIST,
+    LOW,
+    ROOM,
+    SIZE,
+    TOKEN,
+    Trie,
+    clause_place,
+    has_list,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,6 +65,18 @@ def count_labels(trie: Trie, child: Number, stack: NDArray[np.int64]) -> Number:
 
 
 @kernel
+def tell_clauses(trie: Trie, at: Number) -> None:
+    """Write the label of a node's list to those of its clauses, if they are wanted."""
+    if len(trie.clause_label) == 0:
+        return
+    start, room = trie.node[at, LIST], trie.node[at, ROOM]
+    for number in range(trie.node[at, SIZE]):
+        clause = trie.entry[clause_place(start, room, number)] if room > 0 else start
+        if clause >= 0:
+            trie.clause_label[clause] = trie.label[at, LOW]
+
+
+@kernel
 def give_labels(trie: Trie, child: Number, stack: NDArray[np.int64]) -> None:
     """Give all token sets below a child of the root labels anew, as far apart as they can be."""
     step = (np.int64(1) << BITS) // (count_labels(trie, child, stack) + 1)
@@ -63,6 +88,7 @@ def give_labels(trie: Trie, child: Number, stack: NDArray[np.int64]) -> None:
             # What comes next is the first below this node: its own list or that of a child.
             trie.label[at, LOW] = label + step
             label += step * np.int64(holds_label(trie, at))
+            tell_clauses(trie, at)
         if done == trie.node[at, COUNT]:
             trie.label[at, HIGH] = label
             top -= 1
@@ -75,6 +101,7 @@ def give_labels(trie: Trie, child: Number, stack: NDArray[np.int64]) -> None:
 @kernel
 def give_all_labels(trie: Trie, stack: NDArray[np.int64]) -> None:
     """Give all token sets their labels."""
+    tell_clauses(trie, np.int64(0))
     for at in range(len(trie.slot)):
         if trie.slot[at, TOKEN] != 0 and trie.slot[at, CHILD] != 0:
             give_labels(trie, np.int64(trie.slot[at, CHILD]), stack)

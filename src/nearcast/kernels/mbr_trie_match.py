@@ -81,8 +81,8 @@ class Asked(NamedTuple):
 
 
 @kernel
-def look_up(trie: Trie, tokens: NDArray[np.int32], scratch: Scratch) -> Number:
-    """Write the ranks of tokens that clauses have and the root's children; return how many."""
+def find_ranks(trie: Trie, tokens: NDArray[np.int32], scratch: Scratch) -> Number:
+    """Write the ranks of tokens that clauses have, with the root's children; return how many."""
     count = np.int64(0)
     for i in range(len(tokens)):
         at = find_slot(trie.slot, np.int64(tokens[i]))
@@ -90,11 +90,17 @@ def look_up(trie: Trie, tokens: NDArray[np.int32], scratch: Scratch) -> Number:
             child = np.int64(trie.slot[at, CHILD])
             prefetch(trie.node, child)
             scratch.key[count] = np.int64(trie.slot[at, RANK]) << 32 | child
+            scratch.rank[count] = trie.slot[at, RANK]
             count += 1
+    return count
+
+
+@kernel
+def sort_ranks(scratch: Scratch, count: Number) -> None:
+    """Put ranks in ascending order."""
     sort_keys(scratch.key, count)
     for i in range(count):
         scratch.rank[i] = scratch.key[i] >> 32
-    return count
 
 
 @inlined_kernel
@@ -275,6 +281,41 @@ def match_message(
 
 
 @kernel
+def borrowed_trie(trie: Trie) -> Trie:
+    """Return the same trie without owners."""
+    return Trie(
+        borrow(trie.slot),
+        borrow(trie.rank),
+        borrow(trie.outline),
+        borrow(trie.node),
+        borrow(trie.label),
+        borrow(trie.entry),
+        borrow(trie.clause_label),
+        borrow(trie.state),
+    )
+
+
+@kernel
+def borrowed_scratch(scratch: Scratch) -> Scratch:
+    """Return the same room without owners."""
+    return Scratch(
+        borrow(scratch.token_filter),
+        borrow(scratch.key),
+        borrow(scratch.rank),
+        borrow(scratch.queue),
+    )
+
+
+@kernel
+def asked_for(count: Number, window: NDArray[np.int32], probe: Number, scratch: Scratch) -> Asked:
+    """Return a message with so many ranks, and set their filter."""
+    other_sides = four_sides(window[0], window[1], window[2], window[3])
+    asked = Asked(scratch.rank[:count], scratch.token_filter, window, other_sides, probe)
+    set_filter(scratch.token_filter, asked.rank)
+    return asked
+
+
+@kernel
 def match_messages(
     trie: Trie,
     box: NDArray[np.int32],
@@ -290,21 +331,7 @@ def match_messages(
     The clauses of message ``m`` stand in ``match[start[m]:start[m + 1]]``; ``box`` has the boxes of
     all clauses. Return where the room ended, the examined and the visited.
     """
-    trie = Trie(
-        borrow(trie.slot),
-        borrow(trie.rank),
-        borrow(trie.outline),
-        borrow(trie.node),
-        borrow(trie.label),
-        borrow(trie.entry),
-        borrow(trie.state),
-    )
-    scratch = Scratch(
-        borrow(scratch.token_filter),
-        borrow(scratch.key),
-        borrow(scratch.rank),
-        borrow(scratch.queue),
-    )
+    trie, scratch = borrowed_trie(trie), borrowed_scratch(scratch)
     token, window = borrow(messages.token), borrow(messages.box)
     box, match = borrow(box), borrow(match)
     examined, visited = np.int64(0), np.int64(0)
@@ -313,11 +340,9 @@ def match_messages(
         if m + 1 < numbers[1]:
             for i in range(end, messages.token_start[m + 2]):
                 prefetch(trie.slot, home(np.int64(token[i]), len(trie.slot)))
-        count = look_up(trie, token[begin:end], scratch)
-        other_sides = four_sides(window[m, 0], window[m, 1], window[m, 2], window[m, 3])
-        ranks = scratch.rank[:count]
-        asked = Asked(ranks, scratch.token_filter, window[m], other_sides, probe)
-        set_filter(scratch.token_filter, asked.rank)
+        count = find_ranks(trie, token[begin:end], scratch)
+        sort_ranks(scratch, count)
+        asked = asked_for(count, window[m], probe, scratch)
         found, more_examined, more_visited = match_message(
             trie, box, asked, scratch, match, start[m]
         )

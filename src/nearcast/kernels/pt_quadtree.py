@@ -9,6 +9,7 @@ point lies in one leaf.
   a rule: of a leaf, the size above which it is tried to split; of an inner node, whether clauses
   that lie across its children are pushed down to the leaves (1) or stand here (0).
 - ``lists``: by pivotal token, the clauses of a node's own, as in `nearcast.kernels.token_lists`.
+  In a list, labels ascend.
 - ``sets``: of inner nodes, all pivotal tokens at and below them, each with a bit for every child
   that has it, and one (`OWN`) for the node's own lists. A token with the bits of all four children
   is in the node's cover set, others in its non-cover set. Children keep the tokens that their
@@ -17,6 +18,10 @@ point lies in one leaf.
 - ``entry`` int32[m, 8], the pool of lists: the box of a clause, its number and three of its other
   tokens, the rarest first; `EVERY` where there are none, the last one inverted where there are
   more.
+- ``entry_rank`` int32[m]: the upper half of the label of every entry's clause, where clauses have
+  labels; it is empty otherwise.
+- ``clause_label`` int64[clauses]: the labels of clauses, by which lists are ordered; where there
+  are none, the number of a clause is its label.
 - ``state`` int64[8]: nodes, entries of the pool given away and given back, the settings, and how
   many clauses there are and were removed.
 """
@@ -27,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.kernels.compile import Number, kernel
+from nearcast.kernels.compile import Number, inlined_kernel, kernel
 from nearcast.kernels.token_table import (
     EVERY,
     Tables,
@@ -64,6 +69,8 @@ class Quadtree(NamedTuple):
     sets: Tables
     lists: Tables
     entry: NDArray[np.int32]
+    entry_rank: NDArray[np.int32]
+    clause_label: NDArray[np.int64]
     state: NDArray[np.int64]
 
 
@@ -185,10 +192,28 @@ def forget_above(tree: Quadtree, at: Number, token: Number) -> None:
         holder, word = next_holder(tree.node, holder)
 
 
+@inlined_kernel
+def label_of(tree: Quadtree, place: Number) -> Number:
+    """Return the label of the clause of an entry."""
+    clause = np.int64(tree.entry[place, CLAUSE])
+    return tree.clause_label[clause] if len(tree.clause_label) > 0 else clause
+
+
+@kernel
+def move_entry(tree: Quadtree, old: Number, new: Number) -> None:
+    """Copy an entry to another place of the pool."""
+    for part in range(WIDTH):
+        tree.entry[new, part] = tree.entry[old, part]
+    if len(tree.entry_rank) > 0:
+        tree.entry_rank[new] = tree.entry_rank[old]
+
+
 @kernel
 def write_entry(tree: Quadtree, ordered: Ordered, at: Number, clause: Number, key: Number) -> None:
     """Write a clause, without its pivotal token, at a place of the pool."""
     entry = tree.entry
+    if len(tree.entry_rank) > 0:
+        tree.entry_rank[at] = tree.clause_label[clause] >> 32
     for side in range(4):
         entry[at, side] = ordered.box[clause, side]
     entry[at, CLAUSE] = clause

@@ -2,7 +2,7 @@
 
 Yu, Li and Feng, CIKM 2015, section 4.1, "Updates". A new clause takes a pivotal token that the
 list has, if it has one of its tokens, else its rarest. A leaf that has become too large is split.
-The paper marks what is deleted; here the last entry of the list takes its place at once.
+The paper marks what is deleted; here those behind it in the list move up at once.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from nearcast.kernels.pt_quadtree import (
     WIDTH,
     Quadtree,
     forget_above,
+    label_of,
+    move_entry,
     next_place,
     tell_above,
     write_entry,
@@ -85,8 +87,7 @@ def room_in_list(tree: Quadtree, at: Number, key: Number, missing: NDArray[np.in
     else:
         start = list_start(tree.lists, slot)
         for i in range(count):
-            for part in range(WIDTH):
-                tree.entry[tree.state[TOP] + i, part] = tree.entry[start + i, part]
+            move_entry(tree, start + i, tree.state[TOP] + i)
         tree.state[LEFT] += list_room(tree.lists, slot)
     place_list(tree.lists, slot, tree.state[TOP], room)
     tree.state[TOP] += room
@@ -100,8 +101,13 @@ def put_clause(tree: Quadtree, ordered: Ordered, at: Number, clause: Number, wor
     if not room_in_list(tree, at, key, work.missing):
         return False
     slot = find_slot(tree.lists, at, key)
-    end = list_start(tree.lists, slot) + list_count(tree.lists, slot)
-    write_entry(tree, ordered, end, clause, key)
+    start = list_start(tree.lists, slot)
+    place = start + list_count(tree.lists, slot)
+    label = tree.clause_label[clause] if len(tree.clause_label) > 0 else np.int64(clause)
+    while place > start and label_of(tree, place - 1) > label:
+        move_entry(tree, place - 1, place)
+        place -= 1
+    write_entry(tree, ordered, place, clause, key)
     tree.lists.slot[slot, 0] += ONE
     tree.node[at, SIZE] += 1
     return True
@@ -127,7 +133,7 @@ def put_everywhere(tree: Quadtree, ordered: Ordered, clause: Number, work: Work)
 
 @kernel
 def copy_clauses(tree: Quadtree, at: Number, clauses: NDArray[np.int32]) -> None:
-    """Copy the numbers of the clauses in a node's own lists."""
+    """Copy the numbers of the clauses in a node's own lists, in the order of their labels."""
     first, slots, count = tree.lists.table[at, FIRST], tree.lists.table[at, SLOTS], np.int64(0)
     for slot in range(first, first + slots):
         if (tree.lists.slot[slot, 0] & LOW32) != np.uint64(0):
@@ -135,6 +141,10 @@ def copy_clauses(tree: Quadtree, at: Number, clauses: NDArray[np.int32]) -> None
             for i in range(start, start + list_count(tree.lists, slot)):
                 clauses[count] = tree.entry[i, CLAUSE]
                 count += 1
+    if len(tree.clause_label) > 0:
+        clauses[:] = clauses[np.argsort(tree.clause_label[clauses])]
+    else:
+        clauses.sort()
 
 
 @kernel
@@ -218,8 +228,8 @@ def take_clause(tree: Quadtree, ordered: Ordered, at: Number, clause: Number) ->
             place += 1
         if place > last:
             continue
-        for part in range(WIDTH):
-            entry[place, part] = entry[last, part]
+        for i in range(place, last):
+            move_entry(tree, i + 1, i)
         tree.lists.slot[slot, 0] -= ONE
         tree.node[at, SIZE] -= 1
         if count == 1:
@@ -244,7 +254,7 @@ def remove_clauses(
 
 
 @kernel
-def move_entries(tree: Quadtree, entry: NDArray[np.int32]) -> None:
+def move_entries(tree: Quadtree, entry: NDArray[np.int32], rank: NDArray[np.int32]) -> None:
     """Copy all lists, node by node, into another pool; what was given back is left behind."""
     end = np.int64(0)
     for at in range(tree.state[NODES]):
@@ -255,6 +265,8 @@ def move_entries(tree: Quadtree, entry: NDArray[np.int32]) -> None:
                 for i in range(list_count(tree.lists, slot)):
                     for part in range(WIDTH):
                         entry[end + i, part] = tree.entry[start + i, part]
+                    if len(rank) > 0:
+                        rank[end + i] = tree.entry_rank[start + i]
                 place_list(tree.lists, slot, end, room)
                 end += room
     tree.state[TOP], tree.state[LEFT] = end, 0

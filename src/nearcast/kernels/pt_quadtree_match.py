@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
     from nearcast.kernels.messages import MessageArrays
 
+LEAST_PRUNED = 8
+"""Of lists at least so long the ranks are looked at before the entries, where there are ranks."""
+
 LOOKUP_COST = 4
 """To look a token up costs as much as to go through so many slots."""
 
@@ -100,8 +103,12 @@ def collect_list(
 ) -> Number:
     """Put a list aside and ask for its beginning; return how many there are then."""
     start, size = list_start(tree.lists, slot), list_count(tree.lists, slot)
-    for place in range(start, start + min(size, np.int64(8)), 2):
-        prefetch(tree.entry, place)
+    if len(tree.entry_rank) > 0 and size >= LEAST_PRUNED:
+        prefetch(tree.entry_rank, start)
+        prefetch(tree.entry_rank, start + 16)
+    else:
+        for place in range(start, start + min(size, np.int64(8)), 2):
+            prefetch(tree.entry, place)
     lists[count, 0], lists[count, 1], lists[count, 2] = at, start, size
     return count + 1
 
@@ -148,6 +155,49 @@ def meets_root(tree: Quadtree, box: NDArray[np.int32]) -> Number:
 
 
 @kernel
+def without_every(tokens: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return a message's tokens without the last possible id: no clause has it but as no token."""
+    if len(tokens) > 0 and tokens[-1] == EVERY:
+        return tokens[:-1]
+    return tokens
+
+
+@kernel
+def begin_filter(tree: Quadtree, seen: Seen, scratch: Scratch) -> Number:
+    """Put the root on the stack, if the message meets it; return the top of the stack."""
+    scratch.stack[0] = 0
+    return np.int64(meets_root(tree, seen.box))
+
+
+@kernel
+def filter_nodes(
+    tree: Quadtree, seen: Seen, scratch: Scratch, top: Number
+) -> tuple[Number, Number, Number]:
+    """Open the nodes on the stack and put their lists aside, as long as there is room for lists.
+
+    Return the top of the stack, where nodes are left if there was no room, how many lists there
+    are, and how many nodes were visited.
+    """
+    stack = scratch.stack
+    lists, visited = np.int64(0), np.int64(0)
+    while top > 0 and lists + len(seen.tokens) + 1 <= len(scratch.lists):
+        top -= 1
+        at = stack[top]
+        visited += 1
+        if tree.lists.table[at, COUNT] > 0:
+            lists = collect_lists(tree, at, seen, scratch.lists, lists)
+        first = np.int64(tree.node[at, CHILD])
+        if first >= 0:
+            wanted = np.uint64(touched_children(tree.node, at, seen.box)) & CHILDREN
+            found_children = open_children(tree.sets, at, seen, wanted)
+            for child in range(4):
+                if (found_children >> np.uint64(child)) & np.uint64(1):
+                    stack[top] = first + child
+                    top += 1
+    return top, lists, visited
+
+
+@kernel
 def match_message(
     tree: Quadtree,
     ordered: Ordered,
@@ -159,41 +209,50 @@ def match_message(
 
     Return how many (-1: no room), the entries examined and the nodes visited.
     """
-    found, examined, visited, lists = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    if not meets_root(tree, seen.box):
-        return found, examined, visited
-    stack, top = scratch.stack, np.int64(1)
-    stack[0] = 0
+    found, examined, visited = np.int64(0), np.int64(0), np.int64(0)
+    top = begin_filter(tree, seen, scratch)
     while top > 0:
-        top -= 1
-        at = stack[top]
-        visited += 1
-        if tree.lists.table[at, COUNT] > 0:
-            if lists + len(seen.tokens) + 1 > len(scratch.lists):
-                examined += count_entries(scratch.lists[:lists])
-                more = verify_lists(tree, ordered, seen, scratch, lists, match[found:])
-                lists = np.int64(0)
-                if more < 0:
-                    return more, examined, visited
-                found += more
-            lists = collect_lists(tree, at, seen, scratch.lists, lists)
-        first = np.int64(tree.node[at, CHILD])
-        if first >= 0:
-            wanted = np.uint64(touched_children(tree.node, at, seen.box)) & CHILDREN
-            found_children = open_children(tree.sets, at, seen, wanted)
-            for child in range(4):
-                if (found_children >> np.uint64(child)) & np.uint64(1):
-                    stack[top] = first + child
-                    top += 1
-    examined += count_entries(scratch.lists[:lists])
-    more = verify_lists(tree, ordered, seen, scratch, lists, match[found:])
-    return more if more < 0 else found + more, examined, visited
+        top, lists, opened = filter_nodes(tree, seen, scratch, top)
+        visited += opened
+        examined += count_entries(scratch.lists[:lists])
+        more = verify_lists(
+            tree, ordered, seen, scratch.lists[:lists], scratch.candidate, match[found:]
+        )
+        if more < 0:
+            return more, examined, visited
+        found += more
+    return found, examined, visited
 
 
 @kernel
 def borrowed_tables(tables: Tables) -> Tables:
     """Return the same tables without owners."""
     return Tables(borrow(tables.slot), borrow(tables.table), borrow(tables.top))
+
+
+@kernel
+def borrowed_tree(tree: Quadtree) -> Quadtree:
+    """Return the same tree without owners."""
+    return Quadtree(
+        borrow(tree.node),
+        borrowed_tables(tree.sets),
+        borrowed_tables(tree.lists),
+        borrow(tree.entry),
+        borrow(tree.entry_rank),
+        borrow(tree.clause_label),
+        borrow(tree.state),
+    )
+
+
+@kernel
+def borrowed_scratch(scratch: Scratch) -> Scratch:
+    """Return the same room without owners."""
+    return Scratch(
+        borrow(scratch.token_filter),
+        borrow(scratch.stack),
+        borrow(scratch.lists),
+        borrow(scratch.candidate),
+    )
 
 
 @kernel
@@ -211,27 +270,13 @@ def match_messages(
     The clauses of message ``m`` stand in ``match[match_start[m]:match_start[m + 1]]``;
     ``match_start`` of the first says where to begin.
     """
-    tree = Quadtree(
-        borrow(tree.node),
-        borrowed_tables(tree.sets),
-        borrowed_tables(tree.lists),
-        borrow(tree.entry),
-        borrow(tree.state),
-    )
+    tree, scratch = borrowed_tree(tree), borrowed_scratch(scratch)
     ordered = Ordered(borrow(ordered.start), borrow(ordered.token), borrow(ordered.box))
-    scratch = Scratch(
-        borrow(scratch.token_filter),
-        borrow(scratch.stack),
-        borrow(scratch.lists),
-        borrow(scratch.candidate),
-    )
     token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
     examined, visited = np.int64(0), np.int64(0)
     for m in range(part[0], part[1]):
-        begin, end = messages.token_start[m], messages.token_start[m + 1]
-        if begin < end and token[end - 1] == EVERY:  # no clause asks for it but by having none
-            end -= 1
-        seen = Seen(token[begin:end], box[m], scratch.token_filter)
+        tokens = token[messages.token_start[m] : messages.token_start[m + 1]]
+        seen = Seen(without_every(tokens), box[m], scratch.token_filter)
         set_filter(scratch.token_filter, seen.tokens)
         start = match_start[m]
         found, more, opened = match_message(tree, ordered, seen, scratch, match[start:])

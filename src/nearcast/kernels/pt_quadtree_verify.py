@@ -128,22 +128,21 @@ def verify_lists(
     tree: Quadtree,
     ordered: Ordered,
     seen: Seen,
-    scratch: Scratch,
-    lists: Number,
+    lists: NDArray[np.int64],
+    candidate: NDArray[np.int64],
     match: NDArray[np.int32],
 ) -> Number:
     """Write the matches in the lists put aside; return how many, or -1 if there was no room."""
-    candidate = scratch.candidate
     found, count = np.int64(0), np.int64(0)
-    for i in range(lists):
-        at, place = scratch.lists[i, 0], scratch.lists[i, 1]
-        end = place + scratch.lists[i, 2]
+    for i in range(len(lists)):
+        at, place = lists[i, 0], lists[i, 1]
+        end = place + lists[i, 2]
         corner = tree.node[at, WEST], tree.node[at, SOUTH]
         while True:
             stop = min(end, place + len(candidate) - count)
             count = keep_candidates(tree.entry, seen, corner, (place, stop), candidate, count)
             place = stop
-            if place == end and i + 1 < lists:
+            if place == end and i + 1 < len(lists):
                 break
             if found + count > len(match):
                 return np.int64(-1)

@@ -64,6 +64,23 @@ class ChangingIndex(UpdatableIndex):
             self._remove(clauses)
         alive.writable[gone] = False
 
+    def follow_insert(self, leader: ChangingIndex, first: int, last: int) -> None:
+        """Take clauses that an index of which this one is a part has taken already."""
+        self._share(leader)
+        self._add(first, last)
+
+    def follow_delete(self, leader: ChangingIndex, clauses: NDArray[np.int64]) -> None:
+        """Drop clauses that an index of which this one is a part is dropping."""
+        self._share(leader)
+        self._remove(clauses)
+
+    def _share(self, leader: ChangingIndex) -> None:
+        """Have the same clauses, and the same rows alive, as another index that is changing."""
+        if self._growing is None:
+            self._begin_changing()
+        self._growing = leader._growing
+        self.clauses = leader.clauses
+
     @abstractmethod
     def _add(self, first: int, last: int) -> None:
         """Take the clauses with these numbers, which are in ``self.clauses`` already."""

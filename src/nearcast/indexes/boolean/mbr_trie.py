@@ -26,6 +26,8 @@ from nearcast.kernels import mbr_trie_match as matches
 from nearcast.kernels.mbr_trie import (
     ADDED,
     BUILT,
+    CHILD,
+    COUNT,
     DEPTH,
     DROPPED,
     ENTRIES,
@@ -112,13 +114,23 @@ class MbrTrie(ChangingIndex):
     ) -> None:
         super().__init__(clauses, options, alive)
         self._trie = trie
+        self.labelled = False
+        """Whether every clause that comes is to know its label."""
+        self.builds = 1
+        """How often ranks were given to tokens: labels have another order afterwards."""
 
     @classmethod
-    def build(cls, clauses: Clauses, options: MbrTrieOptions) -> Self:
-        """Rank the tokens of all clauses, and lay the trie out level by level."""
+    def build(cls, clauses: Clauses, options: MbrTrieOptions, *, labels: bool = False) -> Self:
+        """Rank the tokens of all clauses, and lay the trie out level by level.
+
+        With ``labels``, every clause knows its own.
+        """
         check_tokens(clauses)
         numbers = np.arange(len(clauses), dtype=np.int32)
-        return cls(clauses, options, _built(clauses, numbers, options.order))
+        known = np.empty(len(clauses) if labels else 0, np.int64)
+        index = cls(clauses, options, _built(clauses, numbers, options.order, known))
+        index.labelled = labels
+        return index
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the trie, and which subscriptions are alive."""
@@ -134,6 +146,7 @@ class MbrTrie(ChangingIndex):
             node=trie.node[:nodes],
             label=trie.label[:nodes],
             entry=trie.entry[: entries + SPARE],
+            clause_label=trie.clause_label[: len(self.clauses)],
         )
 
     @classmethod
@@ -149,20 +162,39 @@ class MbrTrie(ChangingIndex):
 
     def find(self, messages: Messages, threads: int) -> Found:
         """Walk every message down the trie; several threads take a part of the batch each."""
-        trie = _frozen(self._trie)
+        trie = self.seen()
         return find_in_parts(messages, threads, lambda *part: self._prepare(trie, *part))
+
+    def scratch(self, tokens: int) -> matches.Scratch:
+        """Return room for messages of so many tokens at most."""
+        return matches.Scratch(
+            np.zeros(FILTER_WORDS, np.uint64),
+            np.empty(tokens + 1, np.int64),
+            np.empty(tokens + 1, np.int32),
+            np.empty(int(self._trie.state[NODES]) + 1, np.int64),
+        )
+
+    def seen(self) -> Trie:
+        """Return what matching sees: read-only views of the arrays."""
+        return _frozen(self._trie)
+
+    @property
+    def clause_label(self) -> NDArray[np.int64]:
+        """The labels of all clauses, if they were asked for; they change with the trie."""
+        return self._trie.clause_label
+
+    def children_below(self, tokens: NDArray[np.int32]) -> tuple[int, int]:
+        """Return how many children the nodes that tokens lead to have, and how many nodes."""
+        trie, slot = self._trie, self._trie.slot
+        at = slot[loads.find_slots(slot, frozen(tokens, np.int32)), CHILD]
+        return int(trie.node[at[at > 0], COUNT].sum()), int((at > 0).sum())
 
     def _prepare(self, trie: Trie, messages: Messages, first: int, last: int) -> Run:
         """Make room for the messages of a part."""
         arrays, box = message_arrays(messages), self.clauses.box
         probe = PROBES[self.options.probe]
         most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-        scratch = matches.Scratch(
-            np.zeros(FILTER_WORDS, np.uint64),
-            np.empty(most + 1, np.int64),
-            np.empty(most + 1, np.int32),
-            np.empty(int(trie.state[NODES]) + 1, np.int64),
-        )
+        scratch = self.scratch(most)
 
         def run(
             done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
@@ -177,7 +209,7 @@ class MbrTrie(ChangingIndex):
     def _begin_changing(self) -> None:
         if self._trie.state.flags.writeable:  # built here, and nobody else's
             return
-        slot, rank, outline, node, label, entry, state = self._used()
+        slot, rank, outline, node, label, entry, clause_label, state = self._used()
         self._trie = Trie(
             slot.copy(),
             _larger(rank, 16),
@@ -185,11 +217,15 @@ class MbrTrie(ChangingIndex):
             _larger(node, 16),
             _larger(label, 16),
             _larger(entry, 16),
+            clause_label.copy(),
             state.copy(),
         )
 
     def _add(self, first: int, last: int) -> None:
         columns = _columns(self.clauses)
+        if self.labelled and last > len(self._trie.clause_label):
+            label = _larger(self._trie.clause_label, last - first)
+            self._trie = self._trie._replace(clause_label=label)
         path = self._path(np.diff(columns.token_start[first : last + 1]))
         while first < last:
             missing = changes.insert_clauses(self._trie, columns, first, last, path)
@@ -245,10 +281,14 @@ class MbrTrie(ChangingIndex):
     def _renew(self, alive: NDArray[np.bool_]) -> None:
         """Build the trie again, in the order of today's frequencies, of the clauses alive."""
         numbers = np.flatnonzero(alive).astype(np.int32)
-        self._trie = _built(self.clauses, numbers, self.options.order)
+        labels = self._trie.clause_label
+        self._trie = _built(self.clauses, numbers, self.options.order, labels)
+        self.builds += 1
 
 
-def _built(clauses: Clauses, numbers: NDArray[np.int32], order: str) -> Trie:
+def _built(
+    clauses: Clauses, numbers: NDArray[np.int32], order: str, clause_label: NDArray[np.int64]
+) -> Trie:
     """Build the trie of the clauses with these numbers."""
     columns = _columns(clauses)
     length = np.diff(columns.token_start)[numbers]
@@ -267,6 +307,7 @@ def _built(clauses: Clauses, numbers: NDArray[np.int32], order: str) -> Trie:
         np.zeros((nodes, NODE_WIDTH), np.int32),
         np.zeros((nodes, 2), np.int64),
         at_cache_line(11 * len(numbers) + 2 * SPARE, np.int32),
+        clause_label,
         np.zeros(STATES, np.int64),
     )
     trie.state[BUILT] = len(numbers)
@@ -337,7 +378,7 @@ def _columns(clauses: Clauses) -> Columns:
 
 def _frozen(trie: Trie) -> Trie:
     """Return read-only views: one type, whether the arrays were just made or memory-mapped."""
-    slot, rank, outline, node, label, entry, state = trie
+    slot, rank, outline, node, label, entry, clause_label, state = trie
     return Trie(
         frozen(slot, np.int32),
         frozen(rank, np.int32),
@@ -345,6 +386,7 @@ def _frozen(trie: Trie) -> Trie:
         frozen(node, np.int32),
         frozen(label, np.int64),
         frozen(entry, np.int32),
+        frozen(clause_label, np.int64),
         frozen(state, np.int64),
     )
 

@@ -123,15 +123,25 @@ class PtQuadtree(ChangingIndex):
         self._seen: tuple[Quadtree, Ordered] | None = None
 
     @classmethod
-    def build(cls, clauses: Clauses, options: PtQuadtreeOptions) -> Self:
-        """Order the tokens of all clauses, split the region around them, and make the lists."""
+    def build(
+        cls,
+        clauses: Clauses,
+        options: PtQuadtreeOptions,
+        clause_label: NDArray[np.int64] | None = None,
+    ) -> Self:
+        """Order the tokens of all clauses, split the region around them, and make the lists.
+
+        Clauses may have labels, by which their lists are ordered then.
+        """
         check_tokens(clauses)
         order, tokens = TokenOrder.count(clauses, "idf")
         region = rooms.around(clauses.box, options.settings.depth)
-        tree = rooms.planted(region, options.settings, len(clauses))
+        tree = rooms.planted(region, options.settings, len(clauses), clause_label)
         index = cls(clauses, options, order, frozen(tokens, np.int32), tree)
         index._plant(np.arange(len(clauses), dtype=np.int32))
-        return cls.from_arrays(clauses, options, index.arrays())
+        built = cls.from_arrays(clauses, options, index.arrays())
+        built.label(index._tree.clause_label)
+        return built
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the index itself."""
@@ -140,6 +150,7 @@ class PtQuadtree(ChangingIndex):
         return {
             "node": tree.node[:nodes],
             "entry": tree.entry[: int(tree.state[TOP])],
+            "entry_rank": tree.entry_rank[: int(tree.state[TOP])],
             "state": tree.state,
             **prefixed("sets", rooms.used(tree.sets, nodes)),
             **prefixed("lists", rooms.used(tree.lists, nodes)),
@@ -158,6 +169,8 @@ class PtQuadtree(ChangingIndex):
             rooms.tables(nested("sets", arrays)),
             rooms.tables(nested("lists", arrays)),
             frozen(arrays["entry"], np.int32),
+            frozen(arrays["entry_rank"], np.int32),
+            np.empty(0, np.int64),
             frozen(arrays["state"], np.int64),
         )
         order = TokenOrder.from_arrays("idf", nested("order", arrays), cells=1, seed=0)
@@ -169,24 +182,51 @@ class PtQuadtree(ChangingIndex):
 
     def find(self, messages: Messages, threads: int) -> Found:
         """Filter and verify every message; several threads take a part of the batch each."""
-        if self._seen is None:
-            self._seen = rooms.each(self._tree, lambda a: frozen(a, a.dtype)), self._ordered()
-        tree, ordered = self._seen
+        tree, ordered = self.seen()
 
         def prepare(messages: Messages, first: int, last: int) -> Run:
             arrays = message_arrays(messages)
             most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-            scratch = Scratch(
-                np.zeros(FILTER_WORDS, np.uint64),
-                np.empty(rooms.STACK, np.int64),
-                np.empty((64 + 4 * (most + 1), 3), np.int64),
-                np.empty(_CANDIDATES, np.int64),
-            )
+            scratch = self.scratch(most)
             return lambda done, start, clause: match_messages(
                 tree, ordered, arrays, (done, last), scratch, start, clause
             )
 
         return find_in_parts(messages, threads, prepare)
+
+    def scratch(self, tokens: int) -> Scratch:
+        """Return room for messages of so many tokens at most."""
+        return Scratch(
+            np.zeros(FILTER_WORDS, np.uint64),
+            np.empty(rooms.STACK, np.int64),
+            np.empty((64 + 4 * (tokens + 1), 3), np.int64),
+            np.empty(_CANDIDATES, np.int64),
+        )
+
+    def seen(self) -> tuple[Quadtree, Ordered]:
+        """Return what matching sees: the arrays of the tree, and tokens and boxes of clauses."""
+        if self._seen is None:
+            self._seen = rooms.each(self._tree, lambda a: frozen(a, a.dtype)), self._ordered()
+        return self._seen
+
+    def label(self, clause_label: NDArray[np.int64]) -> None:
+        """Take the labels of clauses, in whose order all lists are."""
+        self._seen = None
+        self._tree = self._tree._replace(clause_label=clause_label)
+
+    @property
+    def _labelled(self) -> bool:
+        return len(self._tree.clause_label) > 0
+
+    def relabel(
+        self, clause_label: NDArray[np.int64], gone: NDArray[np.int64] | None = None
+    ) -> None:
+        """Take labels in another order, and plant the tree anew, without the clauses gone."""
+        self.label(clause_label)
+        left = self._alive_clauses()
+        if gone is not None:
+            left = np.setdiff1d(left, gone.astype(np.int32))
+        self._replant(left, self._tree.node[0, :4])
 
     def _ordered(self) -> Ordered:
         tokens = self._tokens.view if isinstance(self._tokens, GrowingArray) else self._tokens
@@ -230,12 +270,15 @@ class PtQuadtree(ChangingIndex):
         return np.flatnonzero(self.alive[self.clauses.row]).astype(np.int32)
 
     def _replant(self, clauses: NDArray[np.int32], region: NDArray[np.int32]) -> None:
-        self._tree = rooms.planted(region, self.options.settings, len(clauses))
+        label = self._tree.clause_label if self._labelled else None
+        self._tree = rooms.planted(region, self.options.settings, len(clauses), label)
         self._plant(clauses)
 
     def _plant(self, clauses: NDArray[np.int32]) -> None:
         """Grow the tree, which is a leaf without clauses, to one of the clauses given."""
-        ordered = self._ordered()
+        ordered, label = self._ordered(), self._tree.clause_label
+        if self._labelled:  # lists are filled in this order
+            clauses = clauses[np.argsort(label[clauses], kind="stable")]
         self._work = rooms.work(2 * len(clauses))
         self._work.clause[: len(clauses)] = clauses
         self._work.step[0] = 0, 0, len(clauses)

@@ -62,7 +62,12 @@ def enlarged(region: NDArray[np.int32], box: NDArray[np.int32]) -> NDArray[np.in
     return np.concatenate([wider_low, wider_high]).astype(np.int32)
 
 
-def planted(region: NDArray[np.int32], settings: Settings, clauses: int) -> Quadtree:
+def planted(
+    region: NDArray[np.int32],
+    settings: Settings,
+    clauses: int,
+    clause_label: NDArray[np.int64] | None,
+) -> Quadtree:
     """Return a leaf without clauses. Room is reserved amply: untouched, it costs nothing."""
     nodes = 64 + 4 * clauses // settings.list_size
     node = np.zeros((nodes, 8), np.int32)
@@ -70,7 +75,10 @@ def planted(region: NDArray[np.int32], settings: Settings, clauses: int) -> Quad
     state = np.zeros(8, np.int64)
     state[[NODES, LIST_SIZE, DEPTH, PUSH]] = 1, *settings
     entry = np.empty((16 + clauses + clauses // 4, WIDTH), np.int32)
-    return Quadtree(node, _no_tables(nodes, clauses), _no_tables(nodes, clauses), entry, state)
+    tables = _no_tables(nodes, clauses), _no_tables(nodes, clauses)
+    rank = np.empty(0 if clause_label is None else len(entry), np.int32)
+    label = np.empty(0, np.int64) if clause_label is None else clause_label
+    return Quadtree(node, *tables, entry, rank, label, state)
 
 
 def _no_tables(owners: int, tokens: int) -> Tables:
@@ -106,8 +114,9 @@ def with_entries(tree: Quadtree, more: int) -> Quadtree:
     """Return the tree with room for more entries, its lists without gaps between them."""
     used = int(tree.state[TOP] - tree.state[LEFT])
     entry = np.empty((64 + more + used + used // 2, WIDTH), np.int32)
-    move_entries(tree, entry)
-    return tree._replace(entry=entry)
+    rank = np.empty(len(entry) if len(tree.clause_label) else 0, np.int32)
+    move_entries(tree, entry, rank)
+    return tree._replace(entry=entry, entry_rank=rank)
 
 
 def work(clauses: int) -> Work:
@@ -150,5 +159,7 @@ def each(tree: Quadtree, make: Callable[[NDArray[Any]], NDArray[Any]]) -> Quadtr
         Tables(*(make(array) for array in tree.sets)),
         Tables(*(make(array) for array in tree.lists)),
         make(tree.entry),
+        make(tree.entry_rank),
+        make(tree.clause_label),
         make(tree.state),
     )

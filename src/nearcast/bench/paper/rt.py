@@ -10,19 +10,24 @@ rt++-tree, with the same sizes. So both trees are measured.
 
 from __future__ import annotations
 
-from nearcast.bench.compare import GROUPS
 from nearcast.bench.paper.experiment import Experiment, Figure, Series
+from nearcast.bench.paper.phrases import (
+    POINT,
+    RANGE,
+    SHARES,
+    at_length,
+    cases,
+    growing,
+    lengths,
+)
 from nearcast.bench.paper.statements import Case, Statement
 
 __all__ = ["RT"]
 
 _STRATEGIES = ("random", "df", "idf", "local-df", "local-idf")
-_SHARES = (0.2, 0.4, 0.6, 0.8)
 _BASELINES = ("keyword-first", "spatial-first", "ir-tree")
 _MIXED = ("keyword-first", "spatial-first", "ir-tree", "rt-tree", "rt+-tree", "rt++-tree")
-_POINT, _RANGE = ("short-point", "long-point"), ("short-range", "long-range")
-_SHORT, _LONG = (8, 12, 16, 20), (100, 400, 700, 1000)
-_LENGTHS = {name: _LONG if name.startswith("long") else _SHORT for name in GROUPS}
+_LENGTHS = lengths(short=(8, 12, 16, 20), long=(100, 400, 700, 1000))
 
 
 def _sorted_by(tree: str) -> dict[str, Series]:
@@ -67,7 +72,7 @@ SERIES: dict[str, Series] = {
     "spatial-first": Series("spatial-first"),
     "ir-tree": Series("ir-tree"),
     "trie-pyramid": Series("trie-pyramid"),
-    **{f"rt++-tree {share:g}": Series("rt++-tree", share=share) for share in _SHARES},
+    **growing("rt++-tree"),
 }
 
 FIGURES = (
@@ -105,7 +110,7 @@ FIGURES = (
         "scale",
         "Scalability of the rt++-tree (KDD 2013, figure 10; TKDE 2014, figure 11)",
         "scale",
-        (*(f"rt++-tree {share:g}" for share in _SHARES), "rt++-tree"),
+        (*growing("rt++-tree"), "rt++-tree"),
     ),
     Figure(
         "mixed",
@@ -114,12 +119,6 @@ FIGURES = (
         _MIXED,
     ),
 )
-
-
-def _cases(
-    top: str, *bottom: str, groups: tuple[str, ...] = tuple(GROUPS), dataset: str = "tweets"
-) -> tuple[Case, ...]:
-    return tuple(Case(top, bottom, group, dataset=dataset) for group in groups)
 
 
 def _sorting(tree: str, source: str) -> tuple[Statement, ...]:
@@ -131,7 +130,7 @@ def _sorting(tree: str, source: str) -> tuple[Statement, ...]:
             f"{tree} {fast} {slow}",
             source,
             f"{tree}: {fast} is faster than {slow}",
-            _cases(by[fast], by[slow]),
+            cases(by[fast], by[slow]),
             below=1,
             why=_WHY.get({"df": "df random", "local-idf": "local idf"}.get(fast, ""), ""),
         )
@@ -172,7 +171,7 @@ def _existing(dataset: str, source: str) -> tuple[Statement, ...]:
             f"{dataset} spatial keyword point",
             source,
             f"{dataset}, point messages: spatial-first is faster than keyword-first",
-            _cases(spatial, keyword, groups=_POINT, dataset=dataset),
+            cases(spatial, keyword, groups=POINT, dataset=dataset),
             below=1,
             why=_WHY["keyword"],
         ),
@@ -180,14 +179,14 @@ def _existing(dataset: str, source: str) -> tuple[Statement, ...]:
             f"{dataset} spatial keyword range",
             source,
             f"{dataset}, range messages: spatial-first is slower than keyword-first",
-            _cases(spatial, keyword, groups=_RANGE, dataset=dataset),
+            cases(spatial, keyword, groups=RANGE, dataset=dataset),
             above=1,
         ),
         Statement(
             f"{dataset} ir spatial",
             source,
             f"{dataset}: ir-tree is slower than spatial-first",
-            _cases("ir-tree", spatial, dataset=dataset),
+            cases("ir-tree", spatial, dataset=dataset),
             above=1,
             why=_WHY["ir"],
         ),
@@ -195,24 +194,10 @@ def _existing(dataset: str, source: str) -> tuple[Statement, ...]:
             f"{dataset} rt++ best",
             source,
             f"{dataset}: rt++-tree is faster than the best of the three",
-            _cases("rt++-tree", *_BASELINES, dataset=dataset),
+            cases("rt++-tree", *_BASELINES, dataset=dataset),
             below=1,
             why=_WHY["best"],
         ),
-    )
-
-
-def _at(top: str, bottom: str, group: str, printed: str, source: str, why: str = "") -> Statement:
-    """Return a statement about one length of messages, for which the paper prints times."""
-    tokens, _, place = group.partition("-")
-    return Statement(
-        f"{top} {bottom} {group}",
-        source,
-        f"{top} / {bottom}, {place} messages of {tokens} tokens",
-        _cases(top, bottom, groups=(group,)),
-        below=1,
-        printed=printed,
-        why=why,
     )
 
 
@@ -220,33 +205,35 @@ STATEMENTS = (
     *_sorting("rt+-tree", "KDD 6.1"),
     *_sorting("rt++-tree", "TKDE 7.1"),
     # The text gives idf twice, for more than 9 ms and for 6; the first must be df.
-    _at("rt++-tree", "rt++-tree random", "20-range", "4 / >9 ms", "TKDE 7.1"),
-    _at("rt++-tree", "rt++-tree df", "20-range", "4 / >9 ms", "TKDE 7.1"),
-    _at("rt++-tree", "rt++-tree idf", "20-range", "4 / 6 ms = 0.67 x", "TKDE 7.1"),
+    at_length("rt++-tree", "rt++-tree random", "20-range", "4 / >9 ms", "TKDE 7.1"),
+    at_length("rt++-tree", "rt++-tree df", "20-range", "4 / >9 ms", "TKDE 7.1"),
+    at_length("rt++-tree", "rt++-tree idf", "20-range", "4 / 6 ms = 0.67 x", "TKDE 7.1"),
     *_sizes(),
     Statement(
         "rt+ rt",
         "KDD 6.2, TKDE 7.2",
         "rt+-tree is faster than rt-tree",
-        _cases("rt+-tree", "rt-tree"),
+        cases("rt+-tree", "rt-tree"),
         below=1,
     ),
     Statement(
         "rt++ rt+",
         "KDD 6.2, TKDE 7.2",
         "rt++-tree is faster than rt+-tree",
-        _cases("rt++-tree", "rt+-tree"),
+        cases("rt++-tree", "rt+-tree"),
         below=1,
         why=_WHY["rt++"],
     ),
-    _at("rt+-tree", "rt-tree", "1000-range", "28 / 50 ms = 0.56 x", "KDD 6.2"),
-    _at("rt++-tree", "rt+-tree", "1000-range", "12 / 28 ms = 0.43 x", "KDD 6.2", _WHY["rt++"]),
-    _at("rt++-tree", "rt-tree", "1000-range", "12 / 50 ms = 0.24 x", "KDD 6.2", _WHY["rt++"]),
+    at_length("rt+-tree", "rt-tree", "1000-range", "28 / 50 ms = 0.56 x", "KDD 6.2"),
+    at_length(
+        "rt++-tree", "rt+-tree", "1000-range", "12 / 28 ms = 0.43 x", "KDD 6.2", _WHY["rt++"]
+    ),
+    at_length("rt++-tree", "rt-tree", "1000-range", "12 / 50 ms = 0.24 x", "KDD 6.2", _WHY["rt++"]),
     Statement(
         "rt++ short",
         "KDD 6.2",
         "rt++-tree takes 1-2 ms for a short message",
-        _cases("rt++-tree", groups=("short-point", "short-range")),
+        cases("rt++-tree", groups=("short-point", "short-range")),
         below=2_000,
         printed="1,000-2,000 µs",
         at_size=True,
@@ -276,7 +263,7 @@ STATEMENTS = (
         "scale",
         "KDD 6.4, TKDE 7.4",
         "rt++-tree: five times the subscriptions take less than five times the time",
-        _cases("rt++-tree", f"rt++-tree {_SHARES[0]:g}"),
+        cases("rt++-tree", f"rt++-tree {SHARES[0]:g}"),
         below=5,
     ),
     Statement(

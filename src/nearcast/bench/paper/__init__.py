@@ -3,10 +3,11 @@
 An `Experiment` is data: series (indexes with options), figures (which series are measured on which
 groups of messages) and the paper's statements about them. `measure` measures all that the figures
 need, each index built once; `judge` holds the statements against it; `plots` draws the figures.
-One module for each paper: `rt`.
+One module for each paper: `rt`, `lfilter`.
 """
 
 from nearcast.bench.paper.experiment import Experiment, Figure, Group, Plan, Series
+from nearcast.bench.paper.lfilter import LFILTER
 from nearcast.bench.paper.measure import measure
 from nearcast.bench.paper.plots import plot_figures
 from nearcast.bench.paper.rt import RT
@@ -30,5 +31,5 @@ __all__ = [
     "statement_table",
 ]
 
-PAPERS: dict[str, Experiment] = {RT.name: RT}
+PAPERS: dict[str, Experiment] = {one.name: one for one in (RT, LFILTER)}
 """The experiments by the names of the papers' indexes."""

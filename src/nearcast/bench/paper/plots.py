@@ -103,7 +103,7 @@ def _lengths(figure: Figure, found: _Found) -> Any:
             _upright(axes, logarithmic=logarithmic)
             axes.set_xticks(figure.lengths[group])
             if row == 0:
-                axes.set_title(group.replace("-", " "), fontsize=12, color=INK)
+                axes.set_title(_told(group), fontsize=12, color=INK)
     _legend(canvas, height, canvas.axes[0])
     _sizes(canvas, height, (len(rows) - 1, len(rows)), figure, found)
     return canvas
@@ -178,7 +178,7 @@ def _bar_panels(
         names = shown if column == 0 else [""] * len(values)
         axes.set_yticks(range(len(values)), names, fontsize=11, color=INK)
         style(axes, label + (" (logarithmic)" if logarithmic else ""))
-        axes.set_title(f"{dataset}: {group.replace('-', ' ')}", fontsize=12, color=INK)
+        axes.set_title(f"{dataset}: {_told(group)}", fontsize=12, color=INK)
     return canvas
 
 
@@ -199,7 +199,7 @@ def _scale(figure: Figure, found: _Found) -> Any:
         _upright(axes, logarithmic=False)
         axes.set_xlim(0, counts[-1] * 1.06)
         axes.set_xticks(counts, [_short(count) for count in counts])
-        axes.set_title(group.replace("-", " "), fontsize=12, color=INK)
+        axes.set_title(_told(group), fontsize=12, color=INK)
         axes.legend(loc="upper left", framealpha=0.9, labelcolor=INK, fontsize=9)
     return canvas
 
@@ -314,6 +314,12 @@ def _bars(
             fontsize=10,
             color=INK,
         )
+
+
+def _told(group: str) -> str:
+    """Return a group's name for people."""
+    tokens, _, place = group.partition("-")
+    return f"{tokens} tokens, {place}" if tokens.isdigit() else f"{tokens} {place}"
 
 
 def _short(value: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -11,11 +10,8 @@ from weakref import WeakSet
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from nearcast import indexes
 from nearcast.bench.paper import (
-    PAPERS,
     Case,
     Experiment,
     Figure,
@@ -25,11 +21,8 @@ from nearcast.bench.paper import (
     Statement,
     judge,
     measure,
-    plot_figures,
     statement_table,
 )
-from nearcast.bench.report import readme_block
-from nearcast.cli import app
 from nearcast.columns import Matches, Messages
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes import Builder
@@ -38,103 +31,10 @@ from nearcast.indexes.contract import NoOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from nearcast.columns import Clauses
 
-RT = PAPERS["rt"]
-MACHINE = {"processor": "Toaster", "cores": 3, "memory_gb": 1.5, "python": "3.11", "numba": "1"}
 FEW = Plan(2_000, 30, rounds=3, sample=5, point_s=0.001)
-
-
-def stand_ins(experiment: Experiment) -> Experiment:
-    """Return the experiment with indexes that are always there, under the same labels."""
-    mixed = {name for f in experiment.figures if f.kind == "mixed" for name in f.series}
-    series = {
-        label: replace(one, index="scan" if label in mixed else "trie-pyramid", options={})
-        for label, one in experiment.series.items()
-    }
-    return replace(experiment, series=series)
-
-
-@pytest.fixture(scope="module")
-def small() -> Experiment:
-    """All kinds of figures, with few panels."""
-    figures = [replace(figure, groups=figure.groups[::3]) for figure in RT.figures]
-    lengths = {"short-point": (8, 20), "long-range": (100, 1000)}
-    figures = [replace(f, lengths=lengths) if f.lengths else f for f in figures]
-    known = {"short-point", "long-range", "8-point", "20-point", "100-range", "1000-range", ""}
-    kept = [
-        replace(statement, cases=tuple(c for c in statement.cases if set(c.groups) <= known))
-        for statement in RT.statements
-    ]
-    statements = tuple(statement for statement in kept if statement.cases)
-    return stand_ins(replace(RT, figures=tuple(figures), statements=statements))
-
-
-@pytest.fixture(scope="module")
-def measured(small: Experiment) -> dict[str, Any]:
-    said: list[tuple[int, int]] = []
-    result = measure(small, FEW, lambda what, done, total: said.append((done, total)))
-    assert said[-1][0] == said[-1][1]
-    assert said == sorted(said)
-    return result
-
-
-def test_every_figure_has_its_points(small: Experiment, measured: dict[str, Any]) -> None:
-    points = {(p["dataset"], p["series"], p["group"]): p for p in measured["points"]}
-    assert len(points) == len(measured["points"])
-    for figure in small.figures:
-        for dataset in figure.datasets:
-            for label in figure.series:
-                for group in figure.points():
-                    point = points[dataset, label, group]
-                    assert len(point["rounds_us"]) == 3
-                    assert point["examined_per_message"] >= point["matches_per_message"]
-    builds = {(b["dataset"], b["series"]): b for b in measured["builds"]}
-    assert builds["tweets", "rt++-tree 0.4"]["subscriptions"] == 800
-    assert ("places", "rt-tree") not in builds
-    assert json.loads(json.dumps(measured)) == measured
-
-
-def test_all_of_a_heat_get_the_same_messages(measured: dict[str, Any]) -> None:
-    for group in ("short-point", "1000-range"):
-        found = [p for p in measured["points"] if p["group"] == group and p["dataset"] == "tweets"]
-        whole = [p for p in found if not p["series"].startswith("rt++-tree 0")]
-        assert len({p["messages"] for p in whole}) == 1
-        assert len({p["matches_per_message"] for p in whole}) == 1
-
-
-def test_a_mixed_load_is_a_tenth_inserts_and_a_tenth_deletes(measured: dict[str, Any]) -> None:
-    mixed = measured["mixed"]
-    assert {p["group"] for p in mixed} == {"short-point", "long-range"}
-    for point in mixed:
-        assert point["operations"] % 100 == 0
-        assert point["operations_per_second"]["least"] > 0
-        assert point["us_per_insert"]["median"] > 0
-
-
-def test_little_memory_makes_more_heats(small: Experiment, measured: dict[str, Any]) -> None:
-    one_figure = replace(small, figures=small.figures[2:3], statements=())
-    result = measure(one_figure, replace(FEW, memory_bytes=1.0))
-    assert {p["heat"] for p in result["points"]} == {1, 2, 3}
-    assert {p["heat"] for p in measured["points"]} == {1}
-
-
-def test_figures_and_tables_are_drawn(
-    small: Experiment, measured: dict[str, Any], tmp_path: Path
-) -> None:
-    paths = plot_figures(small, measured, tmp_path)
-    assert [path.name for path in paths] == [
-        f"paper-rt-{name}.png"
-        for name in ("sorting-rt+", "sorting-rt++", "token-sets", "existing", "scale", "mixed")
-    ]
-    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in paths)
-    verdicts = judge(small, measured)
-    header, rows = statement_table(verdicts)
-    assert {len(row) for row in rows} == {len(header)}
-    assert [row[0] for row in rows] == [statement.says for statement in small.statements]
-    assert json.loads(json.dumps([verdict.to_dict() for verdict in verdicts]))
 
 
 def result_of(
@@ -299,28 +199,3 @@ def test_an_index_that_takes_no_changes_is_refused() -> None:
     fixed = Experiment("x", "X", 10, "a", series, (figure,), ())
     with pytest.raises(NearcastError, match="a takes no changes"):
         measure(fixed, FEW)
-
-
-def test_the_command_writes_everything(
-    small: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(PAPERS, "rt", small)
-    sizes = ["--subscriptions", "2000", "--messages", "20", "--rounds", "1"]
-    done = CliRunner().invoke(app, ["bench", "paper", "rt", *sizes, "--out", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    assert "the paper says" in done.stdout
-    result = json.loads((tmp_path / "paper-rt.json").read_text())
-    assert result["experiment"] == "paper-rt"
-    assert len(result["verdicts"]) == len(small.statements)
-    assert len(list(tmp_path.glob("paper-rt-*.png"))) == 6
-    block = readme_block([result | {"machine": MACHINE}])
-    command = "nearcast bench paper rt --subscriptions 2000 --messages 20 --rounds 1 --seed 0"
-    assert command in block
-    assert "| rt+-tree is faster than rt-tree | KDD 6.2, TKDE 7.2 |" in block
-
-
-def test_the_papers_series_are_chosen_from_what_there_is() -> None:
-    missing = {one.index for one in RT.series.values()} - set(indexes.names())
-    for one in RT.series.values():
-        if one.index not in missing:
-            assert one.builder().index.name == one.index

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import math
 from dataclasses import replace
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakSet
 
@@ -13,12 +14,15 @@ import pytest
 
 from nearcast.bench.paper import (
     Case,
+    Data,
     Experiment,
     Figure,
     Group,
     Plan,
     Series,
+    Spot,
     Statement,
+    Sweep,
     judge,
     measure,
     statement_table,
@@ -71,7 +75,7 @@ def result_of(
 def experiment_of(statement: Statement) -> Experiment:
     figure = Figure("f", "F", "groups", ("a", "b"), groups=("short-point",))
     series = {name: Series("scan") for name in "ab"}
-    return Experiment("x", "X", 10_000_000, "a", series, (figure,), (statement,))
+    return Experiment("x", "X", "a", series, (figure,), (statement,))
 
 
 FASTER = Statement(
@@ -99,6 +103,29 @@ def test_a_case_is_clear_where_all_rounds_say_so(
     assert bool(judged.sentence) == (verdict != "holds")
 
 
+def test_what_is_measured_once_must_be_further_from_the_bound() -> None:
+    built = replace(FASTER, quantity="build", cases=(Case("a", ("b",)),))
+    result = result_of({"a": [1, 1, 1], "b": [1, 1, 1]})
+    for seconds, verdict in ((0.9, "unclear"), (0.7, "holds"), (1.3, "differs")):
+        for build, build_s in zip(result["builds"], (seconds, 1.0), strict=True):
+            build["build_s"] = build_s
+        assert judge(experiment_of(built), result)[0].verdict == verdict
+
+
+def test_two_data_sets_are_compared() -> None:
+    figure = Figure("f", "F", "groups", ("a",), ("tweets", "few"), ("short-point",))
+    grows = Case("a", ("a",), "short-point", dataset="few", bottom_dataset="tweets")
+    statement = replace(FASTER, cases=(grows,))
+    series, data = {"a": Series("scan")}, {"few": Data("tweets", {"keywords": (1, 1)})}
+    two = Experiment("x", "X", "a", series, (figure,), (statement,), data)
+    result = result_of({"a": [1, 1, 1]})
+    other = result_of({"a": [5, 5, 5]})
+    for kind in ("points", "builds"):
+        result[kind] += [one | {"dataset": "few"} for one in other[kind]]
+    [judged] = judge(two, result)
+    assert (judged.verdict, judged.cases[0].value) == ("differs", 5)
+
+
 def test_the_sentence_says_when_the_work_agrees() -> None:
     slow = {"a": [4.0, 5.0, 6.0], "b": [1.0, 1.0, 2.0]}
     [less] = judge(experiment_of(FASTER), result_of(slow, a=(10, 3), b=(20, 9)))
@@ -114,7 +141,11 @@ def test_the_sentence_says_when_the_work_agrees() -> None:
 
 def test_figures_as_such_are_judged_at_the_papers_size_only() -> None:
     absolute = replace(
-        FASTER, cases=(Case("a", group="short-point"),), below=10.0, at_size=True, printed="10 µs"
+        FASTER,
+        cases=(Case("a", group="short-point"),),
+        below=10.0,
+        at_size=10_000_000,
+        printed="10 µs",
     )
     result = result_of({"a": [4, 5, 6], "b": [1, 1, 2]})
     [judged] = judge(experiment_of(absolute), result)
@@ -128,12 +159,29 @@ def test_a_statement_that_nothing_measures_is_refused() -> None:
     for case in (Case("a", ("b",), "long-point"), Case("c", ("b",), "short-point")):
         with pytest.raises(NearcastError):
             experiment_of(replace(FASTER, cases=(case,)))
-    with pytest.raises(InvalidInput, match="no figure"):
-        experiment_of(replace(FASTER, quantity="operations"))
+    for quantity in ("operations", "insert"):
+        with pytest.raises(InvalidInput, match="no figure"):
+            experiment_of(replace(FASTER, quantity=quantity))
+    elsewhere = Case("a", ("b",), dataset="places")
+    with pytest.raises(InvalidInput, match="no figure measures a on places"):
+        experiment_of(replace(FASTER, quantity="bytes", cases=(elsewhere,)))
     with pytest.raises(UnknownName, match="bytes"):
         replace(FASTER, quantity="joules")
     with pytest.raises(ValueError, match="below and above"):
         replace(FASTER, above=1)
+
+
+def test_a_figure_shows_what_can_be_measured() -> None:
+    with pytest.raises(UnknownName, match="bytes"):
+        Figure("f", "F", "datasets", ("a",), measures=("joules",))
+    with pytest.raises(UnknownName, match="datasets"):
+        Figure("f", "F", "pie", ("a",))
+    line = {1.0: Spot("tweets", "a")}
+    with pytest.raises(UnknownName, match="line of right"):
+        Sweep("s", "S", "x", {"left": {"a": line}, "right": {"b": line}})
+    lost = Sweep("s", "S", "x", {"left": {"c": {1.0: Spot("tweets", "c")}}})
+    with pytest.raises(UnknownName, match="series"):
+        Experiment("x", "X", "a", {"a": Series("scan")}, (lost,), ())
 
 
 def test_names_of_groups_are_read() -> None:
@@ -166,7 +214,7 @@ def test_a_heat_is_gone_before_the_next_is_built(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Series, "builder", lambda self: Builder(Counted, NoOptions()))
     figure = Figure("f", "F", "mixed", tuple("abc"), groups=("short-point",))
     series = {name: Series("scan") for name in "abc"}
-    mixed = Experiment("x", "X", 10, "a", series, (figure,), ())
+    mixed = Experiment("x", "X", "a", series, (figure,), ())
     measure(mixed, replace(FEW, memory_bytes=1.0))
     assert Counted.most == 1
     measure(mixed, FEW)
@@ -196,6 +244,27 @@ def test_an_index_that_is_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_index_that_takes_no_changes_is_refused() -> None:
     figure = Figure("f", "F", "mixed", ("a",), groups=("short-point",))
     series = {"a": Series("trie-pyramid")}
-    fixed = Experiment("x", "X", 10, "a", series, (figure,), ())
+    fixed = Experiment("x", "X", "a", series, (figure,), ())
     with pytest.raises(NearcastError, match="a takes no changes"):
         measure(fixed, FEW)
+    grown = replace(fixed, series={"a": Series("trie-pyramid", built=0.5)})
+    with pytest.raises(NearcastError, match="build it from all"):
+        measure(grown, FEW)
+
+
+def test_an_index_that_grows_is_whole_at_last() -> None:
+    lines = {"a": {0.5: Spot("tweets", "half of a half")}}
+    figure = Sweep("f", "F", "x", {"tweets": lines}, ("time", "insert"))
+    series = {"half of a half": Series("scan", share=0.5, built=0.5)}
+    result = measure(Experiment("x", "X", "a", series, (figure,), ()), FEW)
+    [build] = result["builds"]
+    assert (build["built"], build["subscriptions"]) == (500, 1_000)
+    assert build["us_per_insert"] > 0
+    assert result["points"][0]["verified_messages"] == 5
+
+
+def test_an_option_without_end_is_written_as_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = SimpleNamespace(most=math.inf, least=1.0)
+    monkeypatch.setattr(Series, "builder", lambda self: Builder(Counted, endless))
+    result = measure(experiment_of(FASTER), FEW)
+    assert result["builds"][0]["options"] == {"most": "inf", "least": 1.0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +17,7 @@ from nearcast.bench.paper import (
     Figure,
     Plan,
     Statement,
+    Sweep,
     judge,
     measure,
     plot_figures,
@@ -26,7 +27,10 @@ from nearcast.bench.report import readme_block
 from nearcast.cli import app
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+T = TypeVar("T")
 
 MACHINE = {"processor": "Toaster", "cores": 3, "memory_gb": 1.5, "python": "3.11", "numba": "1"}
 FEW = Plan(2_000, 30, rounds=3, sample=5, point_s=0.001)
@@ -39,9 +43,9 @@ class Run(NamedTuple):
     result: dict[str, Any]
 
 
-def smaller(experiment: Experiment) -> Experiment:
-    """Return the experiment with few panels, and indexes that are always there."""
-    figures = tuple(fewer_panels(figure) for figure in experiment.figures)
+def smaller(experiment: Experiment, last: int = 0) -> Experiment:
+    """Return its last figures (0: all) with few panels, and indexes that are always there."""
+    figures = tuple(fewer_panels(figure) for figure in experiment.figures[-last:])
     small = stand_ins(replace(experiment, figures=figures, statements=()))
     kept = [
         replace(one, cases=tuple(case for case in one.cases if measures(small, one, case)))
@@ -50,16 +54,31 @@ def smaller(experiment: Experiment) -> Experiment:
     return replace(small, statements=tuple(statement for statement in kept if statement.cases))
 
 
-def fewer_panels(figure: Figure) -> Figure:
-    lengths = {name: many[:: len(many) - 1] for name, many in figure.lengths.items()}
-    groups = tuple(dict.fromkeys((figure.groups[0], figure.groups[-1])))
-    return replace(figure, groups=groups, lengths={g: lengths[g] for g in groups if g in lengths})
+def fewer_panels(figure: Figure | Sweep) -> Figure | Sweep:
+    """Keep the first and the last of all groups, lengths and values."""
+    if isinstance(figure, Sweep):
+        panels = {
+            title: {name: dict(ends(list(line.items()))) for name, line in lines.items()}
+            for title, lines in figure.panels.items()
+        }
+        return replace(figure, panels=panels)
+    groups = ends(figure.groups)
+    lengths = {name: ends(many) for name, many in figure.lengths.items() if name in groups}
+    return replace(figure, groups=groups, lengths=lengths)
+
+
+def ends(values: Sequence[T]) -> tuple[T, ...]:
+    return tuple(values) if len(values) < 2 else (values[0], values[-1])
 
 
 def stand_ins(experiment: Experiment) -> Experiment:
-    mixed = {name for f in experiment.figures if f.kind == "mixed" for name in f.series}
+    mixed = {s.series for f in experiment.figures if f.kind == "mixed" for s in f.spots()}
     series = {
-        label: replace(one, index="scan" if label in mixed else "trie-pyramid", options={})
+        label: replace(
+            one,
+            index="scan" if label in mixed or one.built < 1.0 else "trie-pyramid",
+            options={},
+        )
         for label, one in experiment.series.items()
     }
     return replace(experiment, series=series)
@@ -67,10 +86,8 @@ def stand_ins(experiment: Experiment) -> Experiment:
 
 def measures(experiment: Experiment, statement: Statement, case: Case) -> bool:
     mixed = statement.quantity == "operations"
-    return all(
-        set(case.groups) <= set(experiment.needed(case.dataset, label, mixed=mixed))
-        for label in (case.top, *case.bottom)
-    )
+    needed = [(s, experiment.needed(s.dataset, s.series, mixed=mixed)) for s in case.spots()]
+    return all(spot.group in groups if spot.group else groups for spot, groups in needed)
 
 
 @pytest.fixture(scope="module", params=PAPERS)
@@ -88,14 +105,13 @@ def test_every_figure_has_its_points(run: Run) -> None:
     builds = {(b["dataset"], b["series"]): b for b in run.result["builds"]}
     assert len(points) == len(run.result["points"])
     for figure in run.experiment.figures:
-        for dataset in figure.datasets:
-            for label in figure.series:
-                share = run.experiment.series[label].share
-                assert builds[dataset, label]["subscriptions"] == round(2_000 * share)
-                for group in figure.points():
-                    point = points[dataset, label, group]
-                    assert len(point["rounds_us"]) == 3
-                    assert point["examined_per_message"] >= point["matches_per_message"]
+        for spot in figure.spots():
+            series, build = run.experiment.series[spot.series], builds[spot.dataset, spot.series]
+            assert build["subscriptions"] == round(2_000 * series.share)
+            assert build["built"] == round(2_000 * series.share * series.built)
+            assert ("us_per_insert" in build) == (series.built < 1.0)
+            assert len(points[spot]["rounds_us"]) == 3
+            assert points[spot]["examined_per_message"] >= points[spot]["matches_per_message"]
     assert {key[:2] for key in points} == set(builds)
     assert json.loads(json.dumps(run.result)) == run.result
 
@@ -103,16 +119,16 @@ def test_every_figure_has_its_points(run: Run) -> None:
 def test_all_of_a_heat_get_the_same_messages(run: Run) -> None:
     whole = [p for p in run.result["points"] if run.experiment.series[p["series"]].share == 1.0]
     assert {p["heat"] for p in whole} == {1}
-    for group in {p["group"] for p in whole}:
-        found = [p for p in whole if p["group"] == group and p["dataset"] == "tweets"]
+    for place in {(p["dataset"], p["group"]) for p in whole}:
+        found = [p for p in whole if (p["dataset"], p["group"]) == place]
         assert len({p["messages"] for p in found}) == 1
         assert len({p["matches_per_message"] for p in found}) == 1
 
 
 def test_a_mixed_load_is_a_tenth_inserts_and_a_tenth_deletes(run: Run) -> None:
     figures = [figure for figure in run.experiment.figures if figure.kind == "mixed"]
-    wanted = {(label, group) for f in figures for label in f.series for group in f.groups}
-    assert {(p["series"], p["group"]) for p in run.result["mixed"]} == wanted
+    wanted = {spot for figure in figures for spot in figure.spots()}
+    assert {(p["dataset"], p["series"], p["group"]) for p in run.result["mixed"]} == wanted
     for point in run.result["mixed"]:
         assert point["operations"] % 100 == 0
         assert point["operations_per_second"]["least"] > 0
@@ -144,7 +160,7 @@ def test_little_memory_makes_more_heats() -> None:
 def test_the_command_writes_everything(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = smaller(PAPERS[name])
+    small = smaller(PAPERS[name], last=2)
     monkeypatch.setitem(PAPERS, name, small)
     sizes = ["--subscriptions", "2000", "--messages", "20", "--rounds", "1"]
     done = CliRunner().invoke(app, ["bench", "paper", name, *sizes, "--out", str(tmp_path)])

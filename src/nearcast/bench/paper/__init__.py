@@ -1,12 +1,15 @@
 """The experiments of the papers, run again: what is printed, and what is measured here.
 
 An `Experiment` is data: series (indexes with options), figures (which series are measured on which
-groups of messages) and the paper's statements about them. `measure` measures all that the figures
-need, each index built once; `judge` holds the statements against it; `plots` draws the figures.
-One module for each paper: `rt`, `lfilter`.
+data and groups of messages) and the paper's statements about them. `measure` measures all that the
+figures need, each index built once; `judge` holds the statements against it; `plots` draws the
+figures. One module for each paper: `rt`, `lfilter`, `ap_tree`.
 """
 
-from nearcast.bench.paper.experiment import Experiment, Figure, Group, Plan, Series
+from nearcast.bench.paper.ap_tree import AP_TREE
+from nearcast.bench.paper.data import Boolean, Data, Drifting
+from nearcast.bench.paper.experiment import Experiment, Plan, Series
+from nearcast.bench.paper.figures import Figure, Group, Spot, Sweep
 from nearcast.bench.paper.lfilter import LFILTER
 from nearcast.bench.paper.measure import measure
 from nearcast.bench.paper.plots import plot_figures
@@ -17,13 +20,18 @@ from nearcast.bench.paper.table import NOTE, statement_table
 __all__ = [
     "NOTE",
     "PAPERS",
+    "Boolean",
     "Case",
+    "Data",
+    "Drifting",
     "Experiment",
     "Figure",
     "Group",
     "Plan",
     "Series",
+    "Spot",
     "Statement",
+    "Sweep",
     "Verdict",
     "judge",
     "measure",
@@ -31,5 +39,5 @@ __all__ = [
     "statement_table",
 ]
 
-PAPERS: dict[str, Experiment] = {one.name: one for one in (RT, LFILTER)}
+PAPERS: dict[str, Experiment] = {one.name: one for one in (RT, LFILTER, AP_TREE)}
 """The experiments by the names of the papers' indexes."""

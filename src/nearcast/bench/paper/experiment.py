@@ -1,34 +1,37 @@
-"""What an experiment is: series, groups of messages, figures, and the paper's statements."""
+"""What an experiment is: series, figures, data sets, and the paper's statements."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nearcast import indexes
-from nearcast.bench.compare import GROUPS
+from nearcast.bench.paper.data import Data
 from nearcast.errors import InvalidInput, UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from nearcast.bench.paper.figures import Figure, Spot, Sweep
     from nearcast.bench.paper.statements import Statement
+    from nearcast.bench.workloads import Workload
     from nearcast.indexes import Builder
 
-__all__ = ["KINDS", "Experiment", "Figure", "Group", "Plan", "Series"]
-
-KINDS = ("lengths", "groups", "scale", "mixed")
-"""Kinds of figures: over the length of messages, over their groups, over the number of
-subscriptions, and with subscriptions that change meanwhile."""
+__all__ = ["Experiment", "Plan", "Series"]
 
 
 @dataclass(frozen=True)
 class Series:
-    """An index with options, over the first ``share`` of the subscriptions."""
+    """An index with options, over the first ``share`` of the subscriptions.
+
+    It is built from the first ``built`` of these; the others are inserted.
+    """
 
     index: str
     options: Mapping[str, Any] = field(default_factory=dict)
     share: float = 1.0
+    built: float = 1.0
 
     def builder(self) -> Builder:
         """Choose the index; unknown names are refused here."""
@@ -36,138 +39,78 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Messages of one kind: how many tokens (None: as the data set has them), whether boxes."""
-
-    tokens: tuple[int, int] | None
-    ranges: bool
-
-    @classmethod
-    def named(cls, name: str) -> Group:
-        """Read the name of a group.
-
-        Examples
-        --------
-        >>> Group.named("long-range")
-        Group(tokens=(100, 1000), ranges=True)
-        >>> Group.named("20-point")
-        Group(tokens=(20, 20), ranges=False)
-        """
-        if name in GROUPS:
-            return cls(*GROUPS[name])
-        tokens, _, place = name.partition("-")
-        if not tokens.isdigit() or place not in {"point", "range"}:
-            raise UnknownName("group", name, [*GROUPS, "20-point", "20-range"])
-        return cls((int(tokens), int(tokens)), place == "range")
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure of the paper: which series, on which data sets, over which messages.
-
-    Parameters
-    ----------
-    name, title
-        For the file and for people; the title says where it is in the paper.
-    kind
-        One of `KINDS`.
-    series
-        Labels of the experiment's series, in the order of the legend. For ``scale``, those of one
-        index over growing shares.
-    datasets
-        The data sets, a row of panels each.
-    groups
-        The panels, from left to right.
-    lengths
-        For ``lengths``: the tokens of messages in each panel.
-    names
-        What series are called in the legend, where it is not their label.
-    """
-
-    name: str
-    title: str
-    kind: str
-    series: tuple[str, ...]
-    datasets: tuple[str, ...] = ("tweets",)
-    groups: tuple[str, ...] = tuple(GROUPS)
-    lengths: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UnknownName("kind of figure", self.kind, KINDS)
-
-    def points(self) -> list[str]:
-        """Return the names of all groups of messages that the figure needs."""
-        return [*self.groups, *(name for group in self.lengths for name in self.at(group))]
-
-    def at(self, group: str) -> list[str]:
-        """Return the groups of one length each that make up the panel of a group."""
-        place = "range" if Group.named(group).ranges else "point"
-        return [f"{tokens}-{place}" for tokens in self.lengths.get(group, ())]
-
-
-@dataclass(frozen=True)
 class Experiment:
     """A paper's experiments.
 
-    ``subscriptions`` is how many the paper has; statements about times and sizes as such (not as
-    ratios) are judged at that size only. ``own`` is the series that stands out in pictures: the
-    paper's best.
+    ``own`` is the series that stands out in pictures: the paper's best. ``data`` are data sets
+    that differ from those of the workloads; every other name is that of a workload.
     """
 
     name: str
     title: str
-    subscriptions: int
     own: str
     series: Mapping[str, Series]
-    figures: tuple[Figure, ...]
+    figures: tuple[Figure | Sweep, ...]
     statements: tuple[Statement, ...]
+    data: Mapping[str, Data] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for figure in self.figures:
-            for label in figure.series:
-                if label not in self.series:
-                    raise UnknownName("series", label, self.series)
+            for spot in figure.spots():
+                if spot.series not in self.series:
+                    raise UnknownName("series", spot.series, self.series)
         for statement in self.statements:
             for case in statement.cases:
-                self._check(statement, case.dataset, (case.top, *case.bottom), case.groups)
+                for spot in case.spots():
+                    self._check(statement, spot)
 
-    def _check(
-        self,
-        statement: Statement,
-        dataset: str,
-        labels: tuple[str, ...],
-        groups: tuple[str, ...],
-    ) -> None:
+    def _check(self, statement: Statement, spot: Spot) -> None:
         """Refuse a statement about something that no figure measures."""
-        mixed = statement.quantity == "operations"
-        for label in labels:
-            needed = self.needed(dataset, label, mixed=mixed)
-            if label not in self.series:
-                raise UnknownName("series", label, self.series)
-            for group in groups:
-                if group not in needed:
-                    raise InvalidInput(
-                        "statement", statement.key, f"no figure measures {label} on {group}"
-                    )
+        if spot.series not in self.series:
+            raise UnknownName("series", spot.series, self.series)
+        needed = self.needed(spot.dataset, spot.series, mixed=statement.quantity == "operations")
+        measured = spot.group in needed if spot.group else bool(needed)
+        if statement.quantity == "insert" and self.series[spot.series].built == 1.0:
+            measured = False
+        if not measured:
+            raise InvalidInput(
+                "statement",
+                statement.key,
+                f"no figure measures {spot.series} on {spot.dataset} {spot.group}".rstrip(),
+            )
 
     @property
     def datasets(self) -> list[str]:
         """The data sets of all figures."""
-        return list(dict.fromkeys(name for figure in self.figures for name in figure.datasets))
+        spots = (spot for figure in self.figures for spot in figure.spots())
+        return list(dict.fromkeys(spot.dataset for spot in spots))
+
+    def workload(self, dataset: str, seed: int) -> Workload:
+        """Return the source of a data set."""
+        return self.data.get(dataset, Data(dataset)).workload(seed)
 
     def needed(self, dataset: str, label: str, *, mixed: bool = False) -> list[str]:
         """Return the groups of messages that a series is measured on, mixed with changes or not."""
-        names = [
-            name
-            for figure in self.figures
-            if dataset in figure.datasets and label in figure.series
-            # A mixed load is sized by what messages alone cost.
-            if figure.kind == "mixed" or not mixed
-            for name in figure.points()
-        ]
-        return list(dict.fromkeys(names))
+        # A mixed load is sized by what messages alone cost.
+        groups = self._mixed_groups if mixed else self._all_groups
+        return groups.get((dataset, label), [])
+
+    @cached_property
+    def _all_groups(self) -> dict[tuple[str, str], list[str]]:
+        return _groups(self.figures)
+
+    @cached_property
+    def _mixed_groups(self) -> dict[tuple[str, str], list[str]]:
+        return _groups([figure for figure in self.figures if figure.kind == "mixed"])
+
+
+def _groups(figures: Iterable[Figure | Sweep]) -> dict[tuple[str, str], list[str]]:
+    """Return the groups of messages that figures need, by data set and series."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for figure in figures:
+        for spot in figure.spots():
+            found.setdefault((spot.dataset, spot.series), {})[spot.group] = None
+    return {key: list(groups) for key, groups in found.items()}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ and drawn, and nothing is said of them. Which order of tokens was measured is no
 from __future__ import annotations
 
 from nearcast.bench.compare import GROUPS
-from nearcast.bench.paper.experiment import Experiment, Figure, Series
+from nearcast.bench.paper.experiment import Experiment, Series
+from nearcast.bench.paper.figures import Figure
 from nearcast.bench.paper.phrases import (
     POINT,
     RANGE,
@@ -23,6 +24,9 @@ from nearcast.bench.paper.phrases import (
 from nearcast.bench.paper.statements import Statement
 
 __all__ = ["LFILTER"]
+
+_SIZE = 10_000_000
+"""The subscriptions of the paper."""
 
 _TRIE, _QUADTREE, _BOTH = "mbr-trie", "pt-quadtree", "lfilter"
 _TOKENS, _NODES = "mbr-trie probe=tokens", "mbr-trie probe=trie"
@@ -154,7 +158,7 @@ STATEMENTS = (
         cases(_BOTH, groups=("long-point",)),
         below=4_000,
         printed="2,000-4,000 µs",
-        at_size=True,
+        at_size=_SIZE,
     ),
     *_existing("places"),
     Statement(
@@ -179,17 +183,16 @@ STATEMENTS = (
         cases(_BOTH, groups=(_SIX_HUNDRED,)),
         below=16_000,
         printed="16,000 µs",
-        at_size=True,
+        at_size=_SIZE,
     ),
 )
 
 LFILTER = Experiment(
     "lfilter",
     "A cost-based method: mbr-trie, pt-quadtree and lfilter",
-    10_000_000,
     _BOTH,
     SERIES,
     FIGURES,
     STATEMENTS,
 )
-"""All of it; the paper has ten million subscriptions."""
+"""All of it."""

@@ -7,34 +7,28 @@ Within a heat all get the same messages: as many as the slowest of them has time
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearcast import indexes
 from nearcast.bench.compare import spread
-from nearcast.bench.machine import PeakMemory, describe
-from nearcast.bench.paper.experiment import Group
+from nearcast.bench.machine import describe
+from nearcast.bench.paper.figures import Group
 from nearcast.bench.paper.mixed import MixedLoad
-from nearcast.bench.workloads import Workload
-from nearcast.columns import Clauses, Messages
+from nearcast.bench.paper.runner import Runner, check_sample
 from nearcast.errors import NearcastError
 from nearcast.indexes import UpdatableIndex
 
 if TYPE_CHECKING:
     from nearcast.bench.compare import Step
-    from nearcast.bench.paper.experiment import Experiment, Plan, Series
-    from nearcast.indexes import Builder, Index
+    from nearcast.bench.paper.experiment import Experiment, Plan
+    from nearcast.columns import Clauses, Messages
 
 __all__ = ["measure"]
 
 _FEWEST = 50
 """So many messages are matched even by the slowest index."""
-
-
-_WARM = 3_000
-"""So many clauses are enough for every kernel of an index to run once."""
 
 
 def measure(
@@ -86,52 +80,6 @@ class _Progress:
         self._step(what, self.done, self._total)
 
 
-class _Runner:
-    """One index of a heat."""
-
-    def __init__(self, label: str, series: Series, groups: list[str]) -> None:
-        self.label = label
-        self.series = series
-        self.groups = groups
-        self.index: Index
-        self.rounds_us: list[float] = []
-
-    def build(self, clauses: Clauses) -> dict[str, Any]:
-        """Build the index, watching time and memory; return what it cost."""
-        builder = self.series.builder()
-        _compile(builder, clauses)
-        count = round(clauses.subscriptions * self.series.share)
-        if count < clauses.subscriptions:
-            clauses = clauses.take(np.arange(count))
-        with PeakMemory() as memory:
-            began = time.perf_counter()
-            self.index = builder.build(clauses)
-            spent = time.perf_counter() - began
-        return {
-            "series": self.label,
-            "index": self.series.index,
-            "options": vars(builder.options),
-            "subscriptions": count,
-            "build_s": spent,
-            "build_peak_bytes": memory.growth_bytes,
-            "index_bytes": self.index.nbytes,
-            "bytes_per_subscription": self.index.nbytes / count,
-        }
-
-    def match(self, messages: Messages) -> float:
-        """Match messages; return the microseconds each took."""
-        began = time.perf_counter()
-        self.index.match(messages)
-        return (time.perf_counter() - began) / len(messages) * 1e6
-
-    def verify(self, sample: Messages, expected: set[tuple[int, int]]) -> dict[str, int]:
-        """Compare the answers to a sample with those of the scan over all subscriptions."""
-        last = self.index.clauses.subscriptions
-        own = {pair for pair in expected if pair[1] < last}
-        check_sample(self.label, self.index, sample, own)
-        return {"verified_messages": len(sample), "verified_matches": len(own)}
-
-
 class _DatasetRun:
     """All builds and points over one data set."""
 
@@ -141,7 +89,7 @@ class _DatasetRun:
         self.experiment = experiment
         self.plan = plan
         self.dataset = dataset
-        self.workload = Workload(dataset, plan.seed)
+        self.workload = experiment.workload(dataset, plan.seed)
         self.progress = progress
         self.builds: list[dict[str, Any]] = []
         self.points: list[dict[str, Any]] = []
@@ -154,14 +102,14 @@ class _DatasetRun:
         """Build the indexes one after the other, and let those that fit into memory take turns."""
         self.progress.say(f"drawing {self.dataset}")
         clauses = self.workload.subscriptions(self.plan.subscriptions)
-        heat: list[_Runner] = []
+        heat: list[Runner] = []
         held = largest = 0
         for label, series in self.experiment.series.items():
             needed = self.experiment.needed(self.dataset, label)
             if not needed:
                 continue
             self.progress.say(f"{self.dataset}: building {label}")
-            runner = _Runner(label, series, needed)
+            runner = Runner(label, series, needed)
             build = runner.build(clauses)
             self.builds.append({"dataset": self.dataset, **build})
             self.progress.say(f"{self.dataset}: built {label}", 1)
@@ -176,14 +124,14 @@ class _DatasetRun:
         if heat:
             self._run(heat, clauses)
 
-    def _held(self, runner: _Runner, clauses: Clauses) -> int:
+    def _held(self, runner: Runner, clauses: Clauses) -> int:
         """Return the bytes that an index takes, with clauses of its own where it takes changes."""
         changes = bool(self.experiment.needed(self.dataset, runner.label, mixed=True))
-        shared = runner.series.share == 1.0 and not changes
+        shared = runner.series.share == runner.series.built == 1.0 and not changes
         # An index that grows has room to spare.
         return runner.index.nbytes + (0 if shared else clauses.nbytes * 3 // 2)
 
-    def _run(self, heat: list[_Runner], clauses: Clauses) -> None:
+    def _run(self, heat: list[Runner], clauses: Clauses) -> None:
         self._heat += 1
         for group in dict.fromkeys(group for runner in heat for group in runner.groups):
             takers = [runner for runner in heat if group in runner.groups]
@@ -192,7 +140,7 @@ class _DatasetRun:
             self.progress.say(f"{self.dataset}: {group} done", len(takers))
         self._mix(heat, clauses)
 
-    def _take_turns(self, group: str, takers: list[_Runner], clauses: Clauses) -> None:
+    def _take_turns(self, group: str, takers: list[Runner], clauses: Clauses) -> None:
         messages = self._drawn(group)
         sample = messages.take(_sample_rows(len(messages), self.plan.sample))
         if group not in self._expected:
@@ -214,7 +162,7 @@ class _DatasetRun:
             point["rounds_us"] = runner.rounds_us
         self.points += points
 
-    def _first(self, runner: _Runner, group: str, messages: Messages) -> dict[str, Any]:
+    def _first(self, runner: Runner, group: str, messages: Messages) -> dict[str, Any]:
         """Match all messages once, for the counts and to have everything warm."""
         runner.rounds_us = []
         found = runner.index.match(messages)
@@ -229,7 +177,7 @@ class _DatasetRun:
             "visited_per_message": found.visited / len(messages),
         }
 
-    def _mix(self, heat: list[_Runner], clauses: Clauses) -> None:
+    def _mix(self, heat: list[Runner], clauses: Clauses) -> None:
         """Let subscriptions change while messages are matched; the indexes are of no use after."""
         wanted = {
             runner.label: self.experiment.needed(self.dataset, runner.label, mixed=True)
@@ -275,34 +223,5 @@ class _DatasetRun:
         return self._messages[group]
 
 
-def check_sample(
-    label: str, index: Index, sample: Messages, expected: set[tuple[int, int]]
-) -> None:
-    """Refuse the figures of an index that does not agree with the scan."""
-    found = index.match(sample).pairs()
-    if found != expected:
-        raise NearcastError(
-            f"{label} does not agree with the scan: of {len(expected)} matches of "
-            f"{len(sample)} messages it missed {len(expected - found)} and gave "
-            f"{len(found - expected)} that are none; its figures would mean nothing"
-        )
-
-
 def _sample_rows(count: int, sample: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.unique(np.linspace(0, count - 1, min(sample, count)).astype(np.int64))
-
-
-def _compile(builder: Builder, clauses: Clauses) -> None:
-    """Compile or load the kernels, those for changes included, before the clock runs.
-
-    A few clauses would not do: what makes inner nodes, or moves what has outgrown its room, runs
-    only where there are many.
-    """
-    some = clauses.take(np.arange(min(_WARM, clauses.subscriptions)))
-    messages = Messages.of([some.token[:20].tolist()], [[0, 0]])
-    index = builder.build(some)
-    index.match(messages)
-    if isinstance(index, UpdatableIndex):
-        index.insert(some)
-        index.delete(np.arange(some.subscriptions))
-        index.match(messages)

@@ -10,7 +10,8 @@ rt++-tree, with the same sizes. So both trees are measured.
 
 from __future__ import annotations
 
-from nearcast.bench.paper.experiment import Experiment, Figure, Series
+from nearcast.bench.paper.experiment import Experiment, Series
+from nearcast.bench.paper.figures import Figure
 from nearcast.bench.paper.phrases import (
     POINT,
     RANGE,
@@ -23,6 +24,9 @@ from nearcast.bench.paper.phrases import (
 from nearcast.bench.paper.statements import Case, Statement
 
 __all__ = ["RT"]
+
+_SIZE = 10_000_000
+"""The subscriptions of the paper."""
 
 _STRATEGIES = ("random", "df", "idf", "local-df", "local-idf")
 _BASELINES = ("keyword-first", "spatial-first", "ir-tree")
@@ -236,7 +240,7 @@ STATEMENTS = (
         cases("rt++-tree", groups=("short-point", "short-range")),
         below=2_000,
         printed="1,000-2,000 µs",
-        at_size=True,
+        at_size=_SIZE,
     ),
     Statement(
         "size rt+ rt",
@@ -291,7 +295,7 @@ STATEMENTS = (
         above=600,
         quantity="operations",
         printed="600-840 a second",
-        at_size=True,
+        at_size=_SIZE,
     ),
     Statement(
         "mixed long",
@@ -301,17 +305,16 @@ STATEMENTS = (
         above=60,
         quantity="operations",
         printed="60-120 a second",
-        at_size=True,
+        at_size=_SIZE,
     ),
 )
 
 RT = Experiment(
     "rt",
     "Location-aware publish/subscribe: the rt-tree family",
-    10_000_000,
     "rt++-tree",
     SERIES,
     FIGURES,
     STATEMENTS,
 )
-"""All of it; the paper has ten million subscriptions."""
+"""All of it."""

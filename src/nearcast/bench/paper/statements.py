@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nearcast.bench.paper.figures import Spot
+from nearcast.bench.paper.results import QUANTITIES, Measured, Results
 from nearcast.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -22,10 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Case", "CaseResult", "Statement", "Verdict", "judge"]
 
 HOLDS, DIFFERS, UNCLEAR, NOT_JUDGED = "holds", "differs", "unclear", "not judged"
-_QUANTITIES = ("time", "bytes", "operations")
-
-NEAR = 0.05
-"""Times and rates within this share of a bound are on neither side of it."""
 
 FEWEST_ROUNDS = 3
 """With fewer rounds, equal indexes would too often seem to differ."""
@@ -43,7 +41,9 @@ class Case:
         The series below the line: of several, the best counts. Empty for a figure as such.
     group, bottom_group
         The group of messages, and that of the series below the line where it is another one; both
-        empty for sizes.
+        empty for what is known from the build.
+    dataset, bottom_dataset
+        The data set, and that of the series below the line where it is another one.
     label
         What people call the case; the group where it is empty.
     """
@@ -54,11 +54,13 @@ class Case:
     bottom_group: str = ""
     dataset: str = "tweets"
     label: str = ""
+    bottom_dataset: str = ""
 
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The groups of messages that the case needs."""
-        return tuple(name for name in (self.group, self.bottom_group) if name)
+    def spots(self) -> list[Spot]:
+        """Return what the case needs: first what is above the line."""
+        dataset, group = self.bottom_dataset or self.dataset, self.bottom_group or self.group
+        below = [Spot(dataset, label, group) for label in self.bottom]
+        return [Spot(self.dataset, self.top, self.group), *below]
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,11 @@ class Statement:
     below, above
         The measured figure must lie below the one, or above the other, in every case.
     quantity
-        ``time`` (microseconds a message), ``bytes`` (a subscription) or ``operations`` (a second).
+        One of `QUANTITIES`: ``time``, ``bytes``, ``build``…
     printed
         The paper's figure, where it prints one.
     at_size
-        Whether it means something at the paper's number of subscriptions only.
+        With how many subscriptions it means something; 0 if with any number.
     why
         Why it differs, where it does: shown after what was measured, and only then.
     """
@@ -93,12 +95,12 @@ class Statement:
     above: float | None = None
     quantity: str = "time"
     printed: str = ""
-    at_size: bool = False
+    at_size: int = 0
     why: str = ""
 
     def __post_init__(self) -> None:
-        if self.quantity not in _QUANTITIES:
-            raise UnknownName("quantity", self.quantity, _QUANTITIES)
+        if self.quantity not in QUANTITIES:
+            raise UnknownName("quantity", self.quantity, QUANTITIES)
         if (self.below is None) == (self.above is None):
             raise ValueError(f"{self.key}: give one of below and above")
 
@@ -149,85 +151,44 @@ class Verdict(NamedTuple):
         }
 
 
-class _Measured(NamedTuple):
-    """One series somewhere: its rounds, and the work that a message makes."""
-
-    label: str
-    rounds: list[float]
-    median: float
-    work: dict[str, float]
-
-
 def judge(experiment: Experiment, result: dict[str, Any]) -> list[Verdict]:
     """Hold all statements of an experiment against a result."""
-    measured = _Lookup(result)
+    measured = Results(result)
     return [
         _judge(statement, [_case(statement, case, measured) for case in statement.cases], result)
-        if not statement.at_size or result["subscriptions"] >= experiment.subscriptions
-        else _other_size(statement, experiment, result, measured)
+        if result["subscriptions"] >= statement.at_size
+        else _other_size(statement, result, measured)
         for statement in experiment.statements
     ]
 
 
 def _judge(statement: Statement, cases: list[CaseResult], result: dict[str, Any]) -> Verdict:
-    if statement.quantity != "bytes" and result["rounds"] < FEWEST_ROUNDS:
+    if QUANTITIES[statement.quantity].near and result["rounds"] < FEWEST_ROUNDS:
         return Verdict(statement, cases, NOT_JUDGED, f"fewer than {FEWEST_ROUNDS} rounds")
     found = {case.verdict for case in cases}
     verdict = DIFFERS if DIFFERS in found else UNCLEAR if UNCLEAR in found else HOLDS
     return Verdict(statement, cases, verdict, _sentence(statement, cases, verdict))
 
 
-def _other_size(
-    statement: Statement, experiment: Experiment, result: dict[str, Any], measured: _Lookup
-) -> Verdict:
+def _other_size(statement: Statement, result: dict[str, Any], measured: Results) -> Verdict:
     cases = [_case(statement, case, measured) for case in statement.cases]
     sentence = (
-        f"the paper has {experiment.subscriptions:,} subscriptions, "
-        f"this run {result['subscriptions']:,}"
+        f"the paper has {statement.at_size:,} subscriptions, this run {result['subscriptions']:,}"
     )
     return Verdict(statement, cases, NOT_JUDGED, sentence)
 
 
-class _Lookup:
-    """Finds what was measured, by quantity, data set, series and group."""
-
-    def __init__(self, result: dict[str, Any]) -> None:
-        self._times = {(p["dataset"], p["series"], p["group"]): p for p in result["points"]}
-        self._mixed = {(p["dataset"], p["series"], p["group"]): p for p in result["mixed"]}
-        self._builds = {(b["dataset"], b["series"]): b for b in result["builds"]}
-
-    def index(self, dataset: str, label: str) -> str:
-        """Return which index a series is."""
-        return str(self._builds[dataset, label]["index"])
-
-    def find(self, quantity: str, dataset: str, label: str, group: str) -> _Measured:
-        if quantity == "bytes":
-            value = float(self._builds[dataset, label]["bytes_per_subscription"])
-            return _Measured(label, [value], value, {})
-        if quantity == "operations":
-            point = self._mixed[dataset, label, group]
-            rounds = point["rounds_operations_per_second"]
-            median = point["operations_per_second"]["median"]
-            return _Measured(label, rounds, median, {})
-        point = self._times[dataset, label, group]
-        work = {name: float(point[f"{name}_per_message"]) for name in ("examined", "visited")}
-        median = point["us_per_message"]["median"]
-        return _Measured(label, point["rounds_us"], median, work)
-
-
-def _case(statement: Statement, case: Case, measured: _Lookup) -> CaseResult:
+def _case(statement: Statement, case: Case, measured: Results) -> CaseResult:
     quantity = statement.quantity
-    top = measured.find(quantity, case.dataset, case.top, case.group)
+    above, *others = case.spots()
+    top = measured.find(quantity, *above)
     label = case.label or case.group
-    if not case.bottom:
+    if not others:
         value, least, most = top.median, min(top.rounds), max(top.rounds)
         verdict = _side(statement, value, least, most)
         return CaseResult(label, "", value, least, most, None, None, True, verdict)
-    below = [
-        measured.find(quantity, case.dataset, name, case.bottom_group or case.group)
-        for name in case.bottom
-    ]
-    best = max if quantity == "operations" else min
+    below = [measured.find(quantity, *spot) for spot in others]
+    best = max if QUANTITIES[quantity].more_is_better else min
     bottom = best(below, key=lambda one: one.median)
     value = top.median / bottom.median
     least = min(top.rounds) / max(bottom.rounds)
@@ -240,12 +201,12 @@ def _case(statement: Statement, case: Case, measured: _Lookup) -> CaseResult:
         most,
         _work_ratio(top, bottom, "examined"),
         _work_ratio(top, bottom, "visited"),
-        measured.index(case.dataset, top.label) == measured.index(case.dataset, bottom.label),
+        measured.index(*above[:2]) == measured.index(others[0].dataset, bottom.label),
         _side(statement, value, least, most),
     )
 
 
-def _work_ratio(top: _Measured, bottom: _Measured, name: str) -> float | None:
+def _work_ratio(top: Measured, bottom: Measured, name: str) -> float | None:
     if not top.work.get(name) or not bottom.work.get(name):
         return None
     return top.work[name] / bottom.work[name]
@@ -256,7 +217,7 @@ def _side(statement: Statement, value: float, least: float, most: float) -> str:
     bound = statement.below if statement.below is not None else statement.above
     assert bound is not None
     agreeing = {statement.agrees(one) for one in (value, least, most)}
-    near = statement.quantity != "bytes" and abs(value / bound - 1) < NEAR
+    near = abs(value / bound - 1) < QUANTITIES[statement.quantity].near
     if near or len(agreeing) > 1:
         return UNCLEAR
     return HOLDS if agreeing == {True} else DIFFERS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nearcast.bench.paper.results import QUANTITIES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,8 +31,6 @@ NOTE = (
 )
 """What must be known to read the table."""
 
-_UNITS = {"time": "µs", "bytes": "bytes", "operations": "a second"}
-
 
 def statement_table(verdicts: Sequence[Verdict]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows, one row a statement; several cases make a range."""
@@ -40,7 +40,7 @@ def statement_table(verdicts: Sequence[Verdict]) -> tuple[list[str], list[list[s
 def _row(verdict: Verdict) -> list[str]:
     statement, cases = verdict.statement, verdict.cases
     ratio = bool(cases[0].bottom)
-    unit = "x" if ratio else _UNITS[statement.quantity]
+    unit = "x" if ratio else QUANTITIES[statement.quantity].unit
     return [
         statement.says,
         statement.source,

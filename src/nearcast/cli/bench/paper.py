@@ -19,13 +19,16 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Subscriptions = Annotated[int, typer.Option(min=1, help="How many; the papers have 10 million.")]
+Subscriptions = Annotated[
+    int, typer.Option(min=1, help="How many; the papers have 1 to 20 million.")
+]
 MessagesEach = Annotated[int, typer.Option("--messages", min=1, help="How many of each group.")]
 
 # Not read from the experiments: help must not wait for their modules.
 _HELP = {
     "rt": "Sorting strategies, token sets, existing methods, scale, mixed load: the rt-trees.",
     "lfilter": "Probing strategies, the three algorithms, existing methods, scale: lfilter.",
+    "ap-tree": "Tuning, variants, data sets, sizes, maintenance, boolean expressions: the ap-tree.",
 }
 
 

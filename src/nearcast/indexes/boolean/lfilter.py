@@ -49,7 +49,7 @@ _SHARED = {"alive"}
 _TALLY = pruning.PRUNED + 1
 _RUNS, _PARTS = 4096, 1024
 
-_SAMPLE = 3_072
+_SAMPLE = 768
 """So many tokens messages of the sample have together."""
 
 _CHANGES = 8

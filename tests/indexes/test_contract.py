@@ -51,11 +51,11 @@ if JIT:  # a choice of them is enough for kernels as plain Python, which takes i
 BUILDERS = {
     **{name: indexes.create(name) for name in indexes.names()},
     "trie-pyramid, all nodes": indexes.create(
-        "trie-pyramid", list_size=1, child_size=1, level_size=1
+        "trie-pyramid", block=2, child=0
     ),
-    "trie-pyramid, all lists": indexes.create("trie-pyramid", list_size=10**6),
+    "trie-pyramid, small blocks": indexes.create("trie-pyramid", block=3),
     "trie-pyramid, flat nodes": indexes.create(
-        "trie-pyramid", list_size=1, child_size=3, level_size=10**6
+        "trie-pyramid", child=0
     ),
     **SMALL_NODES,
 }

@@ -1,125 +1,106 @@
-"""Grid coordinates, levels and cells of a pyramid of grids, and boxes packed into one word.
+"""The shape of a pyramid of boxes, and where its blocks stand.
 
-Grid coordinates are the int32 units moved to 0 .. 2**32: x is the longitude, y twice the latitude,
-so that the world fills a square and a cell is twice as wide (in degrees) as high. Level ``l`` of
-the pyramid has ``2**l`` cells a side. A box belongs to the deepest level whose cells are not
-smaller than the box, and touches at most two by two of them there.
+A pyramid holds entries with boxes, near ones side by side. Up to `BLOCK` of them are a leaf. More
+are cut into that many parts at most, all of one size but for the last, and each part is a pyramid
+again: a block of the boxes around the parts comes first, then part behind part. So position and
+number of entries are all that is needed to go down, and one vector comparison
+(`nearcast.kernels.lanes`) tells which parts of a block touch a message.
 
-Inside a *frame* (a cell, or the bounds of a short list) a box is packed into one 64-bit word of
-four 15-bit lanes: west, south, and the complements of east and north, counted in quanta of the
-frame, 1 .. 16,384; 0 says that the box goes on beyond that side of the frame. With a message packed
-the other way round, one subtraction compares all four sides: `TOP` stays set in every lane where
-they may touch, and where no lane is equal, they surely do.
+Pyramids stand in a pool of 8-byte words:
+
+- A leaf of ``n`` entries has ``3 n`` words. The *upper halves* of the boxes come first, as int16,
+  by side; then a word an entry that is the owner's; then the lower halves, four to an entry.
+- A block of ``k`` boxes around parts has ``k`` words, upper halves alone, and is filled up to a
+  cache line.
+
+The upper half of a coordinate is what a shift by 16 bits leaves. Where upper halves differ, they
+decide; a quantum is 0.0066 degrees, so that the lower halves are seldom read.
+
+The sizes that parts may have are powers of two; the logarithms of them and the words that a part
+of each takes are a table that an index keeps, ``shape`` int64[2, sizes].
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast.kernels.compile import Number, kernel
 
-LEVELS = 19
-"""Levels 0 to 18; a cell of the last one is 0.0016 degrees (180 m at the equator) wide."""
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-QUANTA_BITS = 14
-FAR = np.int64(0x7FFF)
-TOP = np.uint64(0x8000800080008000)
-ONES = np.uint64(0x0001000100010001)
+BLOCK = 32
+"""How many boxes a block has at most; one vector comparison takes so many."""
 
+LEAF_WORDS = 3
+"""Words of an entry in a leaf."""
 
-@kernel
-def grid_x(longitude: Number) -> Number:
-    """Return the grid coordinate of a longitude in units."""
-    return np.int64(longitude) + np.int64(1 << 31)
+LINE_WORDS = 8
+"""Words of a cache line."""
 
+PLACE_BITS = 36
+"""Bits for the position of a pyramid in the pool, beside those for its number of entries."""
 
-@kernel
-def grid_y(latitude: Number) -> Number:
-    """Return the grid coordinate of a latitude in units."""
-    return (np.int64(latitude) + np.int64(1 << 30)) << np.int64(1)
+_PLACE = np.uint64((1 << PLACE_BITS) - 1)
 
-
-@kernel
-def level_of(width: Number, height: Number) -> Number:
-    """Return the deepest level whose cells are not smaller than a box of this size."""
-    size = max(width, height)
-    level = np.int64(LEVELS - 1)
-    while level > 0 and (np.int64(1) << (np.int64(32) - level)) < size:
-        level -= 1
-    return level
+HALF = np.int64(16)
 
 
 @kernel
-def cell_code(level: Number, column: Number, row: Number) -> Number:
-    """Return the number of a cell among those of all levels: a one, then row and column."""
-    return (np.int64(1) << (2 * level)) | (row << level) | column
+def pack_pyramid(position: Number, size: Number) -> Number:
+    """Return a word that says where a pyramid stands and how many entries it has."""
+    return np.uint64(position) | (np.uint64(size) << np.uint64(PLACE_BITS))
 
 
 @kernel
-def cell_key(node: Number, code: Number) -> Number:
-    """Return a key that tells the cells of all nodes apart (27 bits of node, 37 of code)."""
-    return (np.uint64(node) << np.uint64(37)) | np.uint64(code)
+def position_of(pyramid: Number) -> Number:
+    """Return where a pyramid stands, in words."""
+    return np.int64(pyramid & _PLACE)
 
 
 @kernel
-def frame_shift(extent: Number) -> Number:
-    """Return the shift that brings an extent below 2**14 quanta."""
-    shift = np.int64(0)
-    while (extent >> shift) >= (1 << QUANTA_BITS):
-        shift += 1
-    return shift
+def size_of(pyramid: Number) -> Number:
+    """Return how many entries a pyramid has."""
+    return np.int64(pyramid >> np.uint64(PLACE_BITS))
 
 
 @kernel
-def quantum(coordinate: Number, origin: Number, shift: Number) -> Number:
-    """Return the quantum of a coordinate in a frame: 0 below it, `FAR` above it."""
-    if coordinate < origin:
-        return np.int64(0)
-    offset = (coordinate - origin) >> shift
-    if offset >= (1 << QUANTA_BITS):
-        return FAR
-    return offset + 1
+def head_words(parts: Number) -> Number:
+    """Return the words that the boxes around so many parts take."""
+    return (parts + (LINE_WORDS - 1)) & ~np.int64(LINE_WORDS - 1)
 
 
 @kernel
-def pack(first: Number, second: Number, third: Number, fourth: Number) -> Number:
-    """Put four lanes into one word."""
-    return np.uint64(first | (second << 16) | (third << 32)) | (np.uint64(fourth) << np.uint64(48))
+def part_row(shape: NDArray[np.int64], block: Number, size: Number) -> Number:
+    """Return the row of the smallest parts of which a block is enough for so many entries."""
+    row = np.int64(0)
+    while (block << shape[0, row]) < size:
+        row += 1
+    return row
 
 
 @kernel
-def pack_box(
-    x0: Number,
-    y0: Number,
-    x1: Number,
-    y1: Number,
-    origin_x: Number,
-    origin_y: Number,
-    shift: Number,
-) -> Number:
-    """Pack the box of an entry in a frame."""
-    return pack(
-        quantum(x0, origin_x, shift),
-        quantum(y0, origin_y, shift),
-        FAR - quantum(x1, origin_x, shift),
-        FAR - quantum(y1, origin_y, shift),
-    )
+def parts_of(size: Number, bits: Number) -> Number:
+    """Return how many parts of ``2**bits`` entries there are."""
+    return (size + (np.int64(1) << bits) - 1) >> bits
 
 
 @kernel
-def pack_probe(
-    x0: Number,
-    y0: Number,
-    x1: Number,
-    y1: Number,
-    origin_x: Number,
-    origin_y: Number,
-    shift: Number,
-) -> Number:
-    """Pack the box of a message in a frame, `TOP` set, so that ``probe - box`` compares them."""
-    return TOP | pack(
-        quantum(x1, origin_x, shift),
-        quantum(y1, origin_y, shift),
-        FAR - quantum(x0, origin_x, shift),
-        FAR - quantum(y0, origin_y, shift),
-    )
+def pyramid_words(shape: NDArray[np.int64], block: Number, size: Number) -> Number:
+    """Return the words that a pyramid of so many entries takes."""
+    words = np.int64(0)
+    while size > block:
+        row = part_row(shape, block, size)
+        full = size >> shape[0, row]
+        words += head_words(parts_of(size, shape[0, row])) + full * shape[1, row]
+        size -= full << shape[0, row]
+    return words + LEAF_WORDS * size
+
+
+@kernel
+def fill_words(shape: NDArray[np.int64], block: Number) -> None:
+    """Write the words that a full part of each size takes, smallest first."""
+    for row in range(shape.shape[1]):
+        shape[1, row] = pyramid_words(shape, block, np.int64(1) << shape[0, row])

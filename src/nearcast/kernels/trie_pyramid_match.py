@@ -1,86 +1,66 @@
-"""Match messages against a trie-pyramid: walk a group of them down the trie, scan their lists."""
+"""Match messages against a trie-pyramid: find the pyramids of a chunk of tokens, read those before."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nearcast.kernels.compile import Number, borrow, kernel, prefetch
 from nearcast.kernels.messages import MessageArrays
-from nearcast.kernels.pyramid import grid_x, grid_y
-from nearcast.kernels.tag_table import token_position
-from nearcast.kernels.token_filter import clear_filter, set_filter
-from nearcast.kernels.trie_pyramid import TriePyramidArrays
-from nearcast.kernels.trie_pyramid_scan import (
-    ScanScratch,
-    Window,
-    scan_lists,
-)
-from nearcast.kernels.trie_pyramid_walk import GROUP, WalkScratch, start_walk, walk_group
+from nearcast.kernels.trie_pyramid import TOKENLESS, TriePyramidArrays, home
+from nearcast.kernels.trie_pyramid_scan import Room, scan_pyramids
+from nearcast.kernels.trie_pyramid_walk import CHUNK, Asked, Queues, ask, collect_pyramids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LONG = 64
-"""A message of more tokens than this is walked alone."""
+
+class Scratch(NamedTuple):
+    """Room for two messages, the one that is read and the one that is looked up.
+
+    As in `Asked` and `Queues`, with one more axis for the two; ``stack`` int64[...] of nodes.
+    """
+
+    box: NDArray[np.int32]
+    outer: NDArray[np.int16]
+    inner: NDArray[np.int16]
+    table: NDArray[np.int32]
+    word: NDArray[np.uint64]
+    bits: NDArray[np.int64]
+    item: NDArray[np.uint64]
+    count: NDArray[np.int64]
+    stack: NDArray[np.int64]
 
 
 @kernel
-def start_group(
-    index: TriePyramidArrays,
-    messages: MessageArrays,
-    first: Number,
-    last: Number,
-    scratch: WalkScratch,
+def asked_of(scratch: Scratch, turn: Number) -> Asked:
+    """Return the room for one of the two messages."""
+    return Asked(
+        scratch.box[turn],
+        scratch.outer[turn],
+        scratch.inner[turn],
+        scratch.table[turn],
+        scratch.word[turn],
+        scratch.bits[turn],
+    )
+
+
+@kernel
+def queues_of(scratch: Scratch, turn: Number) -> Queues:
+    """Return the queues of one of the two chunks."""
+    return Queues(scratch.item[turn], scratch.count[turn])
+
+
+@kernel
+def prefetch_slots(
+    index: TriePyramidArrays, token: NDArray[np.int32], first: Number, last: Number
 ) -> Number:
-    """Begin with the messages of a group; return the top of the stack."""
-    mask = np.uint64(len(index.token_slot) - 1)
-    ahead = min(len(messages.box), last + GROUP)
-    for i in range(messages.token_start[last], messages.token_start[ahead]):
-        prefetch(index.token_slot, token_position(np.uint64(messages.token[i]), mask))
-    top = np.int64(0)
-    for m in range(first, last):
-        g = m - first
-        box = messages.box[m]
-        scratch.window[g, 0], scratch.window[g, 1] = grid_x(box[0]), grid_y(box[1])
-        scratch.window[g, 2], scratch.window[g, 3] = grid_x(box[2]), grid_y(box[3])
-        tokens = messages.token[messages.token_start[m] : messages.token_start[m + 1]]
-        top = start_walk(index, tokens, scratch, g, top)
-    return top
-
-
-@kernel
-def scan_message(
-    index: TriePyramidArrays,
-    tokens: NDArray[np.int32],
-    walk: WalkScratch,
-    scan: ScanScratch,
-    g: Number,
-    match: NDArray[np.int32],
-    found: Number,
-) -> tuple[Number, Number]:
-    """Append the matches of a message's lists, and forget the lists."""
-    box = walk.window[g]
-    window = Window(box[0], box[1], box[2], box[3])
-    ordered = walk.token[g, : walk.token_count[g]]
-    set_filter(scan.token_filter, ordered)
-    lists = walk.lists[g, : walk.list_count[g]]
-    found, examined = scan_lists(index, window, tokens, scan, lists, match, found)
-    clear_filter(scan.token_filter, ordered)
-    walk.list_count[g] = 0
-    return found, examined
-
-
-@kernel
-def group_size(token_start: NDArray[np.int64], first: Number, last: Number) -> Number:
-    """Return how many messages go together: several short ones, or one."""
-    size = np.int64(0)
-    while size < GROUP and first + size < last:
-        if token_start[first + size + 1] - token_start[first + size] > LONG:
-            break
-        size += 1
-    return max(np.int64(1), size)
+    """Ask for the slots of tokens, whichever messages have them; return where that ended."""
+    last = min(last, np.int64(len(token)))
+    for i in range(first, last):
+        prefetch(index.slot, home(index.slot, np.uint64(token[i])))
+    return max(first, last)
 
 
 @kernel
@@ -89,63 +69,81 @@ def match_messages(
     messages: MessageArrays,
     first: Number,
     last: Number,
-    walk: WalkScratch,
-    scan: ScanScratch,
+    scratch: Scratch,
+    room: Room,
     match_start: NDArray[np.int64],
     match: NDArray[np.int32],
-) -> tuple[Number, Number]:
-    """Match messages ``first`` to ``last``; return where the room ended, and the examined.
+) -> tuple[Number, Number, Number]:
+    """Match messages ``first`` to ``last``; return where the room ended, examined and visited.
 
     The clauses of message ``m`` stand in ``match[match_start[m]:match_start[m + 1]]``;
     ``match_start[first]`` says where to begin.
     """
     index = TriePyramidArrays(
-        borrow(index.token_slot),
+        borrow(index.slot),
+        borrow(index.pool),
         borrow(index.node),
-        borrow(index.child_slot),
-        borrow(index.cell_slot),
-        borrow(index.entry),
+        borrow(index.child),
+        borrow(index.shape),
         borrow(index.setting),
+        borrow(index.half),
         borrow(index.token_start),
         borrow(index.token),
-        borrow(index.box),
     )
-    messages = MessageArrays(
-        borrow(messages.token_start), borrow(messages.token), borrow(messages.box)
+    scratch = Scratch(
+        borrow(scratch.box),
+        borrow(scratch.outer),
+        borrow(scratch.inner),
+        borrow(scratch.table),
+        borrow(scratch.word),
+        borrow(scratch.bits),
+        borrow(scratch.item),
+        borrow(scratch.count),
+        borrow(scratch.stack),
     )
-    walk = WalkScratch(
-        borrow(walk.token_key),
-        borrow(walk.token),
-        borrow(walk.token_count),
-        borrow(walk.signature),
-        borrow(walk.window),
-        borrow(walk.stack),
-        borrow(walk.child),
-        borrow(walk.cell),
-        borrow(walk.lists),
-        borrow(walk.list_count),
-    )
-    scan = ScanScratch(borrow(scan.token_filter), borrow(scan.candidate), borrow(scan.unsure))
-    match = borrow(match)
-    examined = np.int64(0)
-    m = np.int64(first)
-    while m < last:
-        size = group_size(messages.token_start, m, last)
-        top = walk_group(index, walk, start_group(index, messages, m, m + size, walk), size)
-        if top > 0 and size > 1:
-            size = np.int64(1)
-            top = walk_group(index, walk, start_group(index, messages, m, m + 1, walk), size)
-        for g in range(size):
-            tokens = messages.token[messages.token_start[m] : messages.token_start[m + 1]]
-            found = match_start[m]
-            while True:
-                found, more = scan_message(index, tokens, walk, scan, g, match, found)
-                if found < 0:
-                    return m, examined
-                examined += more
-                if top == 0:
-                    break
-                top = walk_group(index, walk, top, size)
-            match_start[m + 1] = found
-            m += 1
-    return last, examined
+    room = Room(borrow(room.candidate), borrow(room.aside))
+    token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
+    examined, visited, seen, opened = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    found, reading, turn = match_start[first], np.int64(-1), np.int64(0)
+    ahead = messages.token_start[first]
+    for m in range(first, last + 1):
+        begin = end = chunk = np.int64(0)
+        if m < last:
+            begin, end = messages.token_start[m], messages.token_start[m + 1]
+            ask(index, token[begin:end], box[m], asked_of(scratch, m & 1))
+        while True:
+            if m < last:
+                stop = min(chunk + CHUNK, end - begin + index.setting[TOKENLESS])
+                ahead = prefetch_slots(index, token, max(ahead, begin + stop), begin + stop + CHUNK)
+                opened += collect_pyramids(
+                    index,
+                    token[begin:end],
+                    chunk,
+                    stop,
+                    asked_of(scratch, m & 1),
+                    queues_of(scratch, turn),
+                    scratch.stack,
+                )
+            if reading >= 0:
+                more, read = scan_pyramids(
+                    index,
+                    asked_of(scratch, reading & 1),
+                    queues_of(scratch, 1 - turn),
+                    room,
+                    match[found:],
+                )
+                if more < 0:
+                    return reading, examined, visited
+                found += more
+                seen += read
+                if reading < m:
+                    match_start[m] = found
+                    examined += seen
+                    visited += opened
+                    seen = opened = np.int64(0)
+            reading = np.int64(m)
+            turn = 1 - turn
+            chunk += CHUNK
+            if chunk >= end - begin + index.setting[TOKENLESS]:
+                break
+    return last, examined, visited

@@ -11,7 +11,8 @@ must occur; entries of a cell lie side by side. Few clauses are kept as one flat
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,16 +20,18 @@ import numpy as np
 from nearcast.columns import Clauses, Messages, at_cache_line, frozen
 from nearcast.errors import InvalidInput
 from nearcast.indexes.contract import Found, Index, message_arrays
-from nearcast.indexes.options import check_whole
+from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.parts import find_in_parts
-from nearcast.kernels import trie_pyramid_layout as layout
+from nearcast.kernels import trie_pyramid_layout as layouts
 from nearcast.kernels import trie_pyramid_trie as trees
-from nearcast.kernels.pyramid import LEVELS
-from nearcast.kernels.token_filter import FILTER_WORDS
-from nearcast.kernels.trie_pyramid import ANY, FREE, TriePyramidArrays
-from nearcast.kernels.trie_pyramid_match import LONG, match_messages
-from nearcast.kernels.trie_pyramid_scan import ScanScratch
-from nearcast.kernels.trie_pyramid_walk import GROUP, WAVE, WalkScratch
+from nearcast.kernels.pyramid import BLOCK, fill_words
+from nearcast.kernels.token_table import EVERY
+from nearcast.kernels.trie_pyramid import SPARE, WAITING, TriePyramidArrays
+from nearcast.kernels.trie_pyramid_match import Scratch, match_messages
+from nearcast.kernels.trie_pyramid_places import place_level
+from nearcast.kernels.trie_pyramid_scan import CANDIDATES, Room
+from nearcast.kernels.trie_pyramid_tokens import table_bits
+from nearcast.kernels.trie_pyramid_walk import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,8 +41,10 @@ if TYPE_CHECKING:
     from nearcast.indexes.parts import Run
     from nearcast.kernels.messages import MessageArrays
 
-MOST_CLAUSES = 1 << layout.LOCAL_BITS
-SLOT_LOAD = 0.6
+MOST_CLAUSES = 1 << 27
+SLOT_LOAD = 0.5
+SIZES = 27
+"""Parts of more entries than 2**27 there are none."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +53,19 @@ class TriePyramidOptions:
 
     Parameters
     ----------
-    list_size
-        A first token with at most this many clauses gets one flat list instead of a node.
-    child_size
-        A node hands clauses down to a child when at least this many share their next token.
-    level_size
-        A level of a node's pyramid has at least this many clauses; the rest go to a coarser one.
+    block
+        How many boxes stand together: the entries of a leaf and the parts of anything larger.
+    child
+        Clauses that share their next token get a child of their own when so many of them are
+        expected to touch a message.
     """
 
-    list_size: int = 64
-    child_size: int = 200
-    level_size: int = 64
+    block: int = BLOCK
+    child: float = 4.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            check_whole(field.name, getattr(self, field.name), 1, (1 << 31) - 1)
+        check_whole("block", self.block, 2, BLOCK)
+        check_number("child", self.child, 0, math.inf)
 
 
 class TriePyramid(Index):
@@ -93,8 +96,8 @@ class TriePyramid(Index):
         """Build the index: about half a microsecond a clause."""
         if len(clauses) > MOST_CLAUSES:
             raise InvalidInput("clauses", len(clauses), f"an index holds {MOST_CLAUSES:,} at most")
-        if len(clauses.token) and int(clauses.token.max()) >= ANY:
-            raise InvalidInput("token", int(ANY), f"token ids must be below {ANY:,}")
+        if len(clauses.token) and int(clauses.token.max()) >= EVERY:
+            raise InvalidInput("token", int(EVERY), f"token ids must be below {EVERY:,}")
         return cls.from_arrays(clauses, options, _Construction(clauses, options).arrays())
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
@@ -107,9 +110,13 @@ class TriePyramid(Index):
         cls, clauses: Clauses, options: TriePyramidOptions, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """Make the index from its arrays."""
-        own = [frozen(arrays[name], np.uint64) for name in TriePyramidArrays._fields[:6]]
-        own += [clauses.token_start, clauses.token, clauses.box]
-        return cls(clauses, options, TriePyramidArrays(*own))
+        own = [frozen(arrays[name], arrays[name].dtype) for name in TriePyramidArrays._fields[:6]]
+        half = own[1].view(np.int16)
+        return cls(
+            clauses,
+            options,
+            TriePyramidArrays(*own, half, clauses.token_start, clauses.token),
+        )
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
         return type(self).from_arrays, (self.clauses, self.options, self.arrays())
@@ -122,49 +129,31 @@ class TriePyramid(Index):
         """Make room for walking the messages of a part."""
         arrays: MessageArrays = message_arrays(messages)
         most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-        walk, scan = walk_scratch(most, int(self._arrays.setting[2])), scan_scratch()
+        scratch, room = message_scratch(most, self._arrays)
 
         def run(
             done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
         ) -> tuple[int, int, int]:
-            done, examined = match_messages(
-                self._arrays, arrays, done, last, walk, scan, start, clause
-            )
-            return done, examined, 0
+            return match_messages(self._arrays, arrays, done, last, scratch, room, start, clause)
 
         return run
 
 
-def walk_scratch(tokens: int, depth: int) -> WalkScratch:
-    """Return room for walking messages of so many tokens down a trie of this depth.
-
-    The stack is sorted by depth, and a wave takes its end: of every depth there are never more
-    nodes on it than the children of one wave.
-    """
-    tokens = max(1, tokens)
-    short = GROUP * min(tokens, LONG)
-    started = GROUP + max(short, tokens)
-    return WalkScratch(
-        token_key=np.empty((GROUP, tokens), np.uint64),
-        token=np.empty((GROUP, tokens), np.uint64),
-        token_count=np.zeros(GROUP, np.int64),
-        signature=np.zeros(GROUP, np.uint64),
-        window=np.zeros((GROUP, 4), np.int64),
-        stack=np.empty((started + WAVE * tokens * (depth + 1), 2), np.uint64),
-        child=np.empty((WAVE * tokens, 3), np.uint64),
-        cell=np.empty((WAVE * LEVELS, 3), np.uint64),
-        lists=np.empty((GROUP, tokens + 3 * WAVE * (LEVELS + 1), 2), np.uint64),
-        list_count=np.zeros(GROUP, np.int64),
+def message_scratch(tokens: int, arrays: TriePyramidArrays) -> tuple[Scratch, Room]:
+    """Return room for matching messages of so many tokens."""
+    waiting = CHUNK + 1 + int(arrays.setting[WAITING])
+    scratch = Scratch(
+        box=np.zeros((2, 4), np.int32),
+        outer=np.zeros((2, 4), np.int16),
+        inner=np.zeros((2, 4), np.int16),
+        table=np.empty((2, 1 << table_bits(tokens)), np.int32),
+        word=np.zeros((2, 3), np.uint64),
+        bits=np.zeros((2, 1), np.int64),
+        item=np.empty((2, 2, waiting), np.uint64),
+        count=np.zeros((2, 2), np.int64),
+        stack=np.empty(CHUNK + 1 + len(arrays.node), np.int64),
     )
-
-
-def scan_scratch() -> ScanScratch:
-    """Return room for scanning lists."""
-    return ScanScratch(
-        token_filter=np.zeros(FILTER_WORDS, np.uint64),
-        candidate=np.empty(256, np.int64),
-        unsure=np.empty(1024, np.int32),
-    )
+    return scratch, Room(np.empty(CANDIDATES, np.int64), np.empty(CANDIDATES, np.int32))
 
 
 class _Construction:
@@ -174,31 +163,14 @@ class _Construction:
         self.clauses = clauses
         self.options = options
 
-    def arrays(self) -> dict[str, NDArray[np.uint64]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """Do all steps and return the arrays of the index."""
         ranked = self._rank()
-        group_start, order = self._group(ranked)
-        trie, nodes, reference = self._grow(ranked, group_start, order)
-        node, entry = self._lay_out(ranked, trie, nodes, group_start, reference)
-        token_slot = _token_slots(ranked.token_of_rank, reference)
-        depth = int(trie.depth[:nodes].max())
-        del trie, ranked, order, group_start
-        cells = int((node[:, 6] & np.uint64(0xFFFFFFFF)).sum())
-        child_slot, child_seed = _tag_slots(
-            nodes, lambda slot, seed: layout.fill_child_slots(node, slot, seed)
-        )
-        cell_slot, cell_seed = _tag_slots(
-            cells, lambda slot, seed: layout.fill_cell_slots(node, entry, slot, seed)
-        )
-        setting = np.array([child_seed, cell_seed, depth], np.uint64)
-        return {
-            "token_slot": token_slot,
-            "node": node,
-            "child_slot": child_slot,
-            "cell_slot": cell_slot,
-            "entry": entry,
-            "setting": setting,
-        }
+        trie = self._grow(ranked)
+        layout = self._room(trie)
+        layouts.write_lists(ranked, trie, layout)
+        layouts.write_children(ranked, trie, layout)
+        return {name: getattr(layout, name) for name in TriePyramidArrays._fields[:6]}
 
     def _rank(self) -> trees.Ranked:
         """Give every token its rank, rarest first, and sort the tokens of every clause by it."""
@@ -217,81 +189,70 @@ class _Construction:
         token_of_rank = by_rank if distinct is None else distinct[by_rank]
         return trees.Ranked(clauses.token_start, rank, clauses.box, token_of_rank)
 
-    def _group(self, ranked: trees.Ranked) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Order the clauses by their first token."""
-        group_start = np.zeros(len(ranked.token_of_rank) + 3, np.int64)
-        order = np.empty(len(self.clauses), np.int32)
-        trees.group_by_first(ranked.token_start, ranked.rank, group_start, order)
-        return group_start[:-1], order
-
-    def _grow(
-        self, ranked: trees.Ranked, group_start: NDArray[np.int64], order: NDArray[np.int32]
-    ) -> tuple[trees.Trie, int, NDArray[np.uint64]]:
-        """Make a node of every first token that has enough clauses, and the nodes below."""
-        size = np.diff(group_start)[1:]
-        root = np.flatnonzero(size > self.options.list_size)
-        room = 2 + len(root) + len(order) // self.options.child_size * trees.MOST_DEPTH
+    def _grow(self, ranked: trees.Ranked) -> trees.Trie:
+        """Group the clauses by their first tokens, and further where that pays."""
+        ranks, box = len(ranked.token_of_rank), self.clauses.box
+        order = np.empty(len(box), np.int32)
+        group_start = np.zeros(ranks + 3, np.int64)
+        touching = np.zeros(ranks + 1, np.float64)
+        area = _area(box)
+        trees.group_by_first(ranked, area, group_start, touching, order)
+        group_start = group_start[:-1]
+        below = len(ranked.rank)
+        if self.options.child > 0:  # a child has so many, and of every depth there are no more
+            most = float(touching.sum()) / self.options.child + 1
+            below = int(min(below, trees.MOST_DEPTH * most))
+        room = ranks + 1 + below
         trie = trees.Trie(
             order=order,
-            low=np.zeros(room, np.int64),
-            kept=np.zeros(room, np.int64),
-            high=np.zeros(room, np.int64),
-            rank=np.full(room, -1, np.int32),
-            depth=np.zeros(room, np.int32),
-            first_child=np.zeros(room, np.int64),
-            children=np.zeros(room, np.int64),
+            low=np.empty(room, np.int64),
+            kept=np.empty(room, np.int64),
+            high=np.empty(room, np.int64),
+            rank=np.empty(room, np.int32),
+            depth=np.empty(room, np.int32),
+            parent=np.empty(room, np.int32),
+            node=np.empty(room, np.int32),
+            first_child=np.empty(room, np.int64),
+            children=np.empty(room, np.int64),
+            state=np.zeros(2, np.int64),
         )
-        trie.high[0] = trie.kept[0] = group_start[1]
-        roots = slice(1, 1 + len(root))
-        trie.low[roots], trie.high[roots] = group_start[root + 1], group_start[root + 2]
-        trie.kept[roots] = trie.high[roots]
-        trie.rank[roots], trie.depth[roots] = root, 1
-        nodes = trees.grow_trie(ranked, trie, 1 + len(root), self.options.child_size)
-        reference = np.zeros(len(size), np.uint64)
-        reference[root] = np.arange(1, 1 + len(root))
-        return trie, nodes, reference
+        trees.start_trie(group_start, trie)
+        trees.grow_trie(ranked, trie, area, float(self.options.child), touching)
+        return trie
 
-    def _lay_out(
-        self,
-        ranked: trees.Ranked,
-        trie: trees.Trie,
-        nodes: int,
-        group_start: NDArray[np.int64],
-        reference: NDArray[np.uint64],
-    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Write node records and lists. Room is reserved amply: untouched, it costs nothing."""
-        options = self.options
-        node = at_cache_line(8 * nodes, np.uint64).reshape(nodes, 8)
-        room = 2 + 8 * len(self.clauses) + 2 * nodes + len(reference)
-        entry = np.empty((room, 2), np.uint64)
-        entry[0] = 0
-        end = layout.write_short_lists(
-            ranked, group_start, trie.order, options.list_size, reference, entry, 1
+    def _room(self, trie: trees.Trie) -> layouts.Layout:
+        """Make room for all arrays."""
+        block, box = self.options.block, self.clauses.box
+        lists, nodes = trie.state.tolist()
+        roots = int((trie.parent[:lists] == 0).sum())
+        shape = np.zeros((2, len(_part_bits(block))), np.int64)
+        shape[0] = _part_bits(block)
+        fill_words(shape, block)
+        tokenless = int(lists > 0 and trie.rank[0] < 0)
+        setting = np.array([block, place_level(box), tokenless, 0], np.int64)
+        words = layouts.count_words(trie, shape, block)
+        pool = at_cache_line(words + SPARE, np.uint64)
+        slots = 16 + int(lists / SLOT_LOAD)
+        return layouts.Layout(
+            slot=at_cache_line(4 * slots, np.uint64).reshape(-1, 4),
+            pool=pool,
+            node=np.zeros((nodes + 1, 4), np.uint64),
+            child=np.zeros(lists - roots, np.uint64),
+            shape=shape,
+            setting=setting,
+            half=pool.view(np.int16),
         )
-        end = layout.write_nodes(ranked, trie, options.level_size, node, entry, end)
-        layout.bound_nodes(ranked, trie, node)
-        entry.resize((end, 2), refcheck=False)
-        return node, entry
 
 
-def _tag_slots(
-    count: int, fill: Callable[[NDArray[np.uint64], np.uint64], bool]
-) -> tuple[NDArray[np.uint64], int]:
-    """Fill a table of tags under the first seed with which no chain has the same tag twice."""
-    seed = 1
-    while True:
-        slot = np.zeros(16 + int(count / SLOT_LOAD), np.uint64)
-        if fill(slot, np.uint64(seed)):
-            return slot, seed
-        seed += 1
+def _part_bits(block: int) -> list[int]:
+    """Return the logarithms of the sizes of parts."""
+    step = block.bit_length() - 1
+    return list(range(step, SIZES + step, step))
 
 
-def _token_slots(
-    token_of_rank: NDArray[np.int32], reference: NDArray[np.uint64]
-) -> NDArray[np.uint64]:
-    size = 16
-    while size < 2 * len(token_of_rank):
-        size *= 2
-    slot = np.full((size, 2), FREE, np.uint64)
-    layout.fill_token_slots(token_of_rank, reference, slot)
-    return slot
+def _area(box: NDArray[np.int32]) -> float:
+    """Return the area of the bounds of all boxes, at least 1."""
+    if not len(box):
+        return 1.0
+    bounds = np.concatenate([box[:, :2].min(axis=0), box[:, 2:].max(axis=0)]).astype(np.float64)
+    return max(1.0, float((bounds[2] - bounds[0]) * (bounds[3] - bounds[1])))

@@ -1,85 +1,45 @@
-"""Match messages against a trie-pyramid: find the pyramids of a chunk of tokens, read those before."""
+"""Match messages against a trie-pyramid.
+
+The tokens of messages go through in chunks, a short message being one: while the pyramids of a
+chunk are read, those of the next are on their way into the cache, and so are the slots of the
+tokens after that.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast.kernels.compile import Number, borrow, kernel, prefetch
-from nearcast.kernels.messages import MessageArrays
 from nearcast.kernels.trie_pyramid import TOKENLESS, TriePyramidArrays, home
-from nearcast.kernels.trie_pyramid_scan import Room, scan_pyramids
-from nearcast.kernels.trie_pyramid_walk import CHUNK, Asked, Queues, ask, collect_pyramids
+from nearcast.kernels.trie_pyramid_scan import Asked, Room, ask, scan_pyramids
+from nearcast.kernels.trie_pyramid_walk import NODES, Queues, look_up, open_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.kernels.messages import MessageArrays
 
-class Scratch(NamedTuple):
-    """Room for two messages, the one that is read and the one that is looked up.
-
-    As in `Asked` and `Queues`, with one more axis for the two; ``stack`` int64[...] of nodes.
-    """
-
-    box: NDArray[np.int32]
-    outer: NDArray[np.int16]
-    inner: NDArray[np.int16]
-    table: NDArray[np.int32]
-    word: NDArray[np.uint64]
-    bits: NDArray[np.int64]
-    item: NDArray[np.uint64]
-    count: NDArray[np.int64]
-    stack: NDArray[np.int64]
-
-
-@kernel
-def asked_of(scratch: Scratch, turn: Number) -> Asked:
-    """Return the room for one of the two messages."""
-    return Asked(
-        scratch.box[turn],
-        scratch.outer[turn],
-        scratch.inner[turn],
-        scratch.table[turn],
-        scratch.word[turn],
-        scratch.bits[turn],
-    )
-
-
-@kernel
-def queues_of(scratch: Scratch, turn: Number) -> Queues:
-    """Return the queues of one of the two chunks."""
-    return Queues(scratch.item[turn], scratch.count[turn])
+CHUNK = 32
+"""How many tokens go together."""
 
 
 @kernel
 def prefetch_slots(
-    index: TriePyramidArrays, token: NDArray[np.int32], first: Number, last: Number
+    slot: NDArray[np.uint64], token: NDArray[np.int32], first: Number, last: Number
 ) -> Number:
     """Ask for the slots of tokens, whichever messages have them; return where that ended."""
     last = min(last, np.int64(len(token)))
     for i in range(first, last):
-        prefetch(index.slot, home(index.slot, np.uint64(token[i])))
+        prefetch(slot, home(slot, np.uint64(token[i])))
     return max(first, last)
 
 
 @kernel
-def match_messages(
-    index: TriePyramidArrays,
-    messages: MessageArrays,
-    first: Number,
-    last: Number,
-    scratch: Scratch,
-    room: Room,
-    match_start: NDArray[np.int64],
-    match: NDArray[np.int32],
-) -> tuple[Number, Number, Number]:
-    """Match messages ``first`` to ``last``; return where the room ended, examined and visited.
-
-    The clauses of message ``m`` stand in ``match[match_start[m]:match_start[m + 1]]``;
-    ``match_start[first]`` says where to begin.
-    """
-    index = TriePyramidArrays(
+def borrow_index(index: TriePyramidArrays) -> TriePyramidArrays:
+    """Return the arrays without owners."""
+    return TriePyramidArrays(
         borrow(index.slot),
         borrow(index.pool),
         borrow(index.node),
@@ -90,60 +50,76 @@ def match_messages(
         borrow(index.token_start),
         borrow(index.token),
     )
-    scratch = Scratch(
-        borrow(scratch.box),
-        borrow(scratch.outer),
-        borrow(scratch.inner),
-        borrow(scratch.table),
-        borrow(scratch.word),
-        borrow(scratch.bits),
-        borrow(scratch.item),
-        borrow(scratch.count),
-        borrow(scratch.stack),
+
+
+@kernel
+def borrow_queues(queues: Queues) -> Queues:
+    """Return the arrays without owners."""
+    return Queues(
+        borrow(queues.leaf), borrow(queues.head), borrow(queues.node), borrow(queues.count)
     )
-    room = Room(borrow(room.candidate), borrow(room.aside))
+
+
+@kernel
+def match_messages(
+    index: TriePyramidArrays,
+    messages: MessageArrays,
+    first: Number,
+    last: Number,
+    scratch: tuple[Queues, Queues, Asked, Room],
+    match_start: NDArray[np.int64],
+    match: NDArray[np.int32],
+) -> tuple[Number, Number, Number]:
+    """Match messages ``first`` to ``last``; return where the room ended, examined and visited.
+
+    The clauses of message ``m`` stand in ``match[match_start[m]:match_start[m + 1]]``;
+    ``match_start[first]`` says where to begin.
+    """
+    index = borrow_index(index)
+    coming, reading = borrow_queues(scratch[0]), borrow_queues(scratch[1])
+    asked = Asked(
+        borrow(scratch[2].box),
+        borrow(scratch[2].outer),
+        borrow(scratch[2].inner),
+        borrow(scratch[2].table),
+        borrow(scratch[2].bits),
+    )
+    room = Room(borrow(scratch[3].candidate), borrow(scratch[3].aside))
     token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
     examined, visited, seen, opened = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    found, reading, turn = match_start[first], np.int64(-1), np.int64(0)
-    ahead = messages.token_start[first]
-    for m in range(first, last + 1):
-        begin = end = chunk = np.int64(0)
+    found, ahead = match_start[first], messages.token_start[first]
+    m, chunk, before, before_chunk = np.int64(first), np.int64(0), np.int64(-1), np.int64(0)
+    while True:
+        size = np.int64(0)
         if m < last:
             begin, end = messages.token_start[m], messages.token_start[m + 1]
-            ask(index, token[begin:end], box[m], asked_of(scratch, m & 1))
-        while True:
-            if m < last:
-                stop = min(chunk + CHUNK, end - begin + index.setting[TOKENLESS])
-                ahead = prefetch_slots(index, token, max(ahead, begin + stop), begin + stop + CHUNK)
-                opened += collect_pyramids(
-                    index,
-                    token[begin:end],
-                    chunk,
-                    stop,
-                    asked_of(scratch, m & 1),
-                    queues_of(scratch, turn),
-                    scratch.stack,
-                )
-            if reading >= 0:
-                more, read = scan_pyramids(
-                    index,
-                    asked_of(scratch, reading & 1),
-                    queues_of(scratch, 1 - turn),
-                    room,
-                    match[found:],
-                )
-                if more < 0:
-                    return reading, examined, visited
-                found += more
-                seen += read
-                if reading < m:
-                    match_start[m] = found
-                    examined += seen
-                    visited += opened
-                    seen = opened = np.int64(0)
-            reading = np.int64(m)
-            turn = 1 - turn
-            chunk += CHUNK
-            if chunk >= end - begin + index.setting[TOKENLESS]:
-                break
-    return last, examined, visited
+            size = end - begin + index.setting[TOKENLESS]
+            stop = min(chunk + CHUNK, size)
+            ahead = prefetch_slots(
+                index.slot, token, max(ahead, begin + stop), begin + stop + CHUNK
+            )
+            look_up(index, token[begin:end], chunk, stop, box[m], coming)
+            if coming.count[NODES] > 0:
+                opened += open_nodes(index, token[begin:end], coming)
+        if before >= 0:
+            if before_chunk == 0:
+                begin, end = messages.token_start[before], messages.token_start[before + 1]
+                ask(token[begin:end], box[before], asked)
+            more, read = scan_pyramids(index, asked, reading, room, match[found:])
+            if more < 0:
+                return before, examined, visited
+            found += more
+            seen += read
+            if before < m:
+                match_start[m] = found
+                examined += seen
+                visited += opened
+                seen = opened = np.int64(0)
+        if m == last:
+            return last, examined, visited
+        before, before_chunk = m, chunk
+        chunk += CHUNK
+        if chunk >= size:
+            m += 1
+            chunk = np.int64(0)
+        coming, reading = reading, coming

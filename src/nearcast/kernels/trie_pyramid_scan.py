@@ -16,28 +16,43 @@ from nearcast.kernels.lanes import touching_boxes
 from nearcast.kernels.pyramid import (
     BLOCK,
     HALF,
+    LINE_WORDS,
     head_words,
     pack_pyramid,
-    part_row,
     parts_of,
     position_of,
     size_of,
 )
 from nearcast.kernels.trie_pyramid import BLOCK_SIZE, LOW32, TriePyramidArrays
-from nearcast.kernels.trie_pyramid_tokens import occurs
-from nearcast.kernels.trie_pyramid_walk import HEADS, LEAVES, Asked, Queues, enqueue
+from nearcast.kernels.trie_pyramid_tokens import occurs, put_tokens
+from nearcast.kernels.trie_pyramid_walk import HEADS, LEAVES, Queues
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_ONE = np.uint64(1)
-
 CANDIDATES = 1024
 
 LANE_BITS = np.int64(6)
-_LANE = np.int64(63)
 UNSURE = np.int64(1 << 62)
 """A candidate is the position of its leaf, size, lane, and whether it may not touch after all."""
+
+_ONE = np.uint64(1)
+_LANE = np.int64(63)
+
+
+class Asked(NamedTuple):
+    """A message: what is asked of all entries.
+
+    ``box`` int32[4]. ``outer`` int16[4], its upper halves: what does not touch them does not touch
+    the message; ``inner`` int16[4]: what touches them surely touches the message. ``table``
+    int32[...] has its tokens, ``bits`` int64[1] the logarithm of its size.
+    """
+
+    box: NDArray[np.int32]
+    outer: NDArray[np.int16]
+    inner: NDArray[np.int16]
+    table: NDArray[np.int32]
+    bits: NDArray[np.int64]
 
 
 class Room(NamedTuple):
@@ -48,30 +63,84 @@ class Room(NamedTuple):
 
 
 @kernel
+def ask(tokens: NDArray[np.int32], box: NDArray[np.int32], asked: Asked) -> None:
+    """Prepare a message."""
+    asked.bits[0] = put_tokens(asked.table, tokens)
+    for side in range(4):
+        asked.box[side] = box[side]
+        asked.outer[side] = box[side] >> HALF
+        asked.inner[side] = (box[side] >> HALF) + (1 if side < 2 else -1)
+
+
+@kernel
 def lanes_of(count: Number) -> Number:
     """Return a bit for each of the boxes that a block has."""
     return (_ONE << np.uint64(count)) - _ONE
 
 
 @kernel
-def open_heads(index: TriePyramidArrays, asked: Asked, queues: Queues) -> None:
+def open_heads(index: TriePyramidArrays, outer: NDArray[np.int16], queues: Queues) -> None:
     """Go down from the blocks in the queue of heads, to leaves."""
-    block, shape = index.setting[BLOCK_SIZE], index.shape
+    pool, half, shape = index.pool, index.half, index.shape
+    leaf, head, block = queues.leaf, queues.head, index.setting[BLOCK_SIZE]
+    leaves, heads = queues.count[LEAVES], queues.count[HEADS]
     i = np.int64(0)
-    while i < queues.count[HEADS]:
-        head = queues.item[HEADS, i]
-        position, size = position_of(head), size_of(head)
-        row = part_row(shape, block, size)
+    while i < heads:
+        position, size = position_of(head[i]), size_of(head[i])
+        row = np.int64(0)
+        while (block << shape[0, row]) < size:
+            row += 1
         bits, words = shape[0, row], shape[1, row]
         parts = parts_of(size, bits)
-        touches = touching_boxes(index.half, 4 * position, parts, asked.outer) & lanes_of(parts)
+        touches = touching_boxes(half, 4 * position, parts, outer) & lanes_of(parts)
         position += head_words(parts)
         while touches != np.uint64(0):
             part = lowest_bit(touches)
             touches &= touches - _ONE
             below = min(np.int64(1) << bits, size - (part << bits))
-            enqueue(index, queues, pack_pyramid(position + part * words, below), np.int64(1))
+            place = position + part * words
+            prefetch(pool, place)
+            prefetch(pool, place + LINE_WORDS)
+            prefetch(pool, place + 2 * LINE_WORDS)
+            prefetch(pool, place + 3 * LINE_WORDS)
+            leaf[leaves] = pack_pyramid(place, below)
+            head[heads] = pack_pyramid(place, below)
+            leaves += np.int64(below <= block)
+            heads += np.int64(below > block)
         i += 1
+    queues.count[LEAVES] = leaves
+
+
+@kernel
+def scan_leaves(
+    index: TriePyramidArrays, asked: Asked, queues: Queues, first: Number, room: Room
+) -> tuple[Number, Number, Number]:
+    """Collect the entries of leaves from the first one on that may touch the message.
+
+    Return the leaf for which there was no room, the candidates and the entries seen.
+    """
+    pool, half, leaf, candidate = index.pool, index.half, queues.leaf, room.candidate
+    outer, inner = asked.outer, asked.inner
+    count, seen, last = np.int64(0), np.int64(0), queues.count[LEAVES]
+    while first < last and count + BLOCK <= len(candidate):
+        position, size = position_of(leaf[first]), size_of(leaf[first])
+        first += 1
+        seen += size
+        touches = touching_boxes(half, 4 * position, size, outer) & lanes_of(size)
+        if touches == np.uint64(0):
+            continue
+        surely = touching_boxes(half, 4 * position, size, inner)
+        place = ((position << LANE_BITS) | size) << LANE_BITS
+        while touches != np.uint64(0):
+            lane = lowest_bit(touches)
+            touches &= touches - _ONE
+            prefetch(pool, position + size + lane)
+            candidate[count] = place | lane
+            if (surely >> np.uint64(lane)) & _ONE == np.uint64(0):
+                prefetch(pool, position + 2 * size + lane)
+                candidate[count] |= UNSURE
+            count += 1
+    return first, count, seen
 
 
 @kernel
@@ -90,33 +159,6 @@ def meets(
 
 
 @kernel
-def scan_leaf(
-    index: TriePyramidArrays,
-    asked: Asked,
-    leaf: Number,
-    candidate: NDArray[np.int64],
-    count: Number,
-) -> Number:
-    """Add the entries of a leaf that may touch the message to the candidates; return how many."""
-    position, size = position_of(leaf), size_of(leaf)
-    touches = touching_boxes(index.half, 4 * position, size, asked.outer) & lanes_of(size)
-    if touches == np.uint64(0):
-        return count
-    surely = touching_boxes(index.half, 4 * position, size, asked.inner)
-    place = ((position << LANE_BITS) | size) << LANE_BITS
-    while touches != np.uint64(0):
-        lane = lowest_bit(touches)
-        touches &= touches - _ONE
-        prefetch(index.pool, position + size + lane)
-        candidate[count] = place | lane
-        if (surely >> np.uint64(lane)) & _ONE == np.uint64(0):
-            prefetch(index.pool, position + 2 * size + lane)
-            candidate[count] |= UNSURE
-        count += 1
-    return count
-
-
-@kernel
 def has_tokens(index: TriePyramidArrays, asked: Asked, clause: Number) -> Number:
     """Tell whether all tokens of a clause occur."""
     for i in range(index.token_start[clause], index.token_start[clause + 1]):
@@ -130,19 +172,20 @@ def take_candidates(
     index: TriePyramidArrays, asked: Asked, room: Room, count: Number, match: NDArray[np.int32]
 ) -> Number:
     """Write those of the candidates that match; there is room for all. Return how many."""
+    pool, candidate, table, bits = index.pool, room.candidate, asked.table, asked.bits[0]
     found, asides = np.int64(0), np.int64(0)
     for i in range(count):
-        place = room.candidate[i] & ~UNSURE
+        place = candidate[i] & ~UNSURE
         lane, size = place & _LANE, (place >> LANE_BITS) & _LANE
         position = place >> (2 * LANE_BITS)
-        if room.candidate[i] & UNSURE and not meets(index, asked.box, position, size, lane):
+        if candidate[i] & UNSURE and not meets(index, asked.box, position, size, lane):
             continue
-        word = index.pool[position + size + lane]
+        word = pool[position + size + lane]
         clause, token = np.int64(word & LOW32), np.int64(word) >> np.int64(32)
         if token >= 0:
             match[found] = clause
-            found += np.int64(occurs(asked.table, asked.bits[0], token))
-        elif occurs(asked.table, asked.bits[0], ~token):
+            found += np.int64(occurs(table, bits, token))
+        elif occurs(table, bits, ~token):
             prefetch(index.token_start, clause)
             room.aside[asides] = clause
             asides += 1
@@ -158,16 +201,13 @@ def take_candidates(
 def scan_pyramids(
     index: TriePyramidArrays, asked: Asked, queues: Queues, room: Room, match: NDArray[np.int32]
 ) -> tuple[Number, Number]:
-    """Write the matches of all pyramids in the queues; return how many (-1: no room), and examined."""
-    open_heads(index, asked, queues)
-    found, count, examined = np.int64(0), np.int64(0), np.int64(0)
-    for i in range(queues.count[LEAVES]):
-        leaf = queues.item[LEAVES, i]
-        examined += size_of(leaf)
-        count = scan_leaf(index, asked, leaf, room.candidate, count)
-        if count + BLOCK > len(room.candidate) or i + 1 == queues.count[LEAVES]:
-            if found + count > len(match):
-                return np.int64(-1), examined
-            found += take_candidates(index, asked, room, count, match[found:])
-            count = np.int64(0)
-    return found, examined
+    """Write the matches of all pyramids in the queues; return how many (-1: no room), and seen."""
+    open_heads(index, asked.outer, queues)
+    found, seen, leaf = np.int64(0), np.int64(0), np.int64(0)
+    while leaf < queues.count[LEAVES]:
+        leaf, count, more = scan_leaves(index, asked, queues, leaf, room)
+        seen += more
+        if found + count > len(match):
+            return np.int64(-1), seen
+        found += take_candidates(index, asked, room, count, match[found:])
+    return found, seen

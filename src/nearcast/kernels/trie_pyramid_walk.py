@@ -1,7 +1,7 @@
 """Find the pyramids of a message's tokens, and ask for their first blocks before they are read.
 
-The tokens of messages go through in chunks: while the pyramids of one chunk are read
-(`nearcast.kernels.trie_pyramid_scan`), those of the next are on their way into the cache.
+The functions here and in `nearcast.kernels.trie_pyramid_scan` loop over plain arrays and call
+nothing that takes one: Numba would count references to it at every turn.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.kernels.compile import Number, kernel, prefetch
-from nearcast.kernels.pyramid import HALF, LINE_WORDS, position_of, size_of
-from nearcast.kernels.token_table import EVERY
+from nearcast.kernels.messages import contains
+from nearcast.kernels.pyramid import LINE_WORDS, position_of, size_of
+from nearcast.kernels.token_table import EVERY, MIXER
 from nearcast.kernels.trie_pyramid import (
     BITS32,
     BLOCK_SIZE,
     CHILDREN,
     FOUND,
     KEPT,
+    KEY,
     LOW32,
     NODE,
     PLACE_LEVEL,
@@ -30,148 +32,111 @@ from nearcast.kernels.trie_pyramid import (
     signature_bit,
 )
 from nearcast.kernels.trie_pyramid_places import touched_places
-from nearcast.kernels.trie_pyramid_tokens import occurs, put_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CHUNK = 32
-"""How many tokens go together."""
+WALK_SHARE = 4
+"""Children are walked unless they are this many times more than the message has tokens."""
 
-LEAVES, HEADS = 0, 1
-"""Two queues: pyramids that are one leaf, and those that have parts."""
-
-
-class Asked(NamedTuple):
-    """A message: what is asked of all pyramids.
-
-    ``box`` int32[4]; ``outer`` int16[4], its upper halves: what does not touch them does not touch the
-    message. ``inner`` int16[4]: what touches them surely touches the message. ``table`` has its
-    tokens; ``word`` uint64[3]: its places, and a bit for each of its tokens; ``tokens`` int32[...],
-    ascending; ``bits`` int64[1], of the size of the table.
-    """
-
-    box: NDArray[np.int32]
-    outer: NDArray[np.int16]
-    inner: NDArray[np.int16]
-    table: NDArray[np.int32]
-    word: NDArray[np.uint64]
-    bits: NDArray[np.int64]
+LEAVES, HEADS, NODES = 0, 1, 2
 
 
 class Queues(NamedTuple):
-    """What is to be read: ``item`` uint64[2, ...], leaves and heads; ``count`` int64[2]."""
+    """What is to be read: pyramids of one leaf, those with parts, nodes; ``count`` int64[3]."""
 
-    item: NDArray[np.uint64]
+    leaf: NDArray[np.uint64]
+    head: NDArray[np.uint64]
+    node: NDArray[np.uint64]
     count: NDArray[np.int64]
 
 
 @kernel
-def ask(
-    index: TriePyramidArrays, tokens: NDArray[np.int32], box: NDArray[np.int32], asked: Asked
-) -> None:
-    """Prepare a message."""
-    asked.bits[0] = put_tokens(asked.table, tokens)
-    for side in range(4):
-        asked.box[side] = box[side]
-        asked.outer[side] = box[side] >> HALF
-        asked.inner[side] = (box[side] >> HALF) + (1 if side < 2 else -1)
-    low, high = touched_places(box[0], box[1], box[2], box[3], index.setting[PLACE_LEVEL])
-    asked.word[0], asked.word[1] = low, high
-    asked.word[2] = np.uint64(0)
-    if len(index.node) > 1:
-        for i in range(len(tokens)):
-            asked.word[2] |= signature_bit(tokens[i])
-
-
-@kernel
-def enqueue(index: TriePyramidArrays, queues: Queues, pyramid: Number, wanted: Number) -> None:
-    """Add a pyramid to its queue if it is wanted, and ask for its first block."""
-    position, size = position_of(pyramid), size_of(pyramid)
-    kind = np.int64(size > index.setting[BLOCK_SIZE])
-    queues.item[kind, queues.count[kind]] = pyramid
-    queues.count[kind] += wanted
-    if wanted:
-        prefetch(index.pool, position)
-        if size > LINE_WORDS:
-            for line in range(1, 4):
-                prefetch(index.pool, position + LINE_WORDS * line)
-
-
-@kernel
-def open_slot(
-    index: TriePyramidArrays,
-    asked: Asked,
-    at: Number,
-    queues: Queues,
-    stack: NDArray[np.int64],
-    top: Number,
-) -> Number:
-    """Add what a slot leads to, unless its places are elsewhere; return the top of the stack."""
-    slot = index.slot
-    near = (slot[at, PLACES] & asked.word[0]) | (slot[at, PLACES + 1] & asked.word[1])
-    found = slot[at, FOUND]
-    if found & NODE:
-        stack[top] = np.int64(found ^ NODE)
-        return top + np.int64(near != np.uint64(0))
-    enqueue(index, queues, found, np.int64(near != np.uint64(0)))
-    return top
-
-
-@kernel
-def open_node(
-    index: TriePyramidArrays,
-    tokens: NDArray[np.int32],
-    asked: Asked,
-    at: Number,
-    queues: Queues,
-    stack: NDArray[np.int64],
-    top: Number,
-) -> Number:
-    """Add what a node keeps and those of its children whose token the message has."""
-    node = index.node[at]
-    if node[KEPT] != np.uint64(0):
-        enqueue(index, queues, node[KEPT], np.int64(1))
-    if (node[SIGNATURE] & asked.word[2]) == np.uint64(0):
-        return top
-    first, count = np.int64(node[CHILDREN] & LOW32), np.int64(node[CHILDREN] >> BITS32)
-    if count <= 4 * len(tokens):
-        for i in range(first, first + count):
-            if occurs(asked.table, asked.bits[0], np.int64(index.child[i] >> BITS32)):
-                child = np.int64(index.child[i] & LOW32)
-                top = open_slot(index, asked, child, queues, stack, top)
-        return top
-    for i in range(len(tokens)):
-        if node[SIGNATURE] & signature_bit(tokens[i]):
-            key = key_of(at, tokens[i])
-            child = find_slot(index.slot, key)
-            if index.slot[child, FOUND] != np.uint64(0):
-                top = open_slot(index, asked, child, queues, stack, top)
-    return top
-
-
-@kernel
-def collect_pyramids(
+def look_up(
     index: TriePyramidArrays,
     tokens: NDArray[np.int32],
     first: Number,
     last: Number,
-    asked: Asked,
+    box: NDArray[np.int32],
     queues: Queues,
-    stack: NDArray[np.int64],
-) -> Number:
-    """Put the pyramids of tokens ``first`` to ``last`` of a message into the queues.
+) -> None:
+    """Put what there is for tokens ``first`` to ``last`` of a message into the queues.
 
-    The token behind the last stands for `EVERY`. Return how many nodes were opened.
+    Lists whose places are all elsewhere are left out. The token behind the last one is `EVERY`.
     """
-    queues.count[0] = queues.count[1] = 0
-    top, opened = np.int64(0), np.int64(0)
+    slot, pool, block = index.slot, index.pool, index.setting[BLOCK_SIZE]
+    leaf, head, node = queues.leaf, queues.head, queues.node
+    leaves, heads, nodes = np.int64(0), np.int64(0), np.int64(0)
+    low, high = touched_places(box[0], box[1], box[2], box[3], index.setting[PLACE_LEVEL])
+    slots = np.uint64(len(slot))
     for i in range(first, last):
-        token = np.int64(tokens[i]) if i < len(tokens) else EVERY
-        at = find_slot(index.slot, np.uint64(token))
-        if index.slot[at, FOUND] != np.uint64(0):
-            top = open_slot(index, asked, at, queues, stack, top)
-    while top > 0:
-        top = open_node(index, tokens, asked, stack[top - 1], queues, stack, top - 1)
+        key = np.uint64(tokens[i]) if i < len(tokens) else np.uint64(EVERY)
+        at = np.int64((((key * MIXER) >> BITS32) * slots) >> BITS32)
+        while slot[at, KEY] != key and slot[at, FOUND] != np.uint64(0):
+            at += 1
+            if at == len(slot):
+                at = np.int64(0)
+        found = slot[at, FOUND]
+        near = (slot[at, PLACES] & low) | (slot[at, PLACES + 1] & high)
+        if near == np.uint64(0):
+            continue
+        if found & NODE:
+            node[nodes] = found ^ NODE
+            nodes += 1
+            continue
+        position, size = position_of(found), size_of(found)
+        is_leaf = size <= block
+        leaf[leaves] = found
+        head[heads] = found
+        leaves += np.int64(is_leaf)
+        heads += np.int64(not is_leaf)
+        prefetch(pool, position)
+        prefetch(pool, position + LINE_WORDS)
+        prefetch(pool, position + 2 * LINE_WORDS)
+        prefetch(pool, position + 3 * LINE_WORDS)
+    queues.count[LEAVES], queues.count[HEADS], queues.count[NODES] = leaves, heads, nodes
+
+
+@kernel
+def add_found(index: TriePyramidArrays, queues: Queues, found: Number) -> None:
+    """Add a pyramid or a node to its queue."""
+    if found & NODE:
+        queues.node[queues.count[NODES]] = found ^ NODE
+        queues.count[NODES] += 1
+    elif size_of(found) > index.setting[BLOCK_SIZE]:
+        queues.head[queues.count[HEADS]] = found
+        queues.count[HEADS] += 1
+    elif found != np.uint64(0):
+        queues.leaf[queues.count[LEAVES]] = found
+        queues.count[LEAVES] += 1
+
+
+@kernel
+def open_nodes(index: TriePyramidArrays, tokens: NDArray[np.int32], queues: Queues) -> Number:
+    """Go down from the nodes in their queue: add what they keep, and children of the tokens.
+
+    Return how many nodes were opened.
+    """
+    signature = np.uint64(0)
+    for i in range(len(tokens)):
+        signature |= signature_bit(tokens[i])
+    opened = np.int64(0)
+    while opened < queues.count[NODES]:
+        at = np.int64(queues.node[opened])
         opened += 1
+        add_found(index, queues, index.node[at, KEPT])
+        if (index.node[at, SIGNATURE] & signature) == np.uint64(0):
+            continue
+        first = np.int64(index.node[at, CHILDREN] & LOW32)
+        count = np.int64(index.node[at, CHILDREN] >> BITS32)
+        if count <= WALK_SHARE * len(tokens):
+            for i in range(first, first + count):
+                if contains(tokens, np.int64(index.child[i] >> BITS32)):
+                    child = np.int64(index.child[i] & LOW32)
+                    add_found(index, queues, index.slot[child, FOUND])
+            continue
+        for i in range(len(tokens)):
+            if index.node[at, SIGNATURE] & signature_bit(tokens[i]):
+                child = find_slot(index.slot, key_of(at, tokens[i]))
+                add_found(index, queues, index.slot[child, FOUND])
     return opened

@@ -27,11 +27,11 @@ from nearcast.kernels import trie_pyramid_trie as trees
 from nearcast.kernels.pyramid import BLOCK, fill_words
 from nearcast.kernels.token_table import EVERY
 from nearcast.kernels.trie_pyramid import SPARE, WAITING, TriePyramidArrays
-from nearcast.kernels.trie_pyramid_match import Scratch, match_messages
+from nearcast.kernels.trie_pyramid_match import CHUNK, match_messages
 from nearcast.kernels.trie_pyramid_places import place_level
-from nearcast.kernels.trie_pyramid_scan import CANDIDATES, Room
+from nearcast.kernels.trie_pyramid_scan import CANDIDATES, Asked, Room
 from nearcast.kernels.trie_pyramid_tokens import table_bits
-from nearcast.kernels.trie_pyramid_walk import CHUNK
+from nearcast.kernels.trie_pyramid_walk import Queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -129,31 +129,37 @@ class TriePyramid(Index):
         """Make room for walking the messages of a part."""
         arrays: MessageArrays = message_arrays(messages)
         most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-        scratch, room = message_scratch(most, self._arrays)
+        scratch = message_scratch(most, self._arrays)
 
         def run(
             done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
         ) -> tuple[int, int, int]:
-            return match_messages(self._arrays, arrays, done, last, scratch, room, start, clause)
+            return match_messages(self._arrays, arrays, done, last, scratch, start, clause)
 
         return run
 
 
-def message_scratch(tokens: int, arrays: TriePyramidArrays) -> tuple[Scratch, Room]:
+def message_scratch(tokens: int, arrays: TriePyramidArrays) -> tuple[Queues, Queues, Asked, Room]:
     """Return room for matching messages of so many tokens."""
-    waiting = CHUNK + 1 + int(arrays.setting[WAITING])
-    scratch = Scratch(
-        box=np.zeros((2, 4), np.int32),
-        outer=np.zeros((2, 4), np.int16),
-        inner=np.zeros((2, 4), np.int16),
-        table=np.empty((2, 1 << table_bits(tokens)), np.int32),
-        word=np.zeros((2, 3), np.uint64),
-        bits=np.zeros((2, 1), np.int64),
-        item=np.empty((2, 2, waiting), np.uint64),
-        count=np.zeros((2, 2), np.int64),
-        stack=np.empty(CHUNK + 1 + len(arrays.node), np.int64),
+    asked = Asked(
+        box=np.zeros(4, np.int32),
+        outer=np.zeros(4, np.int16),
+        inner=np.zeros(4, np.int16),
+        table=np.empty(1 << table_bits(tokens), np.int32),
+        bits=np.zeros(1, np.int64),
     )
-    return scratch, Room(np.empty(CANDIDATES, np.int64), np.empty(CANDIDATES, np.int32))
+    room = Room(np.empty(CANDIDATES, np.int64), np.empty(CANDIDATES, np.int32))
+    return _queues(arrays), _queues(arrays), asked, room
+
+
+def _queues(arrays: TriePyramidArrays) -> Queues:
+    most = CHUNK + 2 + int(arrays.setting[WAITING])
+    return Queues(
+        np.empty(most, np.uint64),
+        np.empty(most, np.uint64),
+        np.empty(CHUNK + 2 + len(arrays.node), np.uint64),
+        np.zeros(3, np.int64),
+    )
 
 
 class _Construction:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.kernels.compile import Number, borrow, kernel, prefetch
+from nearcast.kernels.compile import Number, borrow, inlined_kernel, kernel, prefetch
+from nearcast.kernels.token_filter import clear_filter
 from nearcast.kernels.trie_pyramid import TOKENLESS, TriePyramidArrays, home
 from nearcast.kernels.trie_pyramid_scan import Asked, Room, ask, scan_pyramids
 from nearcast.kernels.trie_pyramid_walk import NODES, Queues, look_up, open_nodes
@@ -25,7 +26,7 @@ CHUNK = 32
 """How many tokens go together."""
 
 
-@kernel
+@inlined_kernel
 def prefetch_slots(
     slot: NDArray[np.uint64], token: NDArray[np.int32], first: Number, last: Number
 ) -> Number:
@@ -36,7 +37,7 @@ def prefetch_slots(
     return max(first, last)
 
 
-@kernel
+@inlined_kernel
 def borrow_index(index: TriePyramidArrays) -> TriePyramidArrays:
     """Return the arrays without owners."""
     return TriePyramidArrays(
@@ -52,7 +53,7 @@ def borrow_index(index: TriePyramidArrays) -> TriePyramidArrays:
     )
 
 
-@kernel
+@inlined_kernel
 def borrow_queues(queues: Queues) -> Queues:
     """Return the arrays without owners."""
     return Queues(
@@ -81,6 +82,7 @@ def match_messages(
         borrow(scratch[2].box),
         borrow(scratch[2].outer),
         borrow(scratch[2].inner),
+        borrow(scratch[2].token_filter),
         borrow(scratch[2].table),
         borrow(scratch[2].bits),
     )
@@ -102,15 +104,17 @@ def match_messages(
             if coming.count[NODES] > 0:
                 opened += open_nodes(index, token[begin:end], coming)
         if before >= 0:
+            begin, end = messages.token_start[before], messages.token_start[before + 1]
             if before_chunk == 0:
-                begin, end = messages.token_start[before], messages.token_start[before + 1]
                 ask(token[begin:end], box[before], asked)
-            more, read = scan_pyramids(index, asked, reading, room, match[found:])
+            more, read = scan_pyramids(index, asked, token[begin:end], reading, room, match[found:])
             if more < 0:
+                clear_filter(asked.token_filter, token[begin:end])
                 return before, examined, visited
             found += more
             seen += read
             if before < m:
+                clear_filter(asked.token_filter, token[begin:end])
                 match_start[m] = found
                 examined += seen
                 visited += opened

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.kernels.compile import Number, kernel, lowest_bit, prefetch
+from nearcast.kernels.compile import Number, inlined_kernel, kernel, lowest_bit, prefetch
 from nearcast.kernels.lanes import touching_boxes
 from nearcast.kernels.pyramid import (
     BLOCK,
@@ -23,6 +23,8 @@ from nearcast.kernels.pyramid import (
     position_of,
     size_of,
 )
+from nearcast.kernels.token_filter import LOW_BITS, set_filter
+from nearcast.kernels.token_table import EVERY
 from nearcast.kernels.trie_pyramid import BLOCK_SIZE, LOW32, TriePyramidArrays
 from nearcast.kernels.trie_pyramid_tokens import occurs, put_tokens
 from nearcast.kernels.trie_pyramid_walk import HEADS, LEAVES, Queues
@@ -44,28 +46,31 @@ class Asked(NamedTuple):
     """A message: what is asked of all entries.
 
     ``box`` int32[4]. ``outer`` int16[4], its upper halves: what does not touch them does not touch
-    the message; ``inner`` int16[4]: what touches them surely touches the message. ``table``
-    int32[...] has its tokens, ``bits`` int64[1] the logarithm of its size.
+    the message; ``inner`` int16[4]: what touches them surely touches the message. ``token_filter``
+    has a bit for each of its tokens, ``table`` int32[...] the tokens, ``bits`` int64[1] the
+    logarithm of its size.
     """
 
     box: NDArray[np.int32]
     outer: NDArray[np.int16]
     inner: NDArray[np.int16]
+    token_filter: NDArray[np.uint64]
     table: NDArray[np.int32]
     bits: NDArray[np.int64]
 
 
 class Room(NamedTuple):
-    """Room for candidates, int64[CANDIDATES], and clauses put aside, int32[CANDIDATES]."""
+    """Room for candidates, int64[CANDIDATES], and words of entries put aside, uint64[CANDIDATES]."""
 
     candidate: NDArray[np.int64]
-    aside: NDArray[np.int32]
+    aside: NDArray[np.uint64]
 
 
-@kernel
+@inlined_kernel
 def ask(tokens: NDArray[np.int32], box: NDArray[np.int32], asked: Asked) -> None:
     """Prepare a message."""
     asked.bits[0] = put_tokens(asked.table, tokens)
+    set_filter(asked.token_filter, tokens)
     for side in range(4):
         asked.box[side] = box[side]
         asked.outer[side] = box[side] >> HALF
@@ -78,7 +83,7 @@ def lanes_of(count: Number) -> Number:
     return (_ONE << np.uint64(count)) - _ONE
 
 
-@kernel
+@inlined_kernel
 def open_heads(index: TriePyramidArrays, outer: NDArray[np.int16], queues: Queues) -> None:
     """Go down from the blocks in the queue of heads, to leaves."""
     pool, half, shape = index.pool, index.half, index.shape
@@ -111,7 +116,7 @@ def open_heads(index: TriePyramidArrays, outer: NDArray[np.int16], queues: Queue
     queues.count[LEAVES] = leaves
 
 
-@kernel
+@inlined_kernel
 def scan_leaves(
     index: TriePyramidArrays, asked: Asked, queues: Queues, first: Number, room: Room
 ) -> tuple[Number, Number, Number]:
@@ -127,23 +132,26 @@ def scan_leaves(
         first += 1
         seen += size
         touches = touching_boxes(half, 4 * position, size, outer) & lanes_of(size)
-        if touches == np.uint64(0):
-            continue
-        surely = touching_boxes(half, 4 * position, size, inner)
+        surely = touching_boxes(half, 4 * position, size, inner) & touches
+        unsure = touches ^ surely
         place = ((position << LANE_BITS) | size) << LANE_BITS
-        while touches != np.uint64(0):
-            lane = lowest_bit(touches)
-            touches &= touches - _ONE
+        while surely != np.uint64(0):
+            lane = lowest_bit(surely)
+            surely &= surely - _ONE
             prefetch(pool, position + size + lane)
             candidate[count] = place | lane
-            if (surely >> np.uint64(lane)) & _ONE == np.uint64(0):
-                prefetch(pool, position + 2 * size + lane)
-                candidate[count] |= UNSURE
+            count += 1
+        while unsure != np.uint64(0):
+            lane = lowest_bit(unsure)
+            unsure &= unsure - _ONE
+            prefetch(pool, position + size + lane)
+            prefetch(pool, position + 2 * size + lane)
+            candidate[count] = place | lane | UNSURE
             count += 1
     return first, count, seen
 
 
-@kernel
+@inlined_kernel
 def meets(
     index: TriePyramidArrays, box: NDArray[np.int32], position: Number, size: Number, lane: Number
 ) -> Number:
@@ -158,21 +166,28 @@ def meets(
     return True
 
 
-@kernel
-def has_tokens(index: TriePyramidArrays, asked: Asked, clause: Number) -> Number:
+@inlined_kernel
+def has_tokens(
+    index: TriePyramidArrays, asked: Asked, tokens: NDArray[np.int32], clause: Number
+) -> Number:
     """Tell whether all tokens of a clause occur."""
     for i in range(index.token_start[clause], index.token_start[clause + 1]):
-        if not occurs(asked.table, asked.bits[0], np.int64(index.token[i])):
+        if not occurs(asked.table, asked.bits[0], tokens, np.int64(index.token[i])):
             return False
     return True
 
 
-@kernel
-def take_candidates(
+@inlined_kernel
+def sift_candidates(
     index: TriePyramidArrays, asked: Asked, room: Room, count: Number, match: NDArray[np.int32]
-) -> Number:
-    """Write those of the candidates that match; there is room for all. Return how many."""
-    pool, candidate, table, bits = index.pool, room.candidate, asked.table, asked.bits[0]
+) -> tuple[Number, Number]:
+    """Write the candidates that match without a look at tokens, put others aside that may match.
+
+    Return how many of each. There are no branches that depend on tokens: half of them would be
+    guessed wrong.
+    """
+    pool, candidate, aside = index.pool, room.candidate, room.aside
+    token_filter = asked.token_filter
     found, asides = np.int64(0), np.int64(0)
     for i in range(count):
         place = candidate[i] & ~UNSURE
@@ -181,25 +196,54 @@ def take_candidates(
         if candidate[i] & UNSURE and not meets(index, asked.box, position, size, lane):
             continue
         word = pool[position + size + lane]
-        clause, token = np.int64(word & LOW32), np.int64(word) >> np.int64(32)
+        token = np.int64(word) >> np.int64(32)
+        bit = np.uint64(token ^ (token >> np.int64(63))) & LOW_BITS
+        may = (token_filter[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & _ONE
+        done = np.int64(token == EVERY)
+        match[found] = np.int32(word & LOW32)
+        found += done
+        aside[asides] = word
+        asides += np.int64(may) & ~done
+    return found, asides
+
+
+@inlined_kernel
+def take_candidates(
+    index: TriePyramidArrays,
+    asked: Asked,
+    tokens: NDArray[np.int32],
+    room: Room,
+    count: Number,
+    match: NDArray[np.int32],
+) -> Number:
+    """Write those of the candidates that match; there is room for all. Return how many."""
+    found, asides = sift_candidates(index, asked, room, count, match)
+    aside, more = room.aside, np.int64(0)
+    for i in range(asides):
+        clause, token = np.int64(aside[i] & LOW32), np.int64(aside[i]) >> np.int64(32)
         if token >= 0:
             match[found] = clause
-            found += np.int64(occurs(table, bits, token))
-        elif occurs(table, bits, ~token):
+            found += np.int64(occurs(asked.table, asked.bits[0], tokens, token))
+        else:
             prefetch(index.token_start, clause)
-            room.aside[asides] = clause
-            asides += 1
-    for i in range(asides):
-        prefetch(index.token, index.token_start[room.aside[i]])
-    for i in range(asides):
-        match[found] = room.aside[i]
-        found += np.int64(has_tokens(index, asked, np.int64(room.aside[i])))
+            aside[more] = np.uint64(clause)
+            more += 1
+    for i in range(more):
+        prefetch(index.token, index.token_start[aside[i]])
+    for i in range(more):
+        match[found] = aside[i]
+        found += np.int64(has_tokens(index, asked, tokens, np.int64(aside[i])))
     return found
 
 
-@kernel
+@inlined_kernel
 def scan_pyramids(
-    index: TriePyramidArrays, asked: Asked, queues: Queues, room: Room, match: NDArray[np.int32]
+    index: TriePyramidArrays,
+    asked: Asked,
+    tokens: NDArray[np.int32],
+    queues: Queues,
+    room: Room,
+    match: NDArray[np.int32],
 ) -> tuple[Number, Number]:
     """Write the matches of all pyramids in the queues; return how many (-1: no room), and seen."""
     open_heads(index, asked.outer, queues)
@@ -209,5 +253,5 @@ def scan_pyramids(
         seen += more
         if found + count > len(match):
             return np.int64(-1), seen
-        found += take_candidates(index, asked, room, count, match[found:])
+        found += take_candidates(index, asked, tokens, room, count, match[found:])
     return found, seen

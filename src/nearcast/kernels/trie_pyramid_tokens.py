@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.kernels.compile import Number, kernel
+from nearcast.kernels.compile import Number, inlined_kernel, kernel
+from nearcast.kernels.messages import contains
 from nearcast.kernels.token_table import EVERY, MIXER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FREE = np.int32(-1)
+FEW = 32
 
 
 @kernel
@@ -24,7 +26,7 @@ def table_bits(tokens: Number) -> Number:
     return bits
 
 
-@kernel
+@inlined_kernel
 def put_token(table: NDArray[np.int32], bits: Number, token: Number) -> None:
     """Put a token into the table of a message."""
     mask = (np.int64(1) << bits) - 1
@@ -34,9 +36,11 @@ def put_token(table: NDArray[np.int32], bits: Number, token: Number) -> None:
     table[at] = token
 
 
-@kernel
+@inlined_kernel
 def put_tokens(table: NDArray[np.int32], tokens: NDArray[np.int32]) -> Number:
     """Fill the table with the tokens of a message and `EVERY`; return the bits of its size."""
+    if len(tokens) <= FEW:
+        return np.int64(0)
     bits = table_bits(np.int64(len(tokens)))
     table[: np.int64(1) << bits] = FREE
     for i in range(len(tokens)):
@@ -45,9 +49,13 @@ def put_tokens(table: NDArray[np.int32], tokens: NDArray[np.int32]) -> Number:
     return bits
 
 
-@kernel
-def occurs(table: NDArray[np.int32], bits: Number, token: Number) -> Number:
-    """Tell whether a token is in the table."""
+@inlined_kernel
+def occurs(
+    table: NDArray[np.int32], bits: Number, tokens: NDArray[np.int32], token: Number
+) -> Number:
+    """Tell whether a message has a token."""
+    if bits == 0:
+        return contains(tokens, token)
     mask = (np.int64(1) << bits) - 1
     at = np.int64((np.uint64(token) * MIXER) >> np.uint64(64 - bits))
     while table[at] != token:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.kernels.compile import Number, kernel, prefetch
+from nearcast.kernels.compile import Number, inlined_kernel, kernel, prefetch
 from nearcast.kernels.messages import contains
 from nearcast.kernels.pyramid import LINE_WORDS, position_of, size_of
 from nearcast.kernels.token_table import EVERY, MIXER
@@ -51,7 +51,7 @@ class Queues(NamedTuple):
     count: NDArray[np.int64]
 
 
-@kernel
+@inlined_kernel
 def look_up(
     index: TriePyramidArrays,
     tokens: NDArray[np.int32],

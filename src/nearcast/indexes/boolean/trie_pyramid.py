@@ -25,6 +25,7 @@ from nearcast.indexes.parts import find_in_parts
 from nearcast.kernels import trie_pyramid_layout as layouts
 from nearcast.kernels import trie_pyramid_trie as trees
 from nearcast.kernels.pyramid import BLOCK, fill_words
+from nearcast.kernels.token_filter import FILTER_WORDS
 from nearcast.kernels.token_table import EVERY
 from nearcast.kernels.trie_pyramid import SPARE, WAITING, TriePyramidArrays
 from nearcast.kernels.trie_pyramid_match import CHUNK, match_messages
@@ -145,10 +146,11 @@ def message_scratch(tokens: int, arrays: TriePyramidArrays) -> tuple[Queues, Que
         box=np.zeros(4, np.int32),
         outer=np.zeros(4, np.int16),
         inner=np.zeros(4, np.int16),
+        token_filter=np.zeros(FILTER_WORDS, np.uint64),
         table=np.empty(1 << table_bits(tokens), np.int32),
         bits=np.zeros(1, np.int64),
     )
-    room = Room(np.empty(CANDIDATES, np.int64), np.empty(CANDIDATES, np.int32))
+    room = Room(np.empty(CANDIDATES, np.int64), np.empty(CANDIDATES, np.uint64))
     return _queues(arrays), _queues(arrays), asked, room
 
 

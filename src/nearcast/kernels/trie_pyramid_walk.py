@@ -76,20 +76,18 @@ def look_up(
             at += 1
             if at == len(slot):
                 at = np.int64(0)
-        found = slot[at, FOUND]
-        near = (slot[at, PLACES] & low) | (slot[at, PLACES + 1] & high)
-        if near == np.uint64(0):
+        if ((slot[at, PLACES] & low) | (slot[at, PLACES + 1] & high)) == np.uint64(0):
             continue
+        found = slot[at, FOUND]
         if found & NODE:
             node[nodes] = found ^ NODE
             nodes += 1
             continue
         position, size = position_of(found), size_of(found)
-        is_leaf = size <= block
         leaf[leaves] = found
         head[heads] = found
-        leaves += np.int64(is_leaf)
-        heads += np.int64(not is_leaf)
+        leaves += np.int64(size <= block)
+        heads += np.int64(size > block)
         prefetch(pool, position)
         prefetch(pool, position + LINE_WORDS)
         prefetch(pool, position + 2 * LINE_WORDS)

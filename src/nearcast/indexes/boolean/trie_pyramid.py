@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nearcast.kernels.messages import MessageArrays
 
 MOST_CLAUSES = 1 << 27
-SLOT_LOAD = 0.5
+SLOT_LOAD = 0.34
 SIZES = 27
 """Parts of more entries than 2**27 there are none."""
 

@@ -3,11 +3,14 @@
 The tokens of messages go through in chunks, a short message being one: while the pyramids of a
 chunk are read, those of the next are on their way into the cache, and so are the slots of the
 tokens after that.
+
+What is done for every message is compiled into `match_messages` itself (`inlined_kernel`): only
+where Numba sees that arrays are borrowed does it count no references to them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,7 +18,7 @@ from nearcast.kernels.compile import Number, borrow, inlined_kernel, kernel, pre
 from nearcast.kernels.token_filter import clear_filter
 from nearcast.kernels.trie_pyramid import TOKENLESS, TriePyramidArrays, home
 from nearcast.kernels.trie_pyramid_scan import Asked, Room, ask, scan_pyramids
-from nearcast.kernels.trie_pyramid_walk import NODES, Queues, look_up, open_nodes
+from nearcast.kernels.trie_pyramid_walk import HEADS, LEAVES, NODES, Queues, look_up, open_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +27,15 @@ if TYPE_CHECKING:
 
 CHUNK = 32
 """How many tokens go together."""
+
+
+class Scratch(NamedTuple):
+    """Room for matching: queues of the chunk that is looked up and of the one that is read."""
+
+    even: Queues
+    odd: Queues
+    asked: Asked
+    room: Room
 
 
 @inlined_kernel
@@ -57,7 +69,20 @@ def borrow_index(index: TriePyramidArrays) -> TriePyramidArrays:
 def borrow_queues(queues: Queues) -> Queues:
     """Return the arrays without owners."""
     return Queues(
-        borrow(queues.leaf), borrow(queues.head), borrow(queues.node), borrow(queues.count)
+        borrow(queues.leaf), borrow(queues.head), borrow(queues.node), borrow(queues.counts)
+    )
+
+
+@inlined_kernel
+def borrow_asked(asked: Asked) -> Asked:
+    """Return the arrays without owners."""
+    return Asked(
+        borrow(asked.box),
+        borrow(asked.outer),
+        borrow(asked.inner),
+        borrow(asked.token_filter),
+        borrow(asked.table),
+        borrow(asked.bits),
     )
 
 
@@ -67,7 +92,7 @@ def match_messages(
     messages: MessageArrays,
     first: Number,
     last: Number,
-    scratch: tuple[Queues, Queues, Asked, Room],
+    scratch: Scratch,
     match_start: NDArray[np.int64],
     match: NDArray[np.int32],
 ) -> tuple[Number, Number, Number]:
@@ -76,54 +101,49 @@ def match_messages(
     The clauses of message ``m`` stand in ``match[match_start[m]:match_start[m + 1]]``;
     ``match_start[first]`` says where to begin.
     """
-    index = borrow_index(index)
-    coming, reading = borrow_queues(scratch[0]), borrow_queues(scratch[1])
-    asked = Asked(
-        borrow(scratch[2].box),
-        borrow(scratch[2].outer),
-        borrow(scratch[2].inner),
-        borrow(scratch[2].token_filter),
-        borrow(scratch[2].table),
-        borrow(scratch[2].bits),
-    )
-    room = Room(borrow(scratch[3].candidate), borrow(scratch[3].aside))
-    token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
+    index, asked = borrow_index(index), borrow_asked(scratch.asked)
+    coming, reading = borrow_queues(scratch.even), borrow_queues(scratch.odd)
+    room = Room(borrow(scratch.room.candidate), borrow(scratch.room.aside))
+    token_start, token = borrow(messages.token_start), borrow(messages.token)
+    box, match = borrow(messages.box), borrow(match)
     examined, visited, seen, opened = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    found, ahead = match_start[first], messages.token_start[first]
+    found, ahead = match_start[first], token_start[first]
+    # A chunk of message `m` is looked up, then the one before, of message `before`, is read.
     m, chunk, before, before_chunk = np.int64(first), np.int64(0), np.int64(-1), np.int64(0)
     while True:
         size = np.int64(0)
         if m < last:
-            begin, end = messages.token_start[m], messages.token_start[m + 1]
+            begin, end = token_start[m], token_start[m + 1]
             size = end - begin + index.setting[TOKENLESS]
             stop = min(chunk + CHUNK, size)
-            ahead = prefetch_slots(
-                index.slot, token, max(ahead, begin + stop), begin + stop + CHUNK
-            )
+            ahead = max(ahead, begin + stop)
+            ahead = prefetch_slots(index.slot, token, ahead, begin + stop + CHUNK)
             look_up(index, token[begin:end], chunk, stop, box[m], coming)
-            if coming.count[NODES] > 0:
-                opened += open_nodes(index, token[begin:end], coming)
+            if coming.counts[NODES] > 0:
+                open_nodes(index, token[begin:end], coming)
         if before >= 0:
-            begin, end = messages.token_start[before], messages.token_start[before + 1]
+            begin, end = token_start[before], token_start[before + 1]
             if before_chunk == 0:
                 ask(token[begin:end], box[before], asked)
-            more, read = scan_pyramids(index, asked, token[begin:end], reading, room, match[found:])
-            if more < 0:
+            more, entries = scan_pyramids(
+                index, asked, token[begin:end], reading, room, match[found:]
+            )
+            seen += entries
+            opened += reading.counts[LEAVES] + reading.counts[HEADS] + reading.counts[NODES]
+            if more < 0 or before < m:
                 clear_filter(asked.token_filter, token[begin:end])
+            if more < 0:
                 return before, examined, visited
             found += more
-            seen += read
             if before < m:
-                clear_filter(asked.token_filter, token[begin:end])
                 match_start[m] = found
                 examined += seen
                 visited += opened
-                seen = opened = np.int64(0)
+                seen, opened = np.int64(0), np.int64(0)
         if m == last:
             return last, examined, visited
         before, before_chunk = m, chunk
         chunk += CHUNK
         if chunk >= size:
-            m += 1
-            chunk = np.int64(0)
+            m, chunk = m + 1, np.int64(0)
         coming, reading = reading, coming

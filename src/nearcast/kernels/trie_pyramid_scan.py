@@ -60,7 +60,7 @@ class Asked(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room for candidates, int64[CANDIDATES], and words of entries put aside, uint64[CANDIDATES]."""
+    """Room for candidates, int64[CANDIDATES], and words put aside, uint64[CANDIDATES]."""
 
     candidate: NDArray[np.int64]
     aside: NDArray[np.uint64]
@@ -88,7 +88,7 @@ def open_heads(index: TriePyramidArrays, outer: NDArray[np.int16], queues: Queue
     """Go down from the blocks in the queue of heads, to leaves."""
     pool, half, shape = index.pool, index.half, index.shape
     leaf, head, block = queues.leaf, queues.head, index.setting[BLOCK_SIZE]
-    leaves, heads = queues.count[LEAVES], queues.count[HEADS]
+    leaves, heads = queues.counts[LEAVES], queues.counts[HEADS]
     i = np.int64(0)
     while i < heads:
         position, size = position_of(head[i]), size_of(head[i])
@@ -113,7 +113,7 @@ def open_heads(index: TriePyramidArrays, outer: NDArray[np.int16], queues: Queue
             leaves += np.int64(below <= block)
             heads += np.int64(below > block)
         i += 1
-    queues.count[LEAVES] = leaves
+    queues.counts[LEAVES], queues.counts[HEADS] = leaves, heads
 
 
 @inlined_kernel
@@ -126,7 +126,7 @@ def scan_leaves(
     """
     pool, half, leaf, candidate = index.pool, index.half, queues.leaf, room.candidate
     outer, inner = asked.outer, asked.inner
-    count, seen, last = np.int64(0), np.int64(0), queues.count[LEAVES]
+    count, seen, last = np.int64(0), np.int64(0), queues.counts[LEAVES]
     while first < last and count + BLOCK <= len(candidate):
         position, size = position_of(leaf[first]), size_of(leaf[first])
         first += 1
@@ -248,7 +248,7 @@ def scan_pyramids(
     """Write the matches of all pyramids in the queues; return how many (-1: no room), and seen."""
     open_heads(index, asked.outer, queues)
     found, seen, leaf = np.int64(0), np.int64(0), np.int64(0)
-    while leaf < queues.count[LEAVES]:
+    while leaf < queues.counts[LEAVES]:
         leaf, count, more = scan_leaves(index, asked, queues, leaf, room)
         seen += more
         if found + count > len(match):

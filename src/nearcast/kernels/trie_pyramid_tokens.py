@@ -1,4 +1,4 @@
-"""The tokens of one message as a hash table: whether one occurs is asked again and again."""
+"""Whether a message has a token: a hash table for long messages, a search in short ones."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ import numpy as np
 
 from nearcast.kernels.compile import Number, inlined_kernel, kernel
 from nearcast.kernels.messages import contains
-from nearcast.kernels.token_table import EVERY, MIXER
+from nearcast.kernels.token_table import MIXER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FREE = np.int32(-1)
+
 FEW = 32
+"""So many tokens are searched faster than a table is filled."""
 
 
 @kernel
 def table_bits(tokens: Number) -> Number:
-    """Return the logarithm of the slots for so many tokens and one more: a half are free."""
+    """Return the logarithm of the slots for so many tokens: half of them or more are free."""
     bits = np.int64(4)
-    while (np.int64(1) << bits) < 2 * (tokens + 1):
+    while (np.int64(1) << bits) < 2 * tokens:
         bits += 1
     return bits
 
@@ -38,14 +40,13 @@ def put_token(table: NDArray[np.int32], bits: Number, token: Number) -> None:
 
 @inlined_kernel
 def put_tokens(table: NDArray[np.int32], tokens: NDArray[np.int32]) -> Number:
-    """Fill the table with the tokens of a message and `EVERY`; return the bits of its size."""
+    """Fill the table with the tokens of a message; return the bits of its size, 0 for no table."""
     if len(tokens) <= FEW:
         return np.int64(0)
     bits = table_bits(np.int64(len(tokens)))
     table[: np.int64(1) << bits] = FREE
     for i in range(len(tokens)):
         put_token(table, bits, np.int64(tokens[i]))
-    put_token(table, bits, EVERY)
     return bits
 
 
@@ -53,7 +54,7 @@ def put_tokens(table: NDArray[np.int32], tokens: NDArray[np.int32]) -> Number:
 def occurs(
     table: NDArray[np.int32], bits: Number, tokens: NDArray[np.int32], token: Number
 ) -> Number:
-    """Tell whether a message has a token."""
+    """Tell whether a token is one of a message's, which are ascending and may be in a table."""
     if bits == 0:
         return contains(tokens, token)
     mask = (np.int64(1) << bits) - 1

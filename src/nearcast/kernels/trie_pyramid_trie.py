@@ -1,7 +1,7 @@
 """Group clauses into the trie of a trie-pyramid: ranks, first tokens, and children where they pay.
 
-A list of clauses that share their rarest tokens costs what its boxes that touch a message cost. Those
-of them that share their next token as well are worth a child of their own where several are
+A list of clauses that share their rarest tokens costs a message what those of them cost that touch
+it. Those that share their next token as well are worth a child of their own where several are
 expected to touch: then messages without that token do not meet them.
 """
 
@@ -214,9 +214,9 @@ def grow_trie(
     for at in range(roots):
         largest = max(largest, trie.high[at] - trie.low[at])
     key = np.empty(largest, np.uint64)
-    at = np.int64(0)
-    while at < trie.state[LISTS]:
-        worth = at >= roots or touching[trie.rank[at] + 1] >= least
-        if worth and 1 <= trie.depth[at] < MOST_DEPTH:
-            split_list(ranked, trie, at, area, least, key)
-        at += 1
+    done = np.int64(0)
+    while done < trie.state[LISTS]:
+        worth = done >= roots or touching[trie.rank[done] + 1] >= least
+        if worth and 1 <= trie.depth[done] < MOST_DEPTH:
+            split_list(ranked, trie, done, area, least, key)
+        done += 1

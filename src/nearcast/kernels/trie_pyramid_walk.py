@@ -1,8 +1,4 @@
-"""Find the pyramids of a message's tokens, and ask for their first blocks before they are read.
-
-The functions here and in `nearcast.kernels.trie_pyramid_scan` loop over plain arrays and call
-nothing that takes one: Numba would count references to it at every turn.
-"""
+"""Find the pyramids of a message's tokens, and ask for their first blocks before they are read."""
 
 from __future__ import annotations
 
@@ -40,15 +36,19 @@ WALK_SHARE = 4
 """Children are walked unless they are this many times more than the message has tokens."""
 
 LEAVES, HEADS, NODES = 0, 1, 2
+"""The fields of ``counts``."""
 
 
 class Queues(NamedTuple):
-    """What is to be read: pyramids of one leaf, those with parts, nodes; ``count`` int64[3]."""
+    """What is to be read: pyramids of one leaf, those with parts, nodes; ``counts`` int64[3].
+
+    Each has room for all that there are below the tokens of a chunk; nothing is found twice.
+    """
 
     leaf: NDArray[np.uint64]
     head: NDArray[np.uint64]
     node: NDArray[np.uint64]
-    count: NDArray[np.int64]
+    counts: NDArray[np.int64]
 
 
 @inlined_kernel
@@ -92,34 +92,31 @@ def look_up(
         prefetch(pool, position + LINE_WORDS)
         prefetch(pool, position + 2 * LINE_WORDS)
         prefetch(pool, position + 3 * LINE_WORDS)
-    queues.count[LEAVES], queues.count[HEADS], queues.count[NODES] = leaves, heads, nodes
+    queues.counts[LEAVES], queues.counts[HEADS], queues.counts[NODES] = leaves, heads, nodes
 
 
 @kernel
 def add_found(index: TriePyramidArrays, queues: Queues, found: Number) -> None:
     """Add a pyramid or a node to its queue."""
     if found & NODE:
-        queues.node[queues.count[NODES]] = found ^ NODE
-        queues.count[NODES] += 1
+        queues.node[queues.counts[NODES]] = found ^ NODE
+        queues.counts[NODES] += 1
     elif size_of(found) > index.setting[BLOCK_SIZE]:
-        queues.head[queues.count[HEADS]] = found
-        queues.count[HEADS] += 1
+        queues.head[queues.counts[HEADS]] = found
+        queues.counts[HEADS] += 1
     elif found != np.uint64(0):
-        queues.leaf[queues.count[LEAVES]] = found
-        queues.count[LEAVES] += 1
+        queues.leaf[queues.counts[LEAVES]] = found
+        queues.counts[LEAVES] += 1
 
 
 @kernel
-def open_nodes(index: TriePyramidArrays, tokens: NDArray[np.int32], queues: Queues) -> Number:
-    """Go down from the nodes in their queue: add what they keep, and children of the tokens.
-
-    Return how many nodes were opened.
-    """
+def open_nodes(index: TriePyramidArrays, tokens: NDArray[np.int32], queues: Queues) -> None:
+    """Go down from the nodes in their queue: add what they keep, and children of the tokens."""
     signature = np.uint64(0)
     for i in range(len(tokens)):
         signature |= signature_bit(tokens[i])
     opened = np.int64(0)
-    while opened < queues.count[NODES]:
+    while opened < queues.counts[NODES]:
         at = np.int64(queues.node[opened])
         opened += 1
         add_found(index, queues, index.node[at, KEPT])
@@ -137,4 +134,3 @@ def open_nodes(index: TriePyramidArrays, tokens: NDArray[np.int32], queues: Queu
             if index.node[at, SIGNATURE] & signature_bit(tokens[i]):
                 child = find_slot(index.slot, key_of(at, tokens[i]))
                 add_found(index, queues, index.slot[child, FOUND])
-    return opened

@@ -1,17 +1,16 @@
-"""``trie-pyramid``, the default index: a keyword trie with a pyramid of grids in every node.
+"""``trie-pyramid``, the default index: a keyword trie with a pyramid of boxes in every node.
 
-Clauses go down a trie of their tokens, rarest first, as long as enough of them go the same way. In
-a node, they lie in a pyramid of grids: a clause stands in the (at most four) cells that its box
-touches on the level whose cells are just larger than the box, so that a point message opens one
-cell per level. An entry is 16 bytes: its box inside the cell, its clause, and the next token that
-must occur; entries of a cell lie side by side. Few clauses are kept as one flat list instead.
+Clauses stand in the list of their rarest token, and further down a trie of their tokens, rarest
+first, where enough of them go the same way. The clauses of a list are a pyramid: neighbours stand
+in blocks of 32, blocks in blocks of 32 again, and one vector comparison tells which of 32 boxes
+touch a message. An entry is 24 bytes: its box, its clause, and the next token that must occur.
+Beside the token that leads to a list stand 128 bits that say roughly where its clauses are.
 
-`nearcast.kernels.trie_pyramid` describes the arrays.
+`nearcast.kernels.trie_pyramid` describes the arrays, `nearcast.kernels.pyramid` the pyramids.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,7 +27,7 @@ from nearcast.kernels.pyramid import BLOCK, fill_words
 from nearcast.kernels.token_filter import FILTER_WORDS
 from nearcast.kernels.token_table import EVERY
 from nearcast.kernels.trie_pyramid import SPARE, WAITING, TriePyramidArrays
-from nearcast.kernels.trie_pyramid_match import CHUNK, match_messages
+from nearcast.kernels.trie_pyramid_match import CHUNK, Scratch, match_messages
 from nearcast.kernels.trie_pyramid_places import place_level
 from nearcast.kernels.trie_pyramid_scan import CANDIDATES, Asked, Room
 from nearcast.kernels.trie_pyramid_tokens import table_bits
@@ -42,10 +41,14 @@ if TYPE_CHECKING:
     from nearcast.indexes.parts import Run
     from nearcast.kernels.messages import MessageArrays
 
-MOST_CLAUSES = 1 << 27
+SIZE_BITS = 27
+MOST_CLAUSES = 1 << SIZE_BITS
+
 SLOT_LOAD = 0.34
-SIZES = 27
-"""Parts of more entries than 2**27 there are none."""
+"""Tokens are looked up more often than anything else: most are found at the first look."""
+
+STORED = TriePyramidArrays._fields[:6]
+"""The arrays that are the index's own."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class TriePyramidOptions:
 
     def __post_init__(self) -> None:
         check_whole("block", self.block, 2, BLOCK)
-        check_number("child", self.child, 0, math.inf)
+        check_number("child", self.child, 0, 1e18)
 
 
 class TriePyramid(Index):
@@ -82,7 +85,7 @@ class TriePyramid(Index):
     """
 
     name = "trie-pyramid"
-    summary = "keyword trie, a pyramid of grids in every node; the default"
+    summary = "keyword trie, a pyramid of boxes in every node; the default"
     Options = TriePyramidOptions
 
     def __init__(
@@ -94,7 +97,7 @@ class TriePyramid(Index):
 
     @classmethod
     def build(cls, clauses: Clauses, options: TriePyramidOptions) -> Self:
-        """Build the index: about half a microsecond a clause."""
+        """Build the index: less than half a microsecond a clause."""
         if len(clauses) > MOST_CLAUSES:
             raise InvalidInput("clauses", len(clauses), f"an index holds {MOST_CLAUSES:,} at most")
         if len(clauses.token) and int(clauses.token.max()) >= EVERY:
@@ -103,21 +106,17 @@ class TriePyramid(Index):
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the index itself."""
-        own = self._arrays._asdict()
-        return {name: own[name] for name in TriePyramidArrays._fields[:6]}
+        return {name: getattr(self._arrays, name) for name in STORED}
 
     @classmethod
     def from_arrays(
         cls, clauses: Clauses, options: TriePyramidOptions, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """Make the index from its arrays."""
-        own = [frozen(arrays[name], arrays[name].dtype) for name in TriePyramidArrays._fields[:6]]
-        half = own[1].view(np.int16)
-        return cls(
-            clauses,
-            options,
-            TriePyramidArrays(*own, half, clauses.token_start, clauses.token),
-        )
+        own = [frozen(arrays[name], arrays[name].dtype) for name in STORED]
+        own += [frozen(arrays["pool"], np.uint64).view(np.int16)]
+        own += [clauses.token_start, clauses.token]
+        return cls(clauses, options, TriePyramidArrays(*own))
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
         return type(self).from_arrays, (self.clauses, self.options, self.arrays())
@@ -140,7 +139,7 @@ class TriePyramid(Index):
         return run
 
 
-def message_scratch(tokens: int, arrays: TriePyramidArrays) -> tuple[Queues, Queues, Asked, Room]:
+def message_scratch(tokens: int, arrays: TriePyramidArrays) -> Scratch:
     """Return room for matching messages of so many tokens."""
     asked = Asked(
         box=np.zeros(4, np.int32),
@@ -151,16 +150,17 @@ def message_scratch(tokens: int, arrays: TriePyramidArrays) -> tuple[Queues, Que
         bits=np.zeros(1, np.int64),
     )
     room = Room(np.empty(CANDIDATES, np.int64), np.empty(CANDIDATES, np.uint64))
-    return _queues(arrays), _queues(arrays), asked, room
+    return Scratch(_queues(arrays), _queues(arrays), asked, room)
 
 
 def _queues(arrays: TriePyramidArrays) -> Queues:
+    """Return room for all that can be waiting. Most of it stays untouched and costs nothing."""
     most = CHUNK + 2 + int(arrays.setting[WAITING])
     return Queues(
-        np.empty(most, np.uint64),
-        np.empty(most, np.uint64),
-        np.empty(CHUNK + 2 + len(arrays.node), np.uint64),
-        np.zeros(3, np.int64),
+        leaf=np.empty(most, np.uint64),
+        head=np.empty(most, np.uint64),
+        node=np.empty(CHUNK + 2 + len(arrays.node), np.uint64),
+        counts=np.zeros(3, np.int64),
     )
 
 
@@ -178,7 +178,7 @@ class _Construction:
         layout = self._room(trie)
         layouts.write_lists(ranked, trie, layout)
         layouts.write_children(ranked, trie, layout)
-        return {name: getattr(layout, name) for name in TriePyramidArrays._fields[:6]}
+        return {name: getattr(layout, name) for name in STORED}
 
     def _rank(self) -> trees.Ranked:
         """Give every token its rank, rarest first, and sort the tokens of every clause by it."""
@@ -255,7 +255,7 @@ class _Construction:
 def _part_bits(block: int) -> list[int]:
     """Return the logarithms of the sizes of parts."""
     step = block.bit_length() - 1
-    return list(range(step, SIZES + step, step))
+    return list(range(step, SIZE_BITS + step, step))
 
 
 def _area(box: NDArray[np.int32]) -> float:

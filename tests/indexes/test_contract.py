@@ -50,9 +50,9 @@ if JIT:  # a choice of them is enough for kernels as plain Python, which takes i
 
 BUILDERS = {
     **{name: indexes.create(name) for name in indexes.names()},
-    "trie-pyramid, all nodes": indexes.create("trie-pyramid", block=2, child=0),
-    "trie-pyramid, small blocks": indexes.create("trie-pyramid", block=3),
-    "trie-pyramid, flat nodes": indexes.create("trie-pyramid", child=0),
+    "trie-pyramid, all nodes": indexes.create("trie-pyramid", list_size=2, child_size=0),
+    "trie-pyramid, deep pyramids": indexes.create("trie-pyramid", list_size=3),
+    "trie-pyramid, many children": indexes.create("trie-pyramid", child_size=0),
     **SMALL_NODES,
 }
 

@@ -57,19 +57,20 @@ class TriePyramidOptions:
 
     Parameters
     ----------
-    block
-        How many boxes stand together: the entries of a leaf and the parts of anything larger.
-    child
-        Clauses that share their next token get a child of their own when so many of them are
-        expected to touch a message.
+    list_size
+        So many clauses are one list, whose boxes are compared at once. More are cut into as many
+        parts at most.
+    child_size
+        Clauses of a list that share their next token get a list of their own, a child, where so
+        many of them are expected to touch a message.
     """
 
-    block: int = BLOCK
-    child: float = 4.0
+    list_size: int = BLOCK
+    child_size: float = 4.0
 
     def __post_init__(self) -> None:
-        check_whole("block", self.block, 2, BLOCK)
-        check_number("child", self.child, 0, 1e18)
+        check_whole("list_size", self.list_size, 2, BLOCK)
+        check_number("child_size", self.child_size, 0, 1e18)
 
 
 class TriePyramid(Index):
@@ -207,8 +208,8 @@ class _Construction:
         trees.group_by_first(ranked, area, group_start, touching, order)
         group_start = group_start[:-1]
         below = len(ranked.rank)
-        if self.options.child > 0:  # a child has so many, and of every depth there are no more
-            most = float(touching.sum()) / self.options.child + 1
+        if self.options.child_size > 0:  # a child has so many, and of every depth there are no more
+            most = float(touching.sum()) / self.options.child_size + 1
             below = int(min(below, trees.MOST_DEPTH * most))
         room = ranks + 1 + below
         trie = trees.Trie(
@@ -225,12 +226,12 @@ class _Construction:
             state=np.zeros(2, np.int64),
         )
         trees.start_trie(group_start, trie)
-        trees.grow_trie(ranked, trie, area, float(self.options.child), touching)
+        trees.grow_trie(ranked, trie, area, float(self.options.child_size), touching)
         return trie
 
     def _room(self, trie: trees.Trie) -> layouts.Layout:
         """Make room for all arrays."""
-        block, box = self.options.block, self.clauses.box
+        block, box = self.options.list_size, self.clauses.box
         lists, nodes = trie.state.tolist()
         roots = int((trie.parent[:lists] == 0).sum())
         shape = np.zeros((2, len(_part_bits(block))), np.int64)

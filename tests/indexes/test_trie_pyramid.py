@@ -124,7 +124,7 @@ def test_borders_are_exact_where_upper_halves_are_equal(base: int, count: int) -
 
 
 def test_the_largest_token_id_is_refused() -> None:
-    """It stands for "any token" in an entry."""
+    """It stands for no token in an entry."""
     largest = 2**31 - 1
     box = [[0, 0, 1, 1]]
     with pytest.raises(InvalidInput, match="token: token ids must be below 2,147,483,647"):
@@ -132,6 +132,14 @@ def test_the_largest_token_id_is_refused() -> None:
     index = indexes.create("trie-pyramid").build(Clauses.of([[largest - 1]], box))
     messages = Messages.of([[largest - 1], [largest]], [[0, 0]] * 2)
     assert index.match(messages).pairs() == {(0, 0)}
+
+
+@pytest.mark.parametrize("others", [0, 31, 32, 40])
+def test_a_message_may_have_the_largest_token_id(others: int) -> None:
+    """It brings clauses without tokens no second time."""
+    index = indexes.create("trie-pyramid").build(Clauses.of([[], [3]], [[0, 0, 1, 1]] * 2))
+    messages = Messages.of([[*range(others), 2**31 - 1], [2**31 - 1]], [[0, 0]] * 2)
+    assert np.diff(index.match(messages).start).tolist() == [1 + (others > 3), 1]
 
 
 def test_no_room_for_the_matches_at_first() -> None:

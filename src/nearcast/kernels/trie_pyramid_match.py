@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.kernels.compile import Number, borrow, inlined_kernel, kernel, prefetch
+from nearcast.kernels.messages import MessageArrays
 from nearcast.kernels.token_filter import clear_filter
+from nearcast.kernels.token_table import EVERY
 from nearcast.kernels.trie_pyramid import TOKENLESS, TriePyramidArrays, home
 from nearcast.kernels.trie_pyramid_scan import Asked, Room, ask, scan_pyramids
 from nearcast.kernels.trie_pyramid_walk import HEADS, LEAVES, NODES, Queues, look_up, open_nodes
@@ -23,7 +25,6 @@ from nearcast.kernels.trie_pyramid_walk import HEADS, LEAVES, NODES, Queues, loo
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.kernels.messages import MessageArrays
 
 CHUNK = 32
 """How many tokens go together."""
@@ -47,6 +48,15 @@ def prefetch_slots(
     for i in range(first, last):
         prefetch(slot, home(slot, np.uint64(token[i])))
     return max(first, last)
+
+
+@inlined_kernel
+def tokens_end(messages: MessageArrays, message: Number) -> Number:
+    """Return where the tokens of a message end, without `EVERY`, which is asked for anyway."""
+    end = messages.token_start[message + 1]
+    if end > messages.token_start[message] and messages.token[end - 1] == EVERY:
+        return end - 1
+    return end
 
 
 @inlined_kernel
@@ -104,16 +114,16 @@ def match_messages(
     index, asked = borrow_index(index), borrow_asked(scratch.asked)
     coming, reading = borrow_queues(scratch.even), borrow_queues(scratch.odd)
     room = Room(borrow(scratch.room.candidate), borrow(scratch.room.aside))
-    token_start, token = borrow(messages.token_start), borrow(messages.token)
-    box, match = borrow(messages.box), borrow(match)
+    token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
+    messages = MessageArrays(borrow(messages.token_start), token, box)
     examined, visited, seen, opened = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    found, ahead = match_start[first], token_start[first]
+    found, ahead = match_start[first], messages.token_start[first]
     # A chunk of message `m` is looked up, then the one before, of message `before`, is read.
     m, chunk, before, before_chunk = np.int64(first), np.int64(0), np.int64(-1), np.int64(0)
     while True:
         size = np.int64(0)
         if m < last:
-            begin, end = token_start[m], token_start[m + 1]
+            begin, end = messages.token_start[m], tokens_end(messages, m)
             size = end - begin + index.setting[TOKENLESS]
             stop = min(chunk + CHUNK, size)
             ahead = max(ahead, begin + stop)
@@ -122,7 +132,7 @@ def match_messages(
             if coming.counts[NODES] > 0:
                 open_nodes(index, token[begin:end], coming)
         if before >= 0:
-            begin, end = token_start[before], token_start[before + 1]
+            begin, end = messages.token_start[before], tokens_end(messages, before)
             if before_chunk == 0:
                 ask(token[begin:end], box[before], asked)
             more, entries = scan_pyramids(

@@ -20,7 +20,7 @@ from nearcast.kernels.token_filter import clear_filter
 from nearcast.kernels.token_table import EVERY
 from nearcast.kernels.trie_pyramid import TOKENLESS, TriePyramidArrays, home
 from nearcast.kernels.trie_pyramid_scan import Asked, Room, ask, scan_pyramids
-from nearcast.kernels.trie_pyramid_walk import HEADS, LEAVES, NODES, Queues, look_up, open_nodes
+from nearcast.kernels.trie_pyramid_walk import NODES, Queues, look_up, open_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,7 +109,8 @@ def match_messages(
     """Match messages ``first`` to ``last``; return where the room ended, examined and visited.
 
     The clauses of message ``m`` stand in ``match[match_start[m]:match_start[m + 1]]``;
-    ``match_start[first]`` says where to begin.
+    ``match_start[first]`` says where to begin. Examined are the entries of all leaves that were
+    compared, visited the nodes of the trie that have children.
     """
     index, asked = borrow_index(index), borrow_asked(scratch.asked)
     coming, reading = borrow_queues(scratch.even), borrow_queues(scratch.odd)
@@ -139,7 +140,7 @@ def match_messages(
                 index, asked, token[begin:end], reading, room, match[found:]
             )
             seen += entries
-            opened += reading.counts[LEAVES] + reading.counts[HEADS] + reading.counts[NODES]
+            opened += reading.counts[NODES]
             if more < 0 or before < m:
                 clear_filter(asked.token_filter, token[begin:end])
             if more < 0:

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.columns import frozen
@@ -28,6 +28,7 @@ def cost_of(weight: list[int], hit: list[int], cut: list[int]) -> float:
     return sum(sum(weight[a:b]) * sum(hit[a:b]) for a, b in parts)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=9), st.data())
 def test_improved_cuts_cannot_be_improved_one_by_one(
     pairs: list[tuple[int, int]], data: st.DataObject
@@ -49,6 +50,7 @@ def test_improved_cuts_cannot_be_improved_one_by_one(
             assert cost <= cost_of(weight, hit, [*found[:i], moved, *found[i + 1 :]])
 
 
+@settings(deadline=None)
 @given(VALUES, VALUES)
 def test_two_parts_are_the_best_two(weight: list[int], hit: list[int]) -> None:
     size = min(len(weight), len(hit))
@@ -80,6 +82,7 @@ def test_cuts_of_even_weight(weight: list[int], parts: int, wanted: list[int]) -
     assert cut.tolist() == wanted
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(*[st.integers(0, 9)] * 4), max_size=12),
     st.sets(st.integers(1, 9), max_size=3),

@@ -16,7 +16,7 @@ import numpy as np
 
 from nearcast.columns import Clauses, Matches, Messages
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.kernels.finish import ClauseArrays, finish_matches
+from nearcast.kernels.finish import ClauseArrays, finish_matches, join_pieces
 from nearcast.kernels.messages import MessageArrays
 from nearcast.kernels.shapes import ShapeArrays
 from nearcast.storage import (
@@ -125,6 +125,10 @@ class Index(ABC):
         if piece_start is None:
             piece_start = np.arange(len(pieces) + 1)
         start = np.zeros(len(piece_start), np.int64)
+        if clauses.plain:
+            join_pieces(piece_start, found.start, found.clause, start)
+            matched = found.clause[: start[-1]]
+            return Matches(start, matched, found.examined, visited=found.visited)
         finish_matches(
             ClauseArrays(clauses.negative_start, clauses.negative, clauses.row, clauses.shape),
             shape_arrays(clauses),

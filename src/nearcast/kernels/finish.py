@@ -59,6 +59,29 @@ def keep_distinct(values: NDArray[np.int32]) -> Number:
 
 
 @kernel
+def join_pieces(
+    piece_start: NDArray[np.int64],
+    found_start: NDArray[np.int64],
+    found: NDArray[np.int32],
+    match_start: NDArray[np.int64],
+) -> None:
+    """Join what was found for the pieces of every message, in place, each clause once.
+
+    For clauses with nothing left to check, each of which is a subscription of its own.
+    """
+    count = np.int64(0)
+    for message in range(len(piece_start) - 1):
+        begin = count
+        first, last = piece_start[message], piece_start[message + 1]
+        for i in range(found_start[first], found_start[last]):
+            found[count] = found[i]
+            count += 1
+        if last - first > 1:
+            count = begin + keep_distinct(found[begin:count])
+        match_start[message + 1] = count
+
+
+@kernel
 def finish_matches(
     clauses: ClauseArrays,
     shapes: ShapeArrays,

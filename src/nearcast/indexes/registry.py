@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import StorageError, UnknownName
+from nearcast.indexes.boolean.ap_tree import ApTree
 from nearcast.indexes.boolean.ir_tree import IrTree
 from nearcast.indexes.boolean.keyword_first import KeywordFirst
 from nearcast.indexes.boolean.lfilter import Lfilter
@@ -40,6 +41,7 @@ _INDEXES: dict[str, type[Index]] = {
         MbrTrie,
         PtQuadtree,
         Lfilter,
+        ApTree,
         TriePyramid,
     )
 }

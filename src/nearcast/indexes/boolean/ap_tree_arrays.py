@@ -1,0 +1,230 @@
+"""The arrays of an adaptive partition tree: made, enlarged, and what is known of messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from nearcast.columns import WORLD, Clauses, at_cache_line, frozen
+from nearcast.indexes.statistics import Statistics
+from nearcast.kernels import ap_tree_ranks as ranks
+from nearcast.kernels.ap_tree import (
+    DEAD,
+    DEPTH,
+    FANOUT,
+    HIGH,
+    LOW,
+    SETTINGS,
+    SPARE,
+    STATES,
+    TOP,
+    UNIT,
+    Tree,
+)
+from nearcast.kernels.ap_tree_change import WAY_WIDTH, Ways, move_nodes
+from nearcast.kernels.ap_tree_cuts import SAMPLE, Draft, Hits
+from nearcast.kernels.ap_tree_grow import END, M_CLAUSES, M_DRAFT, M_PLACES, M_STEPS, STEP_WIDTH, STEPS, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_LEAST_SLOTS = 64
+WEIGHTS = [1.0, 0.0, 0.02, 8.0, 0.9, 0.0]
+
+
+class Sample(NamedTuple):
+    """What is known of messages; both are empty where nothing is.
+
+    - ``share`` float32[tokens]: the share of messages that have a token, by its number.
+    - ``passed`` float64[up + 1, across + 1]: the messages to the west and south of a grid's lines.
+    """
+
+    share: NDArray[np.float32]
+    passed: NDArray[np.float64]
+
+    @classmethod
+    def load(cls, folder: str) -> Sample:
+        """Read the statistics of messages, if there are any."""
+        if not folder:
+            return cls(np.empty(0, np.float32), np.zeros((1, 1)))
+        found = Statistics.load(folder)
+        share = found.vocabulary.frequency / max(found.documents, 1)
+        density = found.density.reshape(found.grid.up, found.grid.across)
+        passed = np.zeros((found.grid.up + 1, found.grid.across + 1))
+        passed[1:, 1:] = density.cumsum(axis=0).cumsum(axis=1)
+        return cls(share.astype(np.float32), passed)
+
+    def hits(self, slot: NDArray[np.uint64], ranked: int) -> Hits:
+        """Return hit probabilities by the ranks of a table, which are below a number."""
+        share = np.zeros(ranked if len(self.share) else 0, np.float32)
+        if len(self.share):
+            token = (slot >> np.uint64(32)).astype(np.int64) - 1
+            rank = (slot & np.uint64(0xFFFFFFFF)).astype(np.int64) - (1 << 31)
+            known = (token >= 0) & (token < len(self.share)) & (rank >= 0) & (rank < ranked)
+            share[rank[known]] = self.share[token[known]]
+        world = np.array(WORLD, np.float64)
+        return Hits(share, self.passed, world, np.array(WEIGHTS))
+
+
+def counted(token: NDArray[np.int32]) -> NDArray[np.uint64]:
+    """Return a table with the frequencies of tokens."""
+    slot, used, done = np.zeros(_LEAST_SLOTS, np.uint64), np.zeros(1, np.int64), 0
+    while True:
+        done = int(ranks.count_tokens(slot, token, done, used))
+        if done == len(token):
+            return larger_table(slot, _LEAST_SLOTS + 2 * int(used[0]))
+        slot = larger_table(slot, 4 * len(slot))
+
+
+def larger_table(slot: NDArray[np.uint64], slots: int) -> NDArray[np.uint64]:
+    """Return a table of so many slots with the same content."""
+    larger = np.zeros(slots, np.uint64)
+    ranks.move_slots(slot, larger)
+    return larger
+
+
+def ordered(slot: NDArray[np.uint64], order: str) -> NDArray[np.uint64]:
+    """Return the table with ranks instead of frequencies."""
+    used = np.flatnonzero(slot)
+    token = (slot[used] >> np.uint64(32)).astype(np.int64)
+    times = (slot[used] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    key = {"frequent": -times, "rare": times, "alphabet": np.zeros_like(times)}[order]
+    ranks.give_ranks(slot, used[np.lexsort((token, key))])
+    return slot
+
+
+def planted(settings: Sequence[int], known: int, entries: int) -> Tree:
+    """Return a tree without nodes. Room is reserved amply: untouched, it costs nothing."""
+    state = np.zeros(STATES, np.int64)
+    state[TOP], state[HIGH] = 1, known
+    state[SETTINGS : SETTINGS + 4] = settings
+    return Tree(at_cache_line(24 * entries + 1024, np.int32), state)
+
+
+def with_units(tree: Tree, more: int) -> Tree:
+    """Return the tree with room for more units."""
+    used = UNIT * int(tree.state[TOP])
+    arena = at_cache_line(used + used // 2 + UNIT * more + 1024, np.int32)
+    arena[:used] = tree.arena[:used]
+    return tree._replace(arena=arena)
+
+
+def compacted(tree: Tree, spare: int = 0) -> Tree:
+    """Return the tree in an arena without gaps; every node stands before those below it."""
+    used = UNIT * int(tree.state[TOP] - tree.state[DEAD])
+    arena = at_cache_line(used + spare + SPARE, np.int32)
+    stack = np.empty((_waiting(tree), WAY_WIDTH), np.int64)
+    move_nodes(tree, arena, stack)
+    return tree._replace(arena=arena)
+
+
+def _waiting(tree: Tree) -> int:
+    """Return how many nodes may wait while one goes down the tree, and a few levels more."""
+    return int(tree.state[DEPTH] + 8) * int(tree.state[FANOUT] + 2)
+
+
+def stack(tree: Tree) -> NDArray[np.int64]:
+    """Return room for the nodes that a message opens."""
+    return np.empty((_waiting(tree), 2), np.int64)
+
+
+class Room:
+    """Room for making and changing nodes, which grows where something is missing."""
+
+    def __init__(self, hits: Hits, work: Work, draft: Draft, ways: Ways) -> None:
+        self.hits = hits
+        self.work = work
+        self.draft = draft
+        self.ways = ways
+
+    @classmethod
+    def of(cls, tree: Tree, clauses: int, hits: Hits) -> Self:
+        """Return room for about so many clauses."""
+        fanout = int(tree.state[FANOUT])
+        return cls(hits, _work(clauses, fanout), _draft(tree, clauses // 2 + 1), _ways(tree, 0))
+
+    def fits(self, tree: Tree) -> bool:
+        """Tell whether there is room for all ranks."""
+        return len(self.draft.times) >= int(tree.state[HIGH] - tree.state[LOW])
+
+    def begin(self, clauses: NDArray[np.int32]) -> None:
+        """Let the root be made of clauses."""
+        work = self.work
+        work.clause[: len(clauses)] = clauses
+        work.step[0] = 0
+        work.step[0, END] = len(clauses)
+        work.state[:] = 0
+        work.state[STEPS] = 1
+
+    def enlarge(self, tree: Tree) -> None:
+        """Make room for what is missing."""
+        work = self.work
+        missing = work.missing.tolist()
+        if missing[M_STEPS]:
+            more = np.empty((len(work.step) + missing[M_STEPS], STEP_WIDTH), np.int64)
+            work = work._replace(step=np.concatenate([work.step, more]))
+        if missing[M_CLAUSES]:
+            clause = np.empty(missing[M_CLAUSES] + missing[M_CLAUSES] // 4, np.int32)
+            clause[: len(work.clause)] = work.clause
+            work = work._replace(clause=clause)
+        if missing[M_DRAFT]:
+            self.draft = _draft(tree, missing[M_DRAFT] + missing[M_DRAFT] // 4)
+        if missing[M_PLACES]:
+            self._more_ways(tree)
+        work.missing[:] = 0
+        self.work = work
+
+    def _more_ways(self, tree: Tree) -> None:
+        ways = _ways(tree, 2 * len(self.ways.leaf))
+        ways.due[: len(self.ways.due)] = self.ways.due
+        self.ways = ways
+
+
+def _ways(tree: Tree, many: int) -> Ways:
+    """Return room for the ways of a clause that goes to so many places."""
+    many = max(many, _waiting(tree))
+    rows = [np.empty((many, WAY_WIDTH), np.int64) for _ in range(3)]
+    return Ways(*rows, np.empty((2 * many, WAY_WIDTH), np.int64), np.zeros(2, np.int64))
+
+
+def _work(clauses: int, fanout: int) -> Work:
+    """Return work with nothing to do, and room for so many clauses."""
+    return Work(
+        np.empty((2 * fanout + 64, STEP_WIDTH), np.int64),
+        np.empty(clauses, np.int32),
+        np.empty(fanout + 3, np.int64),
+        np.zeros(3, np.int64),
+        np.zeros(5, np.int64),
+    )
+
+
+def _draft(tree: Tree, clauses: int) -> Draft:
+    """Return room for parting so many clauses."""
+    ranked, fanout = int(tree.state[HIGH] - tree.state[LOW]), int(tree.state[FANOUT])
+    boxes = min(clauses, 2 * SAMPLE)
+    return Draft(
+        np.empty(clauses, np.int32),
+        np.empty(clauses, np.int32),
+        np.empty(clauses + 1),
+        np.empty(clauses + 1),
+        np.empty(ranked + ranked // 4 + 64, np.int32),
+        np.empty(fanout + 2, np.int64),
+        np.empty((2, 3, boxes), np.int64),
+        np.empty((2, 2 * boxes + 2), np.int64),
+        np.empty((2, 4, 2 * boxes + 2)),
+        np.empty((2, fanout + 1), np.int64),
+        np.empty((2, fanout + 1), np.int64),
+        np.empty(4 * (fanout + 2)),
+    )
+
+
+def tokens_of(clauses: Clauses, numbers: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the tokens of clauses with these numbers."""
+    if len(numbers) == len(clauses):
+        return clauses.token
+    chosen = np.zeros(len(clauses), np.bool_)
+    chosen[numbers] = True
+    return frozen(clauses.token[np.repeat(chosen, np.diff(clauses.token_start))], np.int32)

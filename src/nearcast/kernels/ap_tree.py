@@ -6,8 +6,9 @@ node is named by where it begins, in units of eight numbers, and 0 is no node. T
 the name of the root. Every node begins with its kind.
 
 - A *leaf* has a header of eight numbers (its size, the entries it has room for, the size above
-  which it is tried to part it, and its region) and then its entries by field: west, south, east and
-  north of all entries, signatures, the last rank, the last but one, and the clauses.
+  which it is tried to part it, and its region), then a key for each entry, the rank of its clause
+  that few messages have, and then the entries: box, another rank, and the clause. Most entries are
+  told by their keys not to match, so that no more is read of them.
 - A *keyword node* parts clauses by their token at its offset: those that have one go to the cut
   that has its rank, others to the dummy. It has a header of 16 numbers; the highest rank of each
   cut, then the lowest; then, by child, its name, how many clauses it has and had when it was built.
@@ -19,7 +20,7 @@ the name of the root. Every node begins with its kind.
 The dummy is the last child. Children that have no clauses are no nodes.
 
 Ranks are in the place of tokens throughout (`nearcast.kernels.ap_tree_ranks`); those of a clause
-ascend. ``state`` int64[16]: see below.
+ascend. ``state`` int64[17]: see below.
 """
 
 from __future__ import annotations
@@ -51,22 +52,23 @@ last looked at; where the names of children begin; its region, of four numbers; 
 
 HEADER = 16
 
-WEST, SOUTH, EAST, NORTH, SIGNATURE, LAST, BEFORE, CLAUSE, FIELDS = range(9)
-"""The fields of an entry."""
+ANOTHER, CLAUSE, WIDTH = 4, 5, 6
+"""In an entry, behind its box: another rank, twice, plus 1 if there are more; the clause. How many
+numbers it has."""
 
 TOP, DEAD, HELD, ENTRIES, DEPTH, LOW, HIGH, WORN, BOUNDS, SETTINGS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 12
 """In ``state``: units given away and given back, clauses, entries of all leaves, the depth of the
 deepest node, the lowest rank and the one above the highest, whether the root is to be built anew,
-four sides of the whole region, and four settings."""
+four sides of the whole region, and five settings."""
 
-LEAF_SIZE, FANOUT, PREFER, OPTIMAL = range(SETTINGS, SETTINGS + 4)
-STATES = 16
+LEAF_SIZE, FANOUT, PREFER, OPTIMAL, RARE = range(SETTINGS, SETTINGS + 5)
+STATES = 17
 
 SPARE = 32
 """Numbers behind the last node: sixteen entries are read at a time."""
 
 NOTHING = np.int64(0x7FFFFFFF)
-"""In the place of the last rank: a clause without tokens."""
+"""The key of a clause without tokens."""
 
 ENDLESS = np.int64(-0x80000000)
 """The west or south of a leaf at the border of the whole region."""
@@ -102,13 +104,6 @@ def rank_at(ranked: Ranked, clause: Number, offset: Number) -> Number:
     return np.int64(ranked.rank[ranked.start[clause] + offset])
 
 
-@inlined_kernel
-def signature_bit(rank: Number) -> Number:
-    """Return one of 31 bits for a rank, which may be below 0."""
-    mixed = np.uint64(rank + (1 << 32)) * np.uint64(0x9E3779B97F4A7C15)
-    return np.uint64(1) << ((mixed >> np.uint64(33)) % np.uint64(31))
-
-
 @kernel
 def units(numbers: Number) -> Number:
     """Return how many units so many numbers take."""
@@ -118,13 +113,13 @@ def units(numbers: Number) -> Number:
 @inlined_kernel
 def leaf_units(room: Number) -> Number:
     """Return the units of a leaf for so many entries."""
-    return units(LEAF_HEADER + FIELDS * room)
+    return units(LEAF_HEADER + (1 + WIDTH) * room)
 
 
 @inlined_kernel
-def field_place(base: Number, room: Number, field: Number) -> Number:
-    """Return where in the arena a field of a leaf begins."""
-    return base + LEAF_HEADER + field * room
+def entry_place(base: Number, room: Number, number: Number) -> Number:
+    """Return where in the arena an entry of a leaf begins."""
+    return base + LEAF_HEADER + room + WIDTH * number
 
 
 @kernel
@@ -167,23 +162,21 @@ def node_units(arena: NDArray[np.int32], base: Number) -> Number:
 @kernel
 def put_entry(tree: Tree, base: Number, ranked: Ranked, clause: Number) -> None:
     """Write a clause behind the last entry of a leaf that has room."""
-    arena = tree.arena
-    room, size = np.int64(arena[base + ROOM]), np.int64(arena[base + SIZE])
-    place = base + LEAF_HEADER + size
+    arena, size = tree.arena, np.int64(tree.arena[base + SIZE])
+    place = entry_place(base, np.int64(arena[base + ROOM]), size)
     for side in range(4):
-        arena[place + side * room] = ranked.box[clause, side]
+        arena[place + side] = ranked.box[clause, side]
     begin, end = ranked.start[clause], ranked.start[clause + 1]
-    signature = np.uint64(0)
-    for i in range(begin, end):
-        signature |= signature_bit(np.int64(ranked.rank[i]))
-    arena[place + SIGNATURE * room] = np.int64(signature)
-    last, before = NOTHING, np.int64(0)
+    key, another = NOTHING, np.int64(0)
     if end > begin:
-        last = np.int64(ranked.rank[end - 1])
-        # The lowest bit tells whether there are more ranks than these two.
-        before = 2 * np.int64(ranked.rank[max(end - 2, begin)]) + np.int64(end - begin > 2)
-    arena[place + LAST * room], arena[place + BEFORE * room] = last, before
-    arena[place + CLAUSE * room] = clause
+        # Where frequent tokens come first, the last is the rarest.
+        rarest = end - 1 if tree.state[RARE] == 0 else begin
+        key = np.int64(ranked.rank[rarest])
+        beside = end - 2 if tree.state[RARE] == 0 else begin + 1
+        beside = min(max(beside, begin), end - 1)
+        another = 2 * np.int64(ranked.rank[beside]) + np.int64(end - begin > 2)
+    arena[base + LEAF_HEADER + size] = key
+    arena[place + ANOTHER], arena[place + CLAUSE] = another, clause
     arena[base + SIZE] = size + 1
     tree.state[ENTRIES] += 1
 

@@ -24,7 +24,6 @@ from nearcast.kernels.ap_tree import (
     DEPTH,
     ENTRIES,
     FANOUT,
-    FIELDS,
     HEADER,
     HELD,
     KEYWORDS,
@@ -37,15 +36,14 @@ from nearcast.kernels.ap_tree import (
     ROOT,
     RULE,
     SIZE,
-    SOUTH,
     TOP,
     UNIT,
-    WEST,
+    WIDTH,
     WORN,
     Ranked,
     Tree,
     cell_region,
-    field_place,
+    entry_place,
     has_room,
     leaf_units,
     length_of,
@@ -191,10 +189,11 @@ def move_leaf(tree: Tree, slot: Number, room: Number) -> None:
     node = new_leaf(tree, room, region)
     base = UNIT * node
     arena[base + SIZE], arena[base + RULE] = size, arena[old + RULE]
-    for field in range(FIELDS):
-        here, there = field_place(base, room, field), field_place(old, old_room, field)
-        for i in range(size):
-            arena[here + i] = arena[there + i]
+    for i in range(size):
+        arena[base + LEAF_HEADER + i] = arena[old + LEAF_HEADER + i]
+    here, there = entry_place(base, room, 0), entry_place(old, old_room, 0)
+    for i in range(WIDTH * size):
+        arena[here + i] = arena[there + i]
     arena[slot] = node
     tree.state[DEAD] += leaf_units(old_room)
 
@@ -330,11 +329,11 @@ def collect_clauses(
             west, south = np.int64(arena[base + CORNER]), np.int64(arena[base + CORNER + 1])
             first_west, first_south = step[BOX] >= west, step[BOX + 1] >= south
             for i in range(arena[base + SIZE]):
-                place = base + LEAF_HEADER + i
-                here = first_west or arena[place + WEST * room] >= west
-                if here and (first_south or arena[place + SOUTH * room] >= south):
+                place = entry_place(base, room, i)
+                here = first_west or arena[place] >= west
+                if here and (first_south or arena[place + 1] >= south):
                     if count < len(clause):
-                        clause[count] = arena[place + CLAUSE * room]
+                        clause[count] = arena[place + CLAUSE]
                     count += 1
             continue
         names = base + np.int64(arena[base + CHILD])
@@ -442,13 +441,13 @@ def take_from_leaves(tree: Tree, clause: Number, ways: Ways) -> None:
         slot = ways.leaf[i, SLOT]
         base = UNIT * np.int64(arena[slot])
         room, size = np.int64(arena[base + ROOM]), np.int64(arena[base + SIZE]) - 1
-        place = field_place(base, room, CLAUSE)
         at = np.int64(0)
-        while arena[place + at] != clause:
+        while arena[entry_place(base, room, at) + CLAUSE] != clause:
             at += 1
-        for field in range(FIELDS):
-            place = field_place(base, room, field)
-            arena[place + at] = arena[place + size]
+        arena[base + LEAF_HEADER + at] = arena[base + LEAF_HEADER + size]
+        here, there = entry_place(base, room, at), entry_place(base, room, size)
+        for i in range(WIDTH):
+            arena[here + i] = arena[there + i]
         arena[base + SIZE] = size
         tree.state[ENTRIES] -= 1
         if size == 0:

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.kernels.ap_tree import (
-    BEFORE,
+    ANOTHER,
     CHILD,
     CLAUSE,
     COLUMNS,
     CORNER,
-    ENDLESS,
     HEADER,
     KEYWORDS,
-    LAST,
     LEAF,
     LEAF_HEADER,
     LOW,
@@ -34,21 +32,16 @@ from nearcast.kernels.ap_tree import (
     ROOT,
     SIZE,
     UNIT,
+    WIDTH,
     Ranked,
     Tree,
     cut_of,
+    entry_place,
     touched_cells,
 )
-from nearcast.kernels.ap_tree_lanes import fitting_entries
-from nearcast.kernels.ap_tree_ranks import (
-    Bits,
-    all_occur,
-    clear_bits,
-    occurs,
-    rank_message,
-)
-from nearcast.kernels.compile import Number, borrow, kernel, lowest_bit, prefetch
-from nearcast.kernels.lanes import LANES
+from nearcast.kernels.ap_tree_ranks import Bits, all_occur, clear_bits, occurs, rank_message
+from nearcast.kernels.compile import Number, borrow, kernel, prefetch
+from nearcast.kernels.token_filter import LOW_BITS, clear_filter, set_filter
 from nearcast.kernels.token_table import home
 
 if TYPE_CHECKING:
@@ -56,24 +49,36 @@ if TYPE_CHECKING:
 
     from nearcast.kernels.messages import MessageArrays
 
-_ONE = np.uint64(1)
+TOGETHER = 16
+"""So many nodes are opened one after the other before any of those below them: what is read of
+these has been asked for by then."""
+
+_SIX, _BITS63 = np.uint64(6), np.uint64(63)
 
 
 class Scratch(NamedTuple):
     """Room for one message.
 
-    - ``bits``: the set of its ranks; ``rank`` int32[most tokens]: its ranks, ascending.
+    - ``bits``: the set of its ranks; ``rank`` int32[most tokens]: its ranks, ascending;
+      ``rank_filter`` uint64[512]: a bit for each.
     - ``stack`` int64[many, 2]: nodes to open, and the first rank that counts there.
-    - ``leaf`` int64[many]: leaves to verify. ``unsure`` int32[many]: clauses of more than two ranks.
-    - ``window`` int32[7]: see `nearcast.kernels.ap_tree_lanes`.
+    - ``candidate`` int64[many, 2]: places of entries that have to be verified, and of their leaves.
+    - ``unsure`` int32[many]: clauses of more than two ranks.
     """
 
     bits: Bits
     rank: NDArray[np.int32]
+    rank_filter: NDArray[np.uint64]
     stack: NDArray[np.int64]
-    leaf: NDArray[np.int64]
+    candidate: NDArray[np.int64]
     unsure: NDArray[np.int32]
-    window: NDArray[np.int32]
+
+
+class Seen(NamedTuple):
+    """A message: its ranks, ascending, and its box."""
+
+    rank: NDArray[np.int32]
+    box: NDArray[np.int32]
 
 
 @kernel
@@ -87,6 +92,7 @@ def push(
     base = UNIT * node
     prefetch(arena, base)
     prefetch(arena, base + 16)
+    prefetch(arena, base + 32)
     stack[top, 0], stack[top, 1] = base, first
     return top + 1
 
@@ -162,128 +168,116 @@ def open_cells(
 def scan_leaf(
     arena: NDArray[np.int32],
     base: Number,
-    low: Number,
+    begin: Number,
     scratch: Scratch,
-    match: NDArray[np.int32],
-    unsure: NDArray[np.int32],
+    count: Number,
 ) -> tuple[Number, Number]:
-    """Write the matches of a leaf, and clauses to be verified further; return how many of each.
+    """Put the entries of a leaf aside whose keys may occur, as long as there is room.
 
-    There is room for all.
+    Return how far it came, and how many have been put aside then. No branch depends on a key.
     """
     size, room = np.int64(arena[base + SIZE]), np.int64(arena[base + ROOM])
-    window, bits = scratch.window, scratch.bits
-    window[4] = arena[base + CORNER] if window[2] < arena[base + CORNER] else ENDLESS
-    window[5] = arena[base + CORNER + 1] if window[3] < arena[base + CORNER + 1] else ENDLESS
-    found, unsures = np.int64(0), np.int64(0)
-    for begin in range(0, size, LANES):
-        place = base + LEAF_HEADER + begin
-        fits = fitting_entries(arena, place, room, window)
-        if size - begin < LANES:
-            fits &= (_ONE << np.uint64(size - begin)) - _ONE
-        while fits != np.uint64(0):
-            at = place + lowest_bit(fits)
-            fits &= fits - _ONE
-            last = np.int64(arena[at + LAST * room])
-            if last == NOTHING:
-                match[found] = arena[at + CLAUSE * room]
-                found += 1
-                continue
-            if not occurs(bits, low, last):
-                continue
-            before = np.int64(arena[at + BEFORE * room])
-            if occurs(bits, low, before >> 1):
-                clause = arena[at + CLAUSE * room]
-                if before & 1:
-                    unsure[unsures] = clause
-                    unsures += 1
-                else:
-                    match[found] = clause
-                    found += 1
-    return found, unsures
+    end = min(size, begin + len(scratch.candidate) - count)
+    bits, candidate = scratch.rank_filter, scratch.candidate
+    place = entry_place(base, room, begin)
+    before = count
+    for i in range(base + LEAF_HEADER + begin, base + LEAF_HEADER + end):
+        bit = np.uint64(arena[i]) & LOW_BITS
+        candidate[count, 0], candidate[count, 1] = place, base
+        count += np.int64((bits[bit >> _SIX] >> (bit & _BITS63)) & np.uint64(1))
+        place += WIDTH
+    for i in range(before, count):
+        prefetch(arena, candidate[i, 0])
+    return end, count
 
 
 @kernel
-def verify_unsure(
-    ranked: Ranked, bits: Bits, low: Number, unsure: NDArray[np.int32], match: NDArray[np.int32]
+def here_first(arena: NDArray[np.int32], place: Number, leaf: Number, seen: Seen) -> Number:
+    """Tell whether a leaf has the south-west corner of what an entry and the message share."""
+    west, south = arena[leaf + CORNER], arena[leaf + CORNER + 1]
+    if seen.box[0] < west and arena[place] < west:
+        return False
+    return seen.box[1] >= south or arena[place + 1] >= south
+
+
+@kernel
+def take_candidates(
+    tree: Tree, ranked: Ranked, seen: Seen, scratch: Scratch, count: Number, match: NDArray[np.int32]
 ) -> Number:
-    """Write those of the unsure clauses all of whose ranks occur; return how many."""
-    for i in range(len(unsure)):
-        prefetch(ranked.start, unsure[i])
-    for i in range(len(unsure)):
+    """Write those of the candidates that match; there is room for all. Return how many."""
+    arena, low, box = tree.arena, tree.state[LOW], seen.box
+    bits, unsure = scratch.bits, scratch.unsure
+    found, unsures = np.int64(0), np.int64(0)
+    for i in range(count):
+        place, leaf = scratch.candidate[i, 0], scratch.candidate[i, 1]
+        touches = (arena[place] <= box[2]) & (arena[place + 1] <= box[3])
+        touches &= (arena[place + 2] >= box[0]) & (arena[place + 3] >= box[1])
+        if not touches or not here_first(arena, place, leaf, seen):
+            continue
+        number = (place - leaf - LEAF_HEADER - np.int64(arena[leaf + ROOM])) // WIDTH
+        key = np.int64(arena[leaf + LEAF_HEADER + number])
+        another, clause = np.int64(arena[place + ANOTHER]), arena[place + CLAUSE]
+        if key != NOTHING:
+            if not occurs(bits, low, key) or not occurs(bits, low, another >> 1):
+                continue
+            if another & 1:
+                prefetch(ranked.start, clause)
+                unsure[unsures] = clause
+                unsures += 1
+                continue
+        match[found] = clause
+        found += 1
+    for i in range(unsures):
         prefetch(ranked.rank, ranked.start[unsure[i]])
-    found = np.int64(0)
-    for i in range(len(unsure)):
+    for i in range(unsures):
         match[found] = unsure[i]
         found += np.int64(all_occur(ranked, bits, low, np.int64(unsure[i])))
     return found
 
 
 @kernel
-def verify_leaves(
-    tree: Tree, ranked: Ranked, scratch: Scratch, leaves: Number, match: NDArray[np.int32]
-) -> tuple[Number, Number]:
-    """Write the matches of all leaves put aside; return how many (-1: no room), and the examined."""
-    found, examined, unsures = np.int64(0), np.int64(0), np.int64(0)
-    arena, low, unsure = tree.arena, tree.state[LOW], scratch.unsure
-    for i in range(leaves):
-        base = scratch.leaf[i]
-        size = np.int64(arena[base + SIZE])
-        if unsures > 0 and unsures + size > len(unsure):
-            found += verify_unsure(ranked, scratch.bits, low, unsure[:unsures], match[found:])
-            unsures = np.int64(0)
-        if found + unsures + size > len(match):
-            return np.int64(-1), examined
-        if i + 1 < leaves:
-            ahead = scratch.leaf[i + 1]
-            room = np.int64(arena[ahead + ROOM])
-            for line in range(32, LEAF_HEADER + 5 * min(room, np.int64(64)), 16):
-                prefetch(arena, ahead + line)
-        examined += size
-        more, aside = scan_leaf(arena, base, low, scratch, match[found:], unsure[unsures:])
-        found += more
-        unsures += aside
-    found += verify_unsure(ranked, scratch.bits, low, unsure[:unsures], match[found:])
-    return found, examined
-
-
-@kernel
 def match_message(
     tree: Tree,
     ranked: Ranked,
-    message: tuple[NDArray[np.int32], NDArray[np.int32]],
+    seen: Seen,
     scratch: Scratch,
     match: NDArray[np.int32],
 ) -> tuple[Number, Number, Number]:
-    """Write the matches of a message, which is its ranks and its box.
+    """Write the matches of a message.
 
     Return how many (-1: no room), the entries examined and the nodes visited.
     """
-    rank, box = message
     arena, stack = tree.arena, scratch.stack
-    found, examined, visited, leaves = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    found, examined, visited, count = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    waiting = len(stack) - TOGETHER
     top = push(arena, np.int64(ROOT), np.int64(0), stack, np.int64(0))
     while top > 0:
-        top -= 1
-        base, first = stack[top, 0], stack[top, 1]
-        visited += 1
-        kind = arena[base]
-        if kind == LEAF:
-            scratch.leaf[leaves] = base
-            leaves += 1
-            if leaves == len(scratch.leaf):
-                more, looked = verify_leaves(tree, ranked, scratch, leaves, match[found:])
-                examined += looked
-                leaves = np.int64(0)
-                if more < 0:
-                    return more, examined, visited
-                found += more
-        elif kind == KEYWORDS:
-            top = open_cuts(arena, base, rank, first, stack, top)
-        else:
-            top = open_cells(arena, base, box, first, stack, top)
-    more, looked = verify_leaves(tree, ranked, scratch, leaves, match[found:])
-    return more if more < 0 else found + more, examined + looked, visited
+        together = min(top, np.int64(TOGETHER))
+        top -= together
+        for i in range(together):
+            stack[waiting + i, 0], stack[waiting + i, 1] = stack[top + i, 0], stack[top + i, 1]
+        for i in range(together):
+            base, first = stack[waiting + i, 0], stack[waiting + i, 1]
+            visited += 1
+            kind = arena[base]
+            if kind == KEYWORDS:
+                top = open_cuts(arena, base, seen.rank, first, stack, top)
+            elif kind != LEAF:
+                top = open_cells(arena, base, seen.box, first, stack, top)
+            else:
+                size, at = np.int64(arena[base + SIZE]), np.int64(0)
+                examined += size
+                while at < size:
+                    at, count = scan_leaf(arena, base, at, scratch, count)
+                    if at < size or count == len(scratch.candidate):
+                        if found + count > len(match):
+                            return np.int64(-1), examined, visited
+                        found += take_candidates(tree, ranked, seen, scratch, count, match[found:])
+                        count = np.int64(0)
+    if found + count > len(match):
+        return np.int64(-1), examined, visited
+    found += take_candidates(tree, ranked, seen, scratch, count, match[found:])
+    return found, examined, visited
 
 
 @kernel
@@ -307,27 +301,26 @@ def match_messages(
     scratch = Scratch(
         Bits(borrow(scratch.bits.rank), borrow(scratch.bits.block)),
         borrow(scratch.rank),
+        borrow(scratch.rank_filter),
         borrow(scratch.stack),
-        borrow(scratch.leaf),
+        borrow(scratch.candidate),
         borrow(scratch.unsure),
-        borrow(scratch.window),
     )
     slot, match = borrow(slot), borrow(match)
-    token, box, window = borrow(messages.token), borrow(messages.box), scratch.window
+    token, box = borrow(messages.token), borrow(messages.box)
     low, examined, visited = tree.state[LOW], np.int64(0), np.int64(0)
     for m in range(part[0], part[1]):
         begin, end = messages.token_start[m], messages.token_start[m + 1]
         if m + 1 < part[1]:
             for i in range(end, messages.token_start[m + 2]):
                 prefetch(slot, home(np.int64(token[i]), len(slot)))
-        count, signature = rank_message(slot, token[begin:end], low, scratch.bits, scratch.rank)
-        rank = scratch.rank[:count]
-        for side in range(4):
-            window[side] = box[m, (side + 2) & 3]
-        window[6] = np.int64(~signature & np.uint64(0x7FFFFFFF))
+        count = rank_message(slot, token[begin:end], low, scratch.bits, scratch.rank)
+        seen = Seen(scratch.rank[:count], box[m])
+        set_filter(scratch.rank_filter, seen.rank)
         start = match_start[m]
-        found, more, opened = match_message(tree, ranked, (rank, box[m]), scratch, match[start:])
-        clear_bits(scratch.bits, low, rank)
+        found, more, opened = match_message(tree, ranked, seen, scratch, match[start:])
+        clear_filter(scratch.rank_filter, seen.rank)
+        clear_bits(scratch.bits, low, seen.rank)
         if found < 0:
             return m, examined, visited
         examined += more

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.kernels.ap_tree import HIGH, LOW, Ranked, signature_bit
+from nearcast.kernels.ap_tree import HIGH, LOW, Ranked
 from nearcast.kernels.compile import Number, inlined_kernel, kernel, lowest_bit, prefetch
 from nearcast.kernels.token_table import home
 
@@ -154,24 +154,23 @@ def rank_message(
     low: Number,
     bits: Bits,
     rank: NDArray[np.int32],
-) -> tuple[Number, Number]:
+) -> Number:
     """Write the ranks of a message's tokens that any clause has, ascending, and set their bits.
 
-    Return how many there are, and the signature of all.
+    Return how many there are.
     """
-    count, signature = np.int64(0), np.uint64(0)
+    count = np.int64(0)
     for i in range(len(tokens)):
         word = slot[find_token(slot, np.int64(tokens[i]))]
         if word != np.uint64(0):
             known = rank_of(word)
             rank[count] = known
             count += 1
-            signature |= signature_bit(known)
             at = np.uint64(known - low)
             bits.rank[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
     if count <= FEW:
         sort_few(rank[:count])
-        return count, signature
+        return count
     # Too many to be sorted one by one: their bits are in order.
     for i in range(count):
         at = np.uint64(np.int64(rank[i]) - low)
@@ -188,7 +187,7 @@ def rank_message(
                 count += 1
                 left &= left - _ONE
         bits.block[block] = np.uint64(0)
-    return count, signature
+    return count
 
 
 @kernel

@@ -36,8 +36,8 @@ from nearcast.kernels.ap_tree import (
     Ranked,
     Tree,
 )
-from nearcast.kernels.ap_tree_lanes import WINDOW
 from nearcast.kernels.ap_tree_match import Scratch, match_messages
+from nearcast.kernels.token_filter import FILTER_WORDS
 from nearcast.storage import nested, prefixed
 from nearcast.text import Vocabulary
 
@@ -55,7 +55,7 @@ PREFERENCES = {None: 0, "keyword": KEYWORDS, "space": SPACE}
 ORDERS = ("frequent", "rare", "alphabet")
 
 _MOST_FANOUT = 1 << 14
-_LEAVES = 256
+_CANDIDATES = 1024
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ class ApTreeOptions:
         object.__setattr__(self, "divergence", min(self.divergence, sys.float_info.max))
 
     @property
-    def settings(self) -> tuple[int, int, int, int]:
+    def settings(self) -> tuple[int, int, int, int, int]:
         """What the arrays are told."""
-        optimal = int(self.partition == "optimal")
-        return self.leaf, self.fanout, PREFERENCES[self.prefer], optimal
+        optimal, rare = int(self.partition == "optimal"), int(self.order == "rare")
+        return self.leaf, self.fanout, PREFERENCES[self.prefer], optimal, rare
 
 
 class ApTree(ChangingIndex):
@@ -208,10 +208,10 @@ class ApTree(ChangingIndex):
             scratch = Scratch(
                 ranks.Bits(np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)),
                 np.empty(most, np.int32),
+                np.zeros(FILTER_WORDS, np.uint64),
                 rooms.stack(tree),
-                np.empty(_LEAVES, np.int64),
-                np.empty(int(tree.state[HELD]) + 1024, np.int32),
-                np.empty(WINDOW, np.int32),
+                np.empty((_CANDIDATES, 2), np.int64),
+                np.empty(_CANDIDATES, np.int32),
             )
             return lambda done, start, clause: match_messages(
                 tree, ranked, slot, arrays, (done, last), scratch, start, clause

@@ -23,6 +23,7 @@ from nearcast.kernels.ap_tree import (
     Tree,
 )
 from nearcast.kernels.ap_tree_change import WAY_WIDTH, Ways, move_nodes
+from nearcast.kernels.ap_tree_match import TOGETHER
 from nearcast.kernels.ap_tree_cuts import SAMPLE, Draft, Hits
 from nearcast.kernels.ap_tree_grow import END, M_CLAUSES, M_DRAFT, M_PLACES, M_STEPS, STEP_WIDTH, STEPS, Work
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LEAST_SLOTS = 64
-WEIGHTS = [1.0, 0.0, 0.02, 8.0, 0.9, 0.0]
+WEIGHTS = [10.0, 20.0, 0.05, 4.0, 0.9, 0.2]
 
 
 class Sample(NamedTuple):
@@ -100,7 +101,7 @@ def planted(settings: Sequence[int], known: int, entries: int) -> Tree:
     """Return a tree without nodes. Room is reserved amply: untouched, it costs nothing."""
     state = np.zeros(STATES, np.int64)
     state[TOP], state[HIGH] = 1, known
-    state[SETTINGS : SETTINGS + 4] = settings
+    state[SETTINGS:] = settings
     return Tree(at_cache_line(24 * entries + 1024, np.int32), state)
 
 
@@ -128,7 +129,7 @@ def _waiting(tree: Tree) -> int:
 
 def stack(tree: Tree) -> NDArray[np.int64]:
     """Return room for the nodes that a message opens."""
-    return np.empty((_waiting(tree), 2), np.int64)
+    return np.empty((TOGETHER * _waiting(tree), 2), np.int64)
 
 
 class Room:

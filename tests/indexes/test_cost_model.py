@@ -17,6 +17,7 @@ from nearcast.indexes.cost_model import (
     cut_keywords,
     cut_space,
     keyword_hits,
+    optimal_keywords,
     partition_cost,
     smoothed,
 )
@@ -57,6 +58,37 @@ def test_heuristic_cuts_are_near_the_best(cuts: int) -> None:
             for inner in combinations(range(1, size), cuts - 1)
         )
         assert best - 1e-9 <= found.cost <= 1.1 * best
+
+
+LINES = st.lists(
+    st.tuples(st.integers(0, 30), st.floats(0, 1, width=16)), min_size=1, max_size=9
+)
+
+
+@given(LINES, st.integers(1, 6))
+@settings(max_examples=150 if JIT else 40, deadline=None)
+def test_optimal_cuts_are_the_best_of_all(pairs: list[tuple[int, float]], cuts: int) -> None:
+    weight, hit = np.array([w for w, _ in pairs]), np.array([h for _, h in pairs])
+    found = optimal_keywords(weight, hit, cuts)
+    parts = min(cuts, len(pairs))
+    assert len(found.cut) == parts + 1
+    assert (np.diff(found.cut) > 0).all()
+    best = min(
+        partition_cost(np.add.reduceat(weight, [0, *inner]), np.add.reduceat(hit, [0, *inner]))
+        for inner in combinations(range(1, len(pairs)), parts - 1)
+    )
+    assert found.cost == pytest.approx(best, rel=1e-12, abs=1e-12)
+
+
+@given(st.integers(0, 1 << 32), st.integers(1, 200), st.integers(1, 40))
+@settings(max_examples=100 if JIT else 20, deadline=None)
+def test_optimal_cuts_never_cost_more_than_heuristic_ones(seed: int, size: int, cuts: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = size if JIT else 1 + size % 30
+    weight = (rng.pareto(1.0, size) * 5).astype(np.int64)
+    hit = keyword_hits(weight) if seed % 2 else rng.pareto(1.5, size) / size
+    found = optimal_keywords(weight, hit, cuts)
+    assert found.cost <= cut_keywords(weight, hit, cuts).cost * (1 + 1e-12) + 1e-12
 
 
 def test_nothing_has_probability_0() -> None:
@@ -128,5 +160,7 @@ def test_any_grid_is_sound(
 def test_numbers_that_cannot_be() -> None:
     with pytest.raises(InvalidInput, match="cuts: must be at least 1"):
         cut_keywords(np.ones(3), np.ones(3), 0)
+    with pytest.raises(InvalidInput, match="cuts: must be at least 1"):
+        optimal_keywords(np.ones(3), np.ones(3), 0)
     with pytest.raises(InvalidInput, match="rows: must be at least 1"):
         cut_space(np.empty((0, 4), np.int32), WORLD, 1, 0)

@@ -14,7 +14,15 @@ import numpy as np
 
 from nearcast.columns import frozen
 from nearcast.errors import InvalidInput
-from nearcast.kernels.partition import Line, count_cells, improve_cuts, line_cost, spread_cuts
+from nearcast.kernels.partition import (
+    Line,
+    axis_line,
+    count_cells,
+    improve_cuts,
+    line_cost,
+    optimal_cuts,
+    spread_cuts,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +35,7 @@ __all__ = [
     "cut_keywords",
     "cut_space",
     "keyword_hits",
+    "optimal_keywords",
     "partition_cost",
     "smoothed",
 ]
@@ -130,6 +139,31 @@ def cut_keywords(
     return KeywordCuts(*_cut(line, running, cuts, rounds))
 
 
+def optimal_keywords(weight: NDArray[Any], hit: NDArray[Any], cuts: int) -> KeywordCuts:
+    """Cut ordered keywords such that nothing costs less (algorithm 2 of the paper).
+
+    Takes ``O(cuts n log n)`` for ``n`` keywords, where the paper's takes ``O(cuts n n)``, and as
+    many numbers as ``cuts`` times ``n``.
+
+    Parameters
+    ----------
+    weight, hit, cuts
+        See `cut_keywords`.
+
+    Examples
+    --------
+    >>> weight, hit = np.array([1, 1, 9, 1, 1]), np.array([0.1, 0.1, 0.6, 0.1, 0.1])
+    >>> optimal_keywords(weight, hit, 3).cut.tolist()
+    [0, 2, 3, 5]
+    """
+    _at_least(1, cuts=cuts)
+    running = _running(weight)
+    line = Line(running, running, _running(hit))
+    cut = np.empty(max(min(cuts, len(weight)), 1) + 1, np.int64)
+    optimal_cuts(line, cut)
+    return KeywordCuts(cut, float(line_cost(line, cut)))
+
+
 def cut_space(
     box: NDArray[np.int32],
     region: tuple[int, int, int, int],
@@ -221,18 +255,18 @@ def _cut_axis(
     """Cut one axis where boxes begin or have just ended; nothing changes in between."""
     begin, end = side.astype(np.int64).T
     first, last = region
-    candidate = np.unique(np.concatenate([[first, last + 1], begin, end + 1]))
+    sides = np.sort(begin), np.sort(end), np.sort((begin + end) // 2)
+    many = 2 * len(side) + 2
+    candidate, amount = np.empty(many, np.int64), np.empty(many)
+    line = Line(np.empty(many), np.empty(many), np.empty(many))
+    count = int(axis_line(sides, (first, last), candidate, line, amount))
+    candidate = candidate[:count]
     passed = (candidate - first) / (last + 1 - first)
     if places is not None:
         below = np.searchsorted(np.sort(places.sum(axis=1, dtype=np.int64) // 2), candidate)
         passed = smoothed(below, len(places), passed)
-    line = Line(
-        np.searchsorted(np.sort(begin), candidate).astype(np.float64),
-        np.searchsorted(np.sort(end), candidate).astype(np.float64),
-        passed,
-    )
-    centres = np.searchsorted(np.sort((begin + end) // 2), candidate)
-    cut, _ = _cut(line, centres.astype(np.float64), parts, rounds)
+    line = Line(line.entered[:count], line.left[:count], passed)
+    cut, _ = _cut(line, amount[:count], parts, rounds)
     return candidate[cut[1:-1]].astype(np.int32)
 
 

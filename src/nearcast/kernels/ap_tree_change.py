@@ -415,10 +415,10 @@ def insert_clauses(
         if not renew_nodes(tree, ranked, work, ways, partition[0], partition[1]):
             return False
         clause = work.state[NEXT]
-        if clause == last:
-            return True
         if worn_out(tree):
             return False
+        if clause == last:
+            return True
         if not find_ways(tree, ranked, clause, ways):
             work.missing[M_PLACES] = 1
             return False
@@ -473,10 +473,10 @@ def remove_clauses(
         if not renew_nodes(tree, ranked, work, ways, partition[0], partition[1]):
             return False
         number = work.state[NEXT]
-        if number == len(gone):
-            return True
         if worn_out(tree):
             return False
+        if number == len(gone):
+            return True
         if number + 1 < len(gone):
             prefetch(ranked.start, gone[number + 1])
             prefetch(ranked.box, gone[number + 1])

@@ -3,7 +3,11 @@
 Wang et al., VLDB Journal 2015, sections 3.3.1 to 3.3.4: a part ``B`` with ``w(B)`` clauses that a
 message hits with probability ``p(B)`` costs ``w(B) p(B)``; the partition that costs less is taken.
 Where there is no sample of messages, a token is as probable as it is frequent among the clauses of
-the node, and a place as another.
+the node, and a place is a fifth as probable as it is frequent, and for the rest as any other.
+
+Three things are added to the cost, without which trees become too deep and too large: a message
+has more than one token; a part that is hit has a price of its own; and so has a clause that lies
+in several cells.
 """
 
 from __future__ import annotations
@@ -42,7 +46,20 @@ if TYPE_CHECKING:
 SAMPLE = 4096
 """Of more clauses than this, every second, third and so on decides where space is cut."""
 
-TOKENS, VISIT, COPY, DENSITY, GAIN, CENTRES = range(6)
+VISIT = 0.5
+"""To visit a part costs as much as to look at so many leaves full of clauses."""
+
+COPY = 0.05
+"""A clause that lies in one cell more costs as much as one that so many messages look at."""
+
+DENSITY = 4
+"""So many parts are made at most of clauses that would fill a leaf."""
+
+GAIN = 0.9
+"""What a partition may cost at most, as a share of what the clauses do without it."""
+
+CENTRES = 0.2
+"""How far the centres of boxes tell where messages are; the rest is area."""
 
 
 class Hits(NamedTuple):
@@ -50,13 +67,14 @@ class Hits(NamedTuple):
 
     - ``rank`` float32[ranks]: the share of messages that have a token, by its rank.
     - ``passed`` float64[up + 1, across + 1]: by lines of a grid, the messages to the west and
-      south.
+      south of their crossings; ``world`` float64[4]: what the grid covers.
+    - ``tokens``: how many tokens a message has, where nothing is known.
     """
 
     rank: NDArray[np.float32]
     passed: NDArray[np.float64]
     world: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    tokens: Number
 
 
 class Draft(NamedTuple):
@@ -87,9 +105,9 @@ class Draft(NamedTuple):
 
 
 @kernel
-def most_parts(state: NDArray[np.int64], clauses: Number, density: Number) -> Number:
+def most_parts(state: NDArray[np.int64], clauses: Number) -> Number:
     """Return into how many parts so many clauses are parted at most."""
-    wanted = max(np.int64(density * clauses / state[LEAF_SIZE]), np.int64(2))
+    wanted = max(DENSITY * np.int64(clauses) // state[LEAF_SIZE], np.int64(2))
     return min(state[FANOUT], wanted)
 
 
@@ -147,18 +165,18 @@ def cut_ranks(
         draft.passed[i + 1] = draft.passed[i] + share
     entered, passed = draft.entered[: known + 1], draft.passed[: known + 1]
     line = Line(entered, entered, passed)
-    parts = min(most_parts(state, len(clauses), hits.weight[DENSITY]), known)
+    parts = min(most_parts(state, len(clauses)), known)
     cut = draft.cut[: parts + 1]
     if state[OPTIMAL] != 0:
         optimal_cuts(line, cut)
     else:
         spread_cuts(entered, cut)
         improve_cuts(line, cut, 1)
-    factor = 1.0 if len(hits.rank) > 0 else hits.weight[TOKENS]
+    factor = 1.0 if len(hits.rank) > 0 else hits.tokens
     cost = np.float64(len(clauses) - keys)
     for i in range(parts):
         hit = min(1.0, factor * (passed[cut[i + 1]] - passed[cut[i]]))
-        cost += hit * (entered[cut[i + 1]] - entered[cut[i]] + hits.weight[VISIT])
+        cost += hit * (entered[cut[i + 1]] - entered[cut[i]] + VISIT * state[LEAF_SIZE])
     return parts, cost
 
 
@@ -226,7 +244,7 @@ def draw_axes(
             draft.side[axis, 0, boxes], draft.side[axis, 1, boxes] = begin, end
             draft.side[axis, 2, boxes] = (begin + end) >> 1
         boxes += 1
-    part = np.empty(4, np.float64)
+    part, unknown = np.empty(4, np.float64), hits.passed.shape[0] < 2
     for axis in range(2):
         side = draft.side[axis, :, :boxes]
         side[0].sort()
@@ -243,8 +261,8 @@ def draw_axes(
         for i in range(places):
             part[axis + 2] = draft.place[axis, i]
             along[2, i] = space_share(hits, region, part)
-            if hits.weight[CENTRES] > 0 and boxes > 0:
-                along[2, i] += hits.weight[CENTRES] * (along[3, i] / boxes - along[2, i])
+            if unknown and boxes > 0:
+                along[2, i] += CENTRES * (along[3, i] / boxes - along[2, i])
         count[axis] = places
     count[2], count[3] = boxes, whole
 
@@ -316,13 +334,17 @@ def grid_cost(
     splits: tuple[Number, Number],
     hits: Hits,
     draft: Draft,
-    places: NDArray[np.int64],
+    prices: tuple[Number, Number],
 ) -> tuple[Number, Number]:
-    """Return what the cells cost, and how many entries they have; both as counted."""
+    """Return what the cells cost, and how many entries they have; both as counted.
+
+    ``prices`` are how many boxes there are, and what a visit costs.
+    """
+    boxes, visit = prices
     columns, rows = splits[0] + 1, splits[1] + 1
     cost, entries = 0.0, 0.0
     part = np.empty(4, np.float64)
-    centred = hits.weight[CENTRES]
+    unknown = hits.passed.shape[0] < 2
     for row in range(rows):
         part[1] = region[1] if row == 0 else draft.split[1, row - 1]
         part[3] = region[3] + 1 if row == rows - 1 else draft.split[1, row]
@@ -333,9 +355,9 @@ def grid_cost(
             part[0] = region[0] if column == 0 else draft.split[0, column - 1]
             part[2] = region[2] + 1 if column == columns - 1 else draft.split[0, column]
             share = space_share(hits, region, part)
-            if centred > 0:
-                share += centred * (weight / max(1, places[2]) - share)
-            cost += share * (weight + hits.weight[VISIT])
+            if unknown:
+                share += CENTRES * (weight / boxes - share)
+            cost += share * (weight + visit)
             entries += weight
     return cost, entries
 
@@ -361,7 +383,7 @@ def cut_region(
     if boxes == 0:
         return best_columns, best_rows, best
     scale = len(clauses) / (boxes + whole)
-    parts = most_parts(state, len(clauses), hits.weight[DENSITY])
+    parts = most_parts(state, len(clauses))
     while parts >= 2:
         columns = max(np.int64(np.sqrt(parts)), np.int64(1))
         rows = parts // columns
@@ -370,8 +392,9 @@ def cut_region(
             cut_axis(draft, 1, count[1], rows),
         )
         weigh_cells(ranked, clauses, region, splits, draft)
-        cost, entries = grid_cost(region, splits, hits, draft, count)
-        cost = scale * (cost + hits.weight[COPY] * max(0.0, entries - boxes) + whole)
+        prices = boxes, VISIT * state[LEAF_SIZE] / scale
+        cost, entries = grid_cost(region, splits, hits, draft, prices)
+        cost = scale * (cost + COPY * max(0.0, entries - boxes) + whole)
         if splits[0] + splits[1] > 0 and cost < best:
             best, best_columns, best_rows = cost, splits[0] + 1, splits[1] + 1
             for i in range(splits[0]):
@@ -396,7 +419,7 @@ def choose_partition(
     ``place`` is the offset of the ranks and the region. A keyword node's cuts are in the draft
     then, a space node's splits among the best.
     """
-    enough = hits.weight[GAIN] * len(clauses)
+    enough = GAIN * len(clauses)
     columns, rows, by_space = np.int64(0), np.int64(0), np.inf
     if state[PREFER] != KEYWORDS:
         columns, rows, by_space = cut_region(state, ranked, clauses, place[1], hits, draft)
@@ -404,7 +427,7 @@ def choose_partition(
             return np.int64(SPACE), columns, rows
     cuts, by_rank = cut_ranks(state, ranked, clauses, place[0], hits, draft)
     if state[PREFER] == KEYWORDS:
-        if by_rank < enough:
+        if cuts > 1 or by_rank < enough:
             return np.int64(KEYWORDS), cuts, np.int64(1)
         columns, rows, by_space = cut_region(state, ranked, clauses, place[1], hits, draft)
     if min(by_rank, by_space) >= enough:

@@ -40,7 +40,8 @@ from nearcast.kernels.ap_tree import (
     touched_cells,
 )
 from nearcast.kernels.ap_tree_ranks import Bits, all_occur, clear_bits, occurs, rank_message
-from nearcast.kernels.compile import Number, borrow, kernel, prefetch
+from nearcast.kernels.compile import Number, borrow, inlined_kernel, kernel, lowest_bit, prefetch
+from nearcast.kernels.lanes import LANES
 from nearcast.kernels.token_filter import LOW_BITS, clear_filter, set_filter
 from nearcast.kernels.token_table import home
 
@@ -53,7 +54,10 @@ TOGETHER = 16
 """So many nodes are opened one after the other before any of those below them: what is read of
 these has been asked for by then."""
 
-_SIX, _BITS63 = np.uint64(6), np.uint64(63)
+LINES = 4
+"""How many cache lines of a node are asked for."""
+
+_ONE, _SIX, _BITS63 = np.uint64(1), np.uint64(6), np.uint64(63)
 
 
 class Scratch(NamedTuple):
@@ -81,20 +85,32 @@ class Seen(NamedTuple):
     box: NDArray[np.int32]
 
 
-@kernel
+@inlined_kernel
 def push(
     arena: NDArray[np.int32], place: Number, first: Number, stack: NDArray[np.int64], top: Number
 ) -> Number:
-    """Put the node named at a place of the arena on the stack, if there is one; return the top."""
-    node = np.int64(arena[place])
-    if node == 0:
-        return top
-    base = UNIT * node
-    prefetch(arena, base)
-    prefetch(arena, base + 16)
-    prefetch(arena, base + 32)
-    stack[top, 0], stack[top, 1] = base, first
+    """Put the place of a node's name on the stack, and ask for the name; return the top."""
+    prefetch(arena, place)
+    stack[top, 0], stack[top, 1] = place, first
     return top + 1
+
+
+@kernel
+def take_together(arena: NDArray[np.int32], stack: NDArray[np.int64], top: Number) -> Number:
+    """Move nodes, where there are any, from the top of the stack to its end; return how many.
+
+    What will be read of them first is asked for.
+    """
+    count, end = np.int64(0), len(stack) - TOGETHER
+    for i in range(max(np.int64(0), top - TOGETHER), top):
+        node = np.int64(arena[stack[i, 0]])
+        if node != 0:
+            base = UNIT * node
+            for line in range(LINES):
+                prefetch(arena, base + 16 * line)
+            stack[end + count, 0], stack[end + count, 1] = base, stack[i, 1]
+            count += 1
+    return count
 
 
 @kernel
@@ -174,21 +190,27 @@ def scan_leaf(
 ) -> tuple[Number, Number]:
     """Put the entries of a leaf aside whose keys may occur, as long as there is room.
 
-    Return how far it came, and how many have been put aside then. No branch depends on a key.
+    Return how far it came, and how many have been put aside then. Sixteen keys are asked at a time,
+    without a branch; behind the last one there are other numbers.
     """
     size, room = np.int64(arena[base + SIZE]), np.int64(arena[base + ROOM])
-    end = min(size, begin + len(scratch.candidate) - count)
     bits, candidate = scratch.rank_filter, scratch.candidate
-    place = entry_place(base, room, begin)
-    before = count
-    for i in range(base + LEAF_HEADER + begin, base + LEAF_HEADER + end):
-        bit = np.uint64(arena[i]) & LOW_BITS
-        candidate[count, 0], candidate[count, 1] = place, base
-        count += np.int64((bits[bit >> _SIX] >> (bit & _BITS63)) & np.uint64(1))
-        place += WIDTH
-    for i in range(before, count):
-        prefetch(arena, candidate[i, 0])
-    return end, count
+    while begin < size and count + LANES <= len(candidate):
+        key, may = base + LEAF_HEADER + begin, np.uint64(0)
+        for lane in range(LANES):
+            bit = np.uint64(arena[key + lane]) & LOW_BITS
+            one = (bits[bit >> _SIX] >> (bit & _BITS63)) & _ONE
+            may |= one << np.uint64(lane)
+        if size - begin < LANES:
+            may &= (_ONE << np.uint64(size - begin)) - _ONE
+        while may != np.uint64(0):
+            place = entry_place(base, room, begin + lowest_bit(may))
+            may &= may - _ONE
+            prefetch(arena, place)
+            candidate[count, 0], candidate[count, 1] = place, base
+            count += 1
+        begin += LANES
+    return begin, count
 
 
 @kernel
@@ -252,10 +274,8 @@ def match_message(
     waiting = len(stack) - TOGETHER
     top = push(arena, np.int64(ROOT), np.int64(0), stack, np.int64(0))
     while top > 0:
-        together = min(top, np.int64(TOGETHER))
-        top -= together
-        for i in range(together):
-            stack[waiting + i, 0], stack[waiting + i, 1] = stack[top + i, 0], stack[top + i, 1]
+        together = take_together(arena, stack, top)
+        top = max(np.int64(0), top - TOGETHER)
         for i in range(together):
             base, first = stack[waiting + i, 0], stack[waiting + i, 1]
             visited += 1
@@ -269,7 +289,7 @@ def match_message(
                 examined += size
                 while at < size:
                     at, count = scan_leaf(arena, base, at, scratch, count)
-                    if at < size or count == len(scratch.candidate):
+                    if at < size:
                         if found + count > len(match):
                             return np.int64(-1), examined, visited
                         found += take_candidates(tree, ranked, seen, scratch, count, match[found:])

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes.parts import Run
+    from nearcast.kernels.ap_tree_cuts import Hits
 
 __all__ = ["ApTree", "ApTreeOptions"]
 
@@ -83,7 +84,9 @@ class ApTreeOptions:
         `Statistics.count` and `Statistics.save` wrote: how often tokens occur in messages, and
         where these are. Token ids must be those of its vocabulary: `Builder.vocabulary` gives it,
         and `nearcast.Engine` and ``nearcast match`` read subscriptions with it. Without a sample,
-        messages are taken to ask for what subscriptions ask for, and to be anywhere.
+        messages are taken to have the tokens that subscriptions have, and to be anywhere.
+    tokens
+        How many tokens a message has, where there is no sample. The paper's cost model has 1.
     order
         Which token of a clause comes first: the most ``frequent`` one, as in the paper, the most
         ``rare`` one, or that with the smallest number (``alphabet``).
@@ -96,6 +99,7 @@ class ApTreeOptions:
     divergence: float = 0.001
     share: float = 0.001
     sample: str = ""
+    tokens: float = 10.0
     order: str = "frequent"
 
     def __post_init__(self) -> None:
@@ -108,6 +112,7 @@ class ApTreeOptions:
         check_whole("fanout", self.fanout, 2, _MOST_FANOUT)
         check_whole("leaf", self.leaf, 1, 1 << 24)
         check_number("divergence", self.divergence, 0, float("inf"))
+        check_number("tokens", self.tokens, 0, 1e9)
         check_number("share", self.share, 0, 1)
         # What is stored are numbers that JSON has; no divergence is above the largest of them.
         object.__setattr__(self, "divergence", min(self.divergence, sys.float_info.max))
@@ -260,11 +265,15 @@ class ApTree(ChangingIndex):
     def _limits(self) -> change.Limits:
         return change.Limits(float(self.options.divergence), float(self.options.share))
 
+    def _hits(self) -> Hits:
+        ranked = int(self._tree.state[HIGH])
+        return self._sample.hits(self._slot, ranked, float(self.options.tokens))
+
     def _room(self) -> rooms.Room:
         """Return room for changes, which is kept from one to the next."""
         tree = self._tree
         if self._kept is None or not self._kept.fits(tree):
-            hits = self._sample.hits(self._slot, int(tree.state[HIGH]))
+            hits = self._hits()
             self._kept = rooms.Room.of(tree, 1024, hits)
         return self._kept
 
@@ -275,8 +284,7 @@ class ApTree(ChangingIndex):
         self._used[0] = np.count_nonzero(self._slot)
         self._tree = rooms.planted(self.options.settings, int(self._used[0]), len(clauses))
         self._give_ranks(clauses)
-        hits = self._sample.hits(self._slot, int(self._used[0]))
-        self._kept = rooms.Room.of(self._tree, 2 * len(clauses), hits)
+        self._kept = rooms.Room.of(self._tree, 2 * len(clauses), self._hits())
         self._kept.begin(clauses)
         ranked = self._ranked()
         self._complete(
@@ -292,14 +300,9 @@ class ApTree(ChangingIndex):
         rank = self._rank.writable if isinstance(self._rank, GrowingArray) else self._rank
         columns = self.clauses.token_start, self.clauses.token
         growth = self.options.order == "rare", self._used
-        done = 0
         while True:
-            done = int(
-                ranks.rank_clauses(
-                    self._slot, columns, clauses[done:], rank, self._tree.state, growth
-                )
-            )
-            clauses = clauses[done:]
+            done = ranks.rank_clauses(self._slot, columns, clauses, rank, self._tree.state, growth)
+            clauses = clauses[int(done) :]
             if not len(clauses):
                 return
             self._slot = rooms.larger_table(self._slot, 2 * len(self._slot) + 64)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LEAST_SLOTS = 64
-WEIGHTS = [10.0, 20.0, 0.05, 4.0, 0.9, 0.2]
 
 
 class Sample(NamedTuple):
@@ -58,7 +57,7 @@ class Sample(NamedTuple):
         passed[1:, 1:] = density.cumsum(axis=0).cumsum(axis=1)
         return cls(share.astype(np.float32), passed)
 
-    def hits(self, slot: NDArray[np.uint64], ranked: int) -> Hits:
+    def hits(self, slot: NDArray[np.uint64], ranked: int, tokens: float) -> Hits:
         """Return hit probabilities by the ranks of a table, which are below a number."""
         share = np.zeros(ranked if len(self.share) else 0, np.float32)
         if len(self.share):
@@ -67,7 +66,7 @@ class Sample(NamedTuple):
             known = (token >= 0) & (token < len(self.share)) & (rank >= 0) & (rank < ranked)
             share[rank[known]] = self.share[token[known]]
         world = np.array(WORLD, np.float64)
-        return Hits(share, self.passed, world, np.array(WEIGHTS))
+        return Hits(share, self.passed, world, tokens)
 
 
 def counted(token: NDArray[np.int32]) -> NDArray[np.uint64]:

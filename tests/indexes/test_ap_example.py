@@ -1,10 +1,10 @@
 """The running example of the ap-tree paper (VLDB Journal 2015, section 3), rebuilt from its text.
 
 The figures are lost. The text gives the tokens of s1 and s7, the first tokens of all, the second
-ones of four, the ranges around m1, and what is visited and verified; the rest is completed such that all
-of it holds. Two sentences do not agree: section 3.1 says that the keywords of m1 contain only those of
-s7, and of the keyword trie that they lead to s3 and s7. The former is true of the subscriptions
-around m1, and meant so.
+ones of four, the ranges around m1, and what is visited and verified; the rest is completed such
+that all of it holds. Two sentences do not agree: example 2 says that the keywords of m1 contain
+only those of s7, and section 3.1 of the keyword trie that they lead to s3 and s7. The former is
+true of the subscriptions around m1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nearcast.columns import Clauses, Messages
 SUBSCRIPTIONS = {
     "s1": ([1, 2], [0, 0, 60, 90]),
     "s2": ([1, 3], [10, 5, 80, 90]),
-    "s3": ([2, 3], [5, 0, 20, 3]),
+    "s3": ([2, 3], [5, 0, 20, 4]),
     "s4": ([1, 5], [20, 0, 90, 89]),
     "s5": ([1, 2, 4], [50, 0, 90, 88]),
     "s6": ([4, 6], [0, 70, 30, 80]),
@@ -127,8 +127,8 @@ def test_examples_5_and_6_both() -> None:
     assert second is not None
     assert (first.kind, second.kind) == (SPACE, SPACE)
     assert subscriptions(first) == {"s3", "s7", "s8"}
-    # m1 hits c[w2, w3] by two tokens, and it is opened once; below it, a cell has s7 alone. It hits
-    # c[w4, w5] by w4; no leaf lies there in its cell. So four nodes are opened, and one is verified.
+    # m1 hits c[w2, w3] by two tokens, and it is opened once; below it, a cell has s7 alone. It
+    # hits c[w4, w5] by w4, where its cell is empty: four nodes are opened, and one is verified.
     answers, verified, visited = match(index, M1)
     assert answers == {"s7"}
     assert verified == 1

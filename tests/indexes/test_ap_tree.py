@@ -359,11 +359,16 @@ def test_a_cut_is_opened_once() -> None:
     clauses = Clauses.of(tokens * 9, [[0, 0, 9, 9]] * 54)
     index = build(clauses, leaf=1, fanout=2, prefer="keyword", order="alphabet")
     messages = Messages.of([[1, 2, 3], [2, 3], [3], [NOTHING]], [[5, 5]] * 4)
-    assert_same("cuts", messages, index.match(messages), Scan(clauses).match(messages))
+    assert_same(
+        "cuts",
+        messages,
+        index.match(messages),
+        Scan(clauses, np.ones(len(clauses), np.bool_)).match(messages),
+    )
 
 
 def test_a_sample_of_messages_decides(tmp_path: Path) -> None:
-    """Tokens that messages have often, and places where they are, change the tree for the better."""
+    """Where messages are, and what tokens they have, changes the tree for the better."""
     words = [f"w{i}" for i in range(60)]
     rng = np.random.default_rng(4)
     texts = [rng.choice(6, 4, replace=False).tolist() for _ in range(400)]
@@ -383,7 +388,9 @@ def test_a_sample_of_messages_decides(tmp_path: Path) -> None:
     assert isinstance(index, ApTree)
     check_ap_tree(index)
     found = index.match(messages)
-    assert_same("sample", messages, found, Scan(clauses).match(messages))
+    assert_same(
+        "sample", messages, found, Scan(clauses, np.ones(len(clauses), np.bool_)).match(messages)
+    )
     assert found.examined < without.match(messages).examined
     index.save(tmp_path / "index")
     again = indexes.load(tmp_path / "index")

@@ -60,9 +60,7 @@ def test_heuristic_cuts_are_near_the_best(cuts: int) -> None:
         assert best - 1e-9 <= found.cost <= 1.1 * best
 
 
-LINES = st.lists(
-    st.tuples(st.integers(0, 30), st.floats(0, 1, width=16)), min_size=1, max_size=9
-)
+LINES = st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1, width=16)), min_size=1, max_size=9)
 
 
 @given(LINES, st.integers(1, 6))

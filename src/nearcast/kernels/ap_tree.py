@@ -85,7 +85,7 @@ class Tree(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """Clauses as the tree sees them: the ranks of clause ``c`` are ``rank[start[c]:start[c + 1]]``."""
+    """Clauses as the tree sees them: those of clause ``c`` are ``rank[start[c]:start[c + 1]]``."""
 
     start: NDArray[np.int64]
     rank: NDArray[np.int32]

@@ -48,11 +48,13 @@ from nearcast.kernels.ap_tree import (
     touched_cells,
     units,
 )
-from nearcast.kernels.ap_tree_cuts import Draft, Hits, choose_partition
+from nearcast.kernels.ap_tree_cuts import choose_partition
 from nearcast.kernels.compile import Number, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.kernels.ap_tree_cost import Draft, Hits
 
 SLOT, BEGIN, END, LEVEL, SKIP, BOX, STEP_WIDTH = 0, 1, 2, 3, 4, 5, 9
 """A step: where in the arena the node's name is to stand, its clauses, its depth, the offset of
@@ -137,9 +139,10 @@ def make_inner(
 def first_child(
     tree: Tree, base: Number, ranked: Ranked, clause: Number, region: NDArray[np.int64]
 ) -> tuple[Number, Number, Number, Number]:
-    """Return the first child that a clause goes to, how many in a row, how many rows, how far apart.
+    """Return the first child that a clause goes to, how many in a row, and in how many rows.
 
-    A rank between two cuts belongs to the next one, if there is one.
+    The last is how far apart rows are. A rank between two cuts belongs to the next one, if there
+    is one.
     """
     arena = tree.arena
     parts = np.int64(arena[base + PARTS])

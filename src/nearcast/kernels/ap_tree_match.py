@@ -224,7 +224,12 @@ def here_first(arena: NDArray[np.int32], place: Number, leaf: Number, seen: Seen
 
 @kernel
 def take_candidates(
-    tree: Tree, ranked: Ranked, seen: Seen, scratch: Scratch, count: Number, match: NDArray[np.int32]
+    tree: Tree,
+    ranked: Ranked,
+    seen: Seen,
+    scratch: Scratch,
+    count: Number,
+    match: NDArray[np.int32],
 ) -> Number:
     """Write those of the candidates that match; there is room for all. Return how many."""
     arena, low, box = tree.arena, tree.state[LOW], seen.box

@@ -31,8 +31,10 @@ _BIAS = np.int64(1 << 31)
 
 
 class Bits(NamedTuple):
-    """The set of a message's ranks, less the lowest of all: ``rank`` uint64[ranks / 64 + 1], and
-    ``block`` uint64[ranks / 4096 + 1] tells which words of it have any.
+    """The set of a message's ranks, which count from the lowest of all here.
+
+    ``rank`` uint64[ranks / 64 + 1]; ``block`` uint64[ranks / 4096 + 1] tells which words of it are
+    not 0.
     """
 
     rank: NDArray[np.uint64]

@@ -37,6 +37,7 @@ from nearcast.kernels.ap_tree import (
     Tree,
 )
 from nearcast.kernels.ap_tree_match import Scratch, match_messages
+from nearcast.kernels.ap_tree_renew import Limits
 from nearcast.kernels.token_filter import FILTER_WORDS
 from nearcast.storage import nested, prefixed
 from nearcast.text import Vocabulary
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes.parts import Run
-    from nearcast.kernels.ap_tree_cuts import Hits
+    from nearcast.kernels.ap_tree_cost import Hits
 
 __all__ = ["ApTree", "ApTreeOptions"]
 
@@ -203,7 +204,7 @@ class ApTree(ChangingIndex):
 
     def find(self, messages: Messages, threads: int) -> Found:
         """Take every message down the tree; several threads take a part of the batch each."""
-        tree = Tree(*(frozen(array, array.dtype) for array in self._tree))
+        tree = Tree(frozen(self._tree.arena, np.int32), frozen(self._tree.state, np.int64))
         ranked, slot = self._ranked(), frozen(self._slot, np.uint64)
         words = int(tree.state[HIGH] - tree.state[LOW]) // 64 + 1
 
@@ -229,7 +230,7 @@ class ApTree(ChangingIndex):
         return Ranked(self.clauses.token_start, frozen(rank, np.int32), self.clauses.box)
 
     def _begin_changing(self) -> None:
-        self._tree = Tree(*(array.copy() for array in self._tree))
+        self._tree = Tree(self._tree.arena.copy(), self._tree.state.copy())
         self._slot = self._slot.copy()
         self._rank = GrowingArray(self._ranked().rank)
 
@@ -262,8 +263,8 @@ class ApTree(ChangingIndex):
     def _alive_clauses(self) -> NDArray[np.int32]:
         return np.flatnonzero(self.alive[self.clauses.row]).astype(np.int32)
 
-    def _limits(self) -> change.Limits:
-        return change.Limits(float(self.options.divergence), float(self.options.share))
+    def _limits(self) -> Limits:
+        return Limits(float(self.options.divergence), float(self.options.share))
 
     def _hits(self) -> Hits:
         ranked = int(self._tree.state[HIGH])
@@ -284,13 +285,11 @@ class ApTree(ChangingIndex):
         self._used[0] = np.count_nonzero(self._slot)
         self._tree = rooms.planted(self.options.settings, int(self._used[0]), len(clauses))
         self._give_ranks(clauses)
-        self._kept = rooms.Room.of(self._tree, 2 * len(clauses), self._hits())
-        self._kept.begin(clauses)
+        self._kept = room = rooms.Room.of(self._tree, 2 * len(clauses), self._hits())
+        room.begin(clauses)
         ranked = self._ranked()
         self._complete(
-            lambda: grow.grow_nodes(
-                self._tree, ranked, self._kept.work, self._kept.hits, self._kept.draft
-            )
+            lambda: grow.grow_nodes(self._tree, ranked, room.work, room.hits, room.draft)
         )
         self._tree.state[HELD] = len(clauses)
         self._kept = None
@@ -319,6 +318,8 @@ class ApTree(ChangingIndex):
             if not self._kept.work.missing.any():  # half of the arena was given back
                 self._tree = rooms.compacted(self._tree, len(self._tree.arena) // 4)
             if self._kept.work.missing[grow.M_UNITS]:
-                self._tree = rooms.with_units(self._tree, int(self._kept.work.missing[grow.M_UNITS]))
+                self._tree = rooms.with_units(
+                    self._tree, int(self._kept.work.missing[grow.M_UNITS])
+                )
             self._kept.enlarge(self._tree)
         return False

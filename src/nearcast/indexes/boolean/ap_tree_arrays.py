@@ -22,10 +22,20 @@ from nearcast.kernels.ap_tree import (
     UNIT,
     Tree,
 )
-from nearcast.kernels.ap_tree_change import WAY_WIDTH, Ways, move_nodes
+from nearcast.kernels.ap_tree_cost import SAMPLE, Draft, Hits
+from nearcast.kernels.ap_tree_grow import (
+    END,
+    M_CLAUSES,
+    M_DRAFT,
+    M_PLACES,
+    M_STEPS,
+    STEP_WIDTH,
+    STEPS,
+    Work,
+)
 from nearcast.kernels.ap_tree_match import TOGETHER
-from nearcast.kernels.ap_tree_cuts import SAMPLE, Draft, Hits
-from nearcast.kernels.ap_tree_grow import END, M_CLAUSES, M_DRAFT, M_PLACES, M_STEPS, STEP_WIDTH, STEPS, Work
+from nearcast.kernels.ap_tree_renew import move_nodes
+from nearcast.kernels.ap_tree_ways import WAY_WIDTH, Ways
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,8 +196,10 @@ class Room:
 def _ways(tree: Tree, many: int) -> Ways:
     """Return room for the ways of a clause that goes to so many places."""
     many = max(many, _waiting(tree))
-    rows = [np.empty((many, WAY_WIDTH), np.int64) for _ in range(3)]
-    return Ways(*rows, np.empty((2 * many, WAY_WIDTH), np.int64), np.zeros(2, np.int64))
+    leaf, stack, inner = np.empty((3, many, WAY_WIDTH), np.int64)
+    return Ways(
+        leaf, stack, inner, np.empty((2 * many, WAY_WIDTH), np.int64), np.zeros(2, np.int64)
+    )
 
 
 def _work(clauses: int, fanout: int) -> Work:
@@ -221,7 +233,7 @@ def _draft(tree: Tree, clauses: int) -> Draft:
     )
 
 
-def tokens_of(clauses: Clauses, numbers: NDArray[np.int64]) -> NDArray[np.int32]:
+def tokens_of(clauses: Clauses, numbers: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the tokens of clauses with these numbers."""
     if len(numbers) == len(clauses):
         return clauses.token

@@ -87,7 +87,9 @@ class ApTreeOptions:
         and `nearcast.Engine` and ``nearcast match`` read subscriptions with it. Without a sample,
         messages are taken to have the tokens that subscriptions have, and to be anywhere.
     tokens
-        How many tokens a message has, where there is no sample. The paper's cost model has 1.
+        How many tokens a message has, where there is no sample. The cost model as printed has 1;
+        of 10, 20, 50 and 200, over a million tweets, 20 was the fastest for short point messages.
+        Long ones were faster with more, ranges over ``places`` with less.
     order
         Which token of a clause comes first: the most ``frequent`` one, as in the paper, the most
         ``rare`` one, or that with the smallest number (``alphabet``).
@@ -100,7 +102,7 @@ class ApTreeOptions:
     divergence: float = 0.001
     share: float = 0.001
     sample: str = ""
-    tokens: float = 10.0
+    tokens: float = 20.0
     order: str = "frequent"
 
     def __post_init__(self) -> None:

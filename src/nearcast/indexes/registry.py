@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import StorageError, UnknownName
 from nearcast.indexes.boolean.ap_tree import ApTree
+from nearcast.indexes.boolean.iq_tree import IqTree
 from nearcast.indexes.boolean.ir_tree import IrTree
 from nearcast.indexes.boolean.keyword_first import KeywordFirst
 from nearcast.indexes.boolean.lfilter import Lfilter
 from nearcast.indexes.boolean.mbr_trie import MbrTrie
 from nearcast.indexes.boolean.pt_quadtree import PtQuadtree
+from nearcast.indexes.boolean.rq_tree import RqTree
 from nearcast.indexes.boolean.rt_plus_plus_tree import RtPlusPlusTree
 from nearcast.indexes.boolean.rt_plus_tree import RtPlusTree
 from nearcast.indexes.boolean.rt_tree import RtTree
 from nearcast.indexes.boolean.scan import Scan
 from nearcast.indexes.boolean.spatial_first import SpatialFirst
 from nearcast.indexes.boolean.trie_pyramid import TriePyramid
+from nearcast.indexes.boolean.trie_quadtree import TrieQuadtree
 from nearcast.indexes.contract import Builder, Index
 from nearcast.storage import read_arrays
 
@@ -42,6 +45,9 @@ _INDEXES: dict[str, type[Index]] = {
         PtQuadtree,
         Lfilter,
         ApTree,
+        IqTree,
+        RqTree,
+        TrieQuadtree,
         TriePyramid,
     )
 }

@@ -1,0 +1,52 @@
+"""``iq-tree``: a quadtree, in each cell of which clauses are listed by their rarest token.
+
+Chen, Cong and Cao, SIGMOD 2013; AP-Tree, VLDB Journal 2015, sections 3.1 and 5.1.1. A clause stands
+in one or several cells, as the cost model has it. `nearcast.kernels.quad_tree` describes the tree,
+`nearcast.kernels.iq_tree_match` how messages go through it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nearcast.indexes.boolean.quad_index import QuadIndex
+from nearcast.kernels import iq_tree as kernels
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["IqTree"]
+
+
+class IqTree(QuadIndex):
+    """A quadtree with lists by token in its cells.
+
+    ``visited`` counts the cells that messages touch.
+
+    Examples
+    --------
+    >>> from nearcast.columns import Clauses, Messages
+    >>> from nearcast.indexes import create
+    >>> clauses = Clauses.of([[1], [1, 2]], [[0, 0, 10, 10], [5, 5, 20, 20]])
+    >>> index = create("iq-tree").build(clauses)
+    >>> sorted(index.match(Messages.of([[1, 2]], [[7, 7]])).pairs())
+    [(0, 0), (0, 1)]
+    """
+
+    name = "iq-tree"
+    summary = "quadtree, lists by the rarest token in its cells, placed by cost; changes in place"
+
+    def _prepare_planting(self) -> None:
+        kernels.plant_quadtree(self._quad, self._costs())
+
+    def _put(self, clauses: NDArray[np.int32]) -> int:
+        quad, ordered = self._quad, self._ordered()
+        return int(kernels.insert_clauses(quad, self._costs(), ordered, clauses, self._work))
+
+    def _take(self, clauses: NDArray[np.int64]) -> None:
+        quad, ordered = self._quad, self._ordered()
+        kernels.remove_clauses(quad, self._costs(), ordered, clauses, self._work)
+
+    def _ready(self) -> None:
+        kernels.renew_directory(self._quad)

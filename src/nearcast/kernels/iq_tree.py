@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.kernels.compile import Number, kernel
-from nearcast.kernels.keyword_first import SIZE, START
+from nearcast.kernels.keyword_first import SIZE, START, TOKEN
 from nearcast.kernels.quad_cells import Costs, wish_of
 from nearcast.kernels.quad_lists import (
     OWNER,
-    TOKEN,
     Needs,
     Quad,
     Work,
@@ -71,9 +70,7 @@ def insert_needs(quad: Quad, token: Number, places: NDArray[np.int64]) -> Needs:
 def split_full(
     quad: Quad, costs: Costs, ordered: Ordered, clause: Number, work: Work
 ) -> tuple[Number, Number]:
-    """Split leaves until none that the clause goes to is full; return its places, and if there
-    was room.
-    """
+    """Split full leaves that a clause goes to; return how many places it has, and if it fits."""
     wish = wish_of(costs, ordered.box, clause)
     while True:
         count = find_places(quad, costs, ROOT, wish, work)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.kernels.compile import Number, borrow, kernel
+from nearcast.kernels.compile import Number, borrow, inlined_kernel
 from nearcast.kernels.keyword_first import START
 from nearcast.kernels.quad_cells import Sides, touched_children
 from nearcast.kernels.quad_lists import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nearcast.kernels.keyword_first_match import Seen, Tokens
 
 
-@kernel
+@inlined_kernel
 def collect_tokens(
     quad: Quad, tokens: NDArray[np.int32], scratch: Scratch
 ) -> tuple[Number, Number]:
@@ -63,7 +63,7 @@ def collect_tokens(
     return count, levels
 
 
-@kernel
+@inlined_kernel
 def ask_node(
     quad: Quad, seen: Seen, node: Number, tokens: Number, scratch: Scratch, asked: Number
 ) -> Number:
@@ -87,17 +87,17 @@ def ask_node(
     return asked
 
 
-@kernel
+@inlined_kernel
 def look_up(quad: Quad, asked: Number, scratch: Scratch, output: Output) -> None:
     """Put the lists aside that were asked for."""
     for i in range(asked):
         ask = scratch.asked[i]
         at = find_row(quad.slot, ask[0], ask[1])
         if quad.slot[at, OWNER] != 0:
-            put_aside(quad.entry, quad.slot[at], (ask[2], ask[3]), scratch, output)
+            put_aside(quad.entry, quad.slot[at], (ask[2], ask[3]), scratch.lists, output.tally)
 
 
-@kernel
+@inlined_kernel
 def match_in_cells(
     quad: Quad, clauses: Tokens, seen: Seen, scratch: Scratch, output: Output
 ) -> None:
@@ -113,7 +113,7 @@ def match_in_cells(
         cell = cell_of(quad, node)
         if levels >> cell.level == 0:
             continue
-        output.count[VISITED] += 1
+        output.tally[VISITED] += 1
         if asked + tokens > len(scratch.asked):
             look_up(quad, asked, scratch, output)
             scan_lists(flat, clauses, seen, scratch, output)

@@ -221,7 +221,7 @@ def rate_clauses(
     ``frequency`` counts in how many documents tokens occur. A clause without tokens is always hit.
     """
     for clause in range(first, len(hit)):
-        least = np.float64(documents)
+        least: Number = np.float64(documents)
         for i in range(start[clause], start[clause + 1]):
             counted = times(frequency, fingerprint(ANYWHERE, np.int64(token[i])))
             least = min(least, max(np.float64(counted), 1.0))

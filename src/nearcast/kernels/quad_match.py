@@ -50,24 +50,24 @@ def match_messages(
     clauses = Tokens(borrow(clauses.token_start), borrow(clauses.token))
     scratch = borrow_scratch(scratch)
     token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
-    count = scratch.count
-    count[:] = 0
+    tally = scratch.tally
+    tally[:] = 0
     for m in range(part[0], part[1]):
         begin, end = messages.token_start[m], messages.token_start[m + 1]
         if m + 1 < part[1]:
             for i in range(end, messages.token_start[m + 2]):
                 prefetch(quad.slot, home(quad.slot, TOP, np.int64(token[i])))
-        examined, visited = count[EXAMINED], count[VISITED]
+        examined, visited = tally[EXAMINED], tally[VISITED]
         seen = Seen(token[begin:end], box[m], scratch.token_filter)
         set_filter(scratch.token_filter, seen.tokens)
-        count[FOUND], count[LISTS] = 0, 0
-        output = Output(match[match_start[m] :], count)
+        tally[FOUND], tally[LISTS] = 0, 0
+        output = Output(match[match_start[m] :], tally)
         if quad.state[BY_TOKEN]:
             match_in_cells(quad, clauses, seen, scratch, output)
         else:
             match_in_trie(quad, clauses, seen, scratch, output)
         clear_filter(scratch.token_filter, seen.tokens)
-        if count[FOUND] < 0:
+        if tally[FOUND] < 0:
             return m, examined, visited
-        match_start[m + 1] = match_start[m] + count[FOUND]
-    return part[1], count[EXAMINED], count[VISITED]
+        match_start[m + 1] = match_start[m] + tally[FOUND]
+    return part[1], tally[EXAMINED], tally[VISITED]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.kernels.compile import Number, borrow, kernel, lowest_bit, prefetch
+from nearcast.kernels.compile import Number, borrow, inlined_kernel, kernel, lowest_bit, prefetch
 from nearcast.kernels.keyword_first import (
     CAPACITY,
     SIZE,
@@ -50,7 +50,7 @@ class Scratch(NamedTuple):
     - ``queue`` int64[many], ``stack`` int64[many] and ``branch`` int64[many]: nodes to open.
     - ``lists`` int64[many, 5]: start, size and capacity of lists, and the corner of their cell.
     - ``candidate`` int64[many] and ``unsure`` int32[many]: entries whose boxes touch the message.
-    - ``count`` int64[4]: see `Output`.
+    - ``tally`` int64[4]: see `Output`.
     """
 
     token_filter: NDArray[np.uint64]
@@ -63,18 +63,18 @@ class Scratch(NamedTuple):
     lists: NDArray[np.int64]
     candidate: NDArray[np.int64]
     unsure: NDArray[np.int32]
-    count: NDArray[np.int64]
+    tally: NDArray[np.int64]
 
 
 class Output(NamedTuple):
     """Where matches go, and what was counted: int64[4], see below."""
 
     match: NDArray[np.int32]
-    count: NDArray[np.int64]
+    tally: NDArray[np.int64]
 
 
 FOUND, LISTS, EXAMINED, VISITED = 0, 1, 2, 3
-"""In ``count``: the matches of the message (-1: no room), lists that wait to be scanned, and the
+"""In ``tally``: the matches of the message (-1: no room), lists that wait to be scanned, and the
 candidates examined and nodes opened so far."""
 
 
@@ -92,7 +92,7 @@ def borrow_scratch(scratch: Scratch) -> Scratch:
         borrow(scratch.lists),
         borrow(scratch.candidate),
         borrow(scratch.unsure),
-        borrow(scratch.count),
+        borrow(scratch.tally),
     )
 
 
@@ -105,14 +105,14 @@ def known_tokens(tokens: NDArray[np.int32]) -> Number:
     return known
 
 
-@kernel
+@inlined_kernel
 def ask_for(slot: NDArray[np.int32], owner: Number, token: Number, ask: NDArray[np.int64]) -> None:
     """Note a list to be looked up, and ask for its row."""
     ask[0], ask[1] = owner, token
     prefetch(slot, home(slot, owner, token))
 
 
-@kernel
+@inlined_kernel
 def corner_of(cell: Cell, box: NDArray[np.int32]) -> tuple[Number, Number]:
     """Return before which place the clauses of a cell do not begin that are reported there."""
     west = cell.west if cell.west > box[0] else ANYWHERE
@@ -162,8 +162,8 @@ def scan_lists(
     flat: NDArray[np.int32], clauses: Tokens, seen: Seen, scratch: Scratch, output: Output
 ) -> None:
     """Write the matches of all lists that wait; none waits any more then."""
-    found, count, lists = output.count[FOUND], np.int64(0), output.count[LISTS]
-    output.count[LISTS] = 0
+    found, count, lists = output.tally[FOUND], np.int64(0), output.tally[LISTS]
+    output.tally[LISTS] = 0
     if found < 0:
         return
     for i in range(lists):
@@ -172,14 +172,14 @@ def scan_lists(
             ahead = WIDTH * scratch.lists[i + 1, 0]
             for line in range(0, 4 * min(scratch.lists[i + 1, 1], AHEAD), LANES):
                 prefetch(flat, ahead + line)
-        output.count[EXAMINED] += place[1]
+        output.tally[EXAMINED] += place[1]
         first = np.int64(0)
         while True:
             first, count = scan_list(flat, place, seen.box, scratch.candidate, first, count)
             if first >= place[1] and i + 1 < lists:
                 break
             if found + count > len(output.match):
-                output.count[FOUND] = -1
+                output.tally[FOUND] = -1
                 return
             found += take_candidates(
                 flat,
@@ -192,25 +192,23 @@ def scan_lists(
             count = np.int64(0)
             if first >= place[1]:
                 break
-    output.count[FOUND] = found
+    output.tally[FOUND] = found
 
 
-@kernel
+@inlined_kernel
 def put_aside(
     entry: NDArray[np.int32],
     row: NDArray[np.int32],
     corner: tuple[Number, Number],
-    scratch: Scratch,
-    output: Output,
+    lists: NDArray[np.int64],
+    tally: NDArray[np.int64],
 ) -> None:
     """Let a list wait, if it has any entries, and ask for its beginning; there is room for it."""
-    if row[SIZE] == 0:
-        return
-    at = output.count[LISTS]
-    place = scratch.lists[at]
-    place[0], place[1], place[2] = row[START], row[SIZE], row[CAPACITY]
-    place[3], place[4] = corner[0], corner[1]
-    output.count[LISTS] = at + 1
+    start, size = np.int64(row[START]), np.int64(row[SIZE])
+    at = tally[LISTS]
+    lists[at, 0], lists[at, 1], lists[at, 2] = start, size, row[CAPACITY]
+    lists[at, 3], lists[at, 4] = corner[0], corner[1]
+    tally[LISTS] = at + np.int64(size > 0)
     # Boxes of the first block: four cache lines, each as long as not quite three entries.
-    for line in range(0, min(np.int64(row[SIZE]), np.int64(10)), 3):
-        prefetch(entry, np.int64(row[START]) + line)
+    for line in range(0, min(size, np.int64(10)), 3):
+        prefetch(entry, start + line)

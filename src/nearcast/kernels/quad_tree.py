@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.kernels.compile import Number, kernel
+from nearcast.kernels.compile import Number, inlined_kernel, kernel
 from nearcast.kernels.keyword_first import SIZE, START, TOKEN, rounded
 from nearcast.kernels.lanes import LANES
 from nearcast.kernels.quad_cells import (
@@ -75,20 +75,20 @@ NEVER = np.int64(0x7FFFFFFF)
 """What a leaf may have that is not split."""
 
 
-@kernel
+@inlined_kernel
 def cell_of(quad: Quad, node: Number) -> Cell:
     """Return the cell of a node."""
     row = quad.node[node]
     return Cell(np.int64(row[LEVEL]), np.int64(row[WEST]), np.int64(row[SOUTH]))
 
 
-@kernel
+@inlined_kernel
 def is_leaf(quad: Quad, node: Number) -> Number:
     """Tell whether a node has no children."""
     return quad.node[node, CHILD] < 0
 
 
-@kernel
+@inlined_kernel
 def is_full(quad: Quad, node: Number) -> Number:
     """Tell whether a node is a leaf that must be split before it takes another clause."""
     return quad.node[node, CHILD] < 0 and quad.node[node, SIZE] >= ~quad.node[node, CHILD]
@@ -161,13 +161,13 @@ def note_level(quad: Quad, token: Number, node: Number) -> None:
     quad.slot[at, START] |= np.int32(1) << quad.node[node, LEVEL]
 
 
-@kernel
+@inlined_kernel
 def lists_of(quad: Quad, node: Number) -> Number:
     """Return how many lists a node has."""
     return np.int64(quad.run[node + 1, RUN_COUNT]) if quad.state[BY_TOKEN] else np.int64(1)
 
 
-@kernel
+@inlined_kernel
 def list_of(quad: Quad, node: Number, number: Number) -> NDArray[np.int32]:
     """Return the row of one of a node's lists."""
     if quad.state[BY_TOKEN]:

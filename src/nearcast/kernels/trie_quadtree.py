@@ -85,22 +85,45 @@ def claim_node(quad: Quad, owner: Number, token: Number) -> Number:
 
 
 @kernel
-def make_branch(quad: Quad, ordered: Ordered, at: Number, known: Number, work: Work) -> Number:
-    """Make a branch of a node; return whether there was room.
+def wants_children(
+    quad: Quad, ordered: Ordered, clause: Number, known: Number, row: NDArray[np.int32]
+) -> Number:
+    """Tell whether a node must become a branch before a clause is put there.
+
+    It has enough clauses, or none is to be kept and this one goes farther; then the node may not
+    be there yet.
+    """
+    if known >= quad.state[DEEPEST] or (row[OWNER] != 0 and row[BRANCH] != 0):
+        return False
+    if quad.state[CHILD_SIZE] == 0:
+        return length_of(ordered, clause) > known
+    return row[OWNER] != 0 and row[SIZE] >= quad.state[CHILD_SIZE]
+
+
+@kernel
+def make_branch(
+    quad: Quad, ordered: Ordered, owner: Number, token: Number, known: Number, work: Work
+) -> Number:
+    """Make a branch of a node, which may be new; return whether there was room.
 
     Clauses that have more than ``known`` tokens move to its children.
     """
-    size = np.int64(quad.slot[at, SIZE])
+    row, size = quad.slot[find_row(quad.slot, owner, token)], np.int64(0)
+    # A list is a quadtree before its node is a branch only where nodes keep no clause that goes on.
+    if row[OWNER] != 0 and row[CAPACITY] != TREE:
+        size = np.int64(row[SIZE])
     # A list that grows to n takes less than 8 n in all, by a quarter each time; a run 4 n.
-    needs = Needs(size, np.int64(0), np.int64(1), 4 * size + 8, 8 * size)
+    listed = room_to_list(quad, owner) + 4 * size + 8
+    needs = Needs(size + 1, np.int64(0), np.int64(1), listed, 8 * size)
     if not has_room(quad, needs, work.missing):
         return False
-    row, owner = quad.slot[at], plant_owner(quad, np.int64(2))
-    row[BRANCH] = owner
+    branch = plant_owner(quad, np.int64(2))
+    row = quad.slot[claim_node(quad, owner, token)]
+    row[BRANCH] = branch
     for number in range(size - 1, -1, -1):
         clause = clause_at(quad, row, number)
         if length_of(ordered, clause) > known:
-            child = claim_node(quad, owner, token_at(ordered, clause, known))
+            child = claim_node(quad, branch, token_at(ordered, clause, known))
             append_clause(quad, quad.slot[child], ordered, clause, known + 1)
             drop_entry(quad, row, number)
     return True
@@ -123,22 +146,20 @@ def make_tree(quad: Quad, costs: Costs, at: Number, work: Work) -> Number:
 def grow_node(
     quad: Quad, costs: Costs, ordered: Ordered, clause: Number, work: Work
 ) -> tuple[Number, Number]:
-    """Make room in the structure for a clause, until it can be put; return its row, and if there
-    was room.
+    """Make branches and trees that a clause asks for; return its row, and if there was room.
 
-    A row may be -1: a node that is not there yet. Places of a tree are left in ``work.place``.
+    The row is -1 where the node is not there yet.
     """
-    state = quad.state
     while True:
         owner, token, known = find_node(quad, ordered, clause)
         at = find_row(quad.slot, owner, token)
         row = quad.slot[at]
-        if row[OWNER] == 0:
-            return np.int64(-1), True
-        if row[BRANCH] == 0 and known < state[DEEPEST] and row[SIZE] >= state[CHILD_SIZE]:
-            if not make_branch(quad, ordered, at, known, work):
+        if wants_children(quad, ordered, clause, known, row):
+            if not make_branch(quad, ordered, owner, token, known, work):
                 return at, False
-        elif row[CAPACITY] != TREE and row[SIZE] >= state[LIST_SIZE]:
+        elif row[OWNER] == 0:
+            return np.int64(-1), True
+        elif row[CAPACITY] != TREE and row[SIZE] >= quad.state[LIST_SIZE]:
             if not make_tree(quad, costs, at, work):
                 return at, False
         else:

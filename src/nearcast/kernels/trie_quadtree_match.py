@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.kernels.compile import Number, kernel, prefetch
+from nearcast.kernels.compile import Number, inlined_kernel, kernel, prefetch
 from nearcast.kernels.keyword_first import CAPACITY, SIZE, START
 from nearcast.kernels.quad_cells import Sides, touched_children
 from nearcast.kernels.quad_lists import (
@@ -49,7 +49,7 @@ TREES, BRANCHES = 0, 1
 """In ``level`` of the room for a message: how many trees and branches wait to be walked."""
 
 
-@kernel
+@inlined_kernel
 def ask_children(quad: Quad, seen: Seen, owner: Number, scratch: Scratch) -> Number:
     """Note the children of a branch to be looked up; return how many."""
     run, asked, known = quad.run[owner], np.int64(0), known_tokens(seen.tokens)
@@ -66,7 +66,7 @@ def ask_children(quad: Quad, seen: Seen, owner: Number, scratch: Scratch) -> Num
     return asked
 
 
-@kernel
+@inlined_kernel
 def ask_top(quad: Quad, tokens: NDArray[np.int32], scratch: Scratch) -> Number:
     """Note the children of the root to be looked up, which were asked for before."""
     known = known_tokens(tokens)
@@ -76,7 +76,7 @@ def ask_top(quad: Quad, tokens: NDArray[np.int32], scratch: Scratch) -> Number:
     return np.int64(known + 1)
 
 
-@kernel
+@inlined_kernel
 def look_up(quad: Quad, asked: Number, scratch: Scratch, output: Output) -> None:
     """Put lists, trees and branches aside that were asked for."""
     trees, branches = scratch.level[TREES], scratch.level[BRANCHES]
@@ -85,13 +85,13 @@ def look_up(quad: Quad, asked: Number, scratch: Scratch, output: Output) -> None
         row = quad.slot[at]
         if row[OWNER] == 0:
             continue
-        output.count[VISITED] += 1
+        output.tally[VISITED] += 1
         if row[CAPACITY] == TREE:
             prefetch(quad.node, np.int64(row[START]))
             scratch.queue[trees] = row[START]
             trees += 1
         else:
-            put_aside(quad.entry, row, (ANYWHERE, ANYWHERE), scratch, output)
+            put_aside(quad.entry, row, (ANYWHERE, ANYWHERE), scratch.lists, output.tally)
         if row[BRANCH] != 0:
             prefetch(quad.run, np.int64(row[BRANCH]))
             scratch.branch[branches] = row[BRANCH]
@@ -99,17 +99,17 @@ def look_up(quad: Quad, asked: Number, scratch: Scratch, output: Output) -> None
     scratch.level[TREES], scratch.level[BRANCHES] = trees, branches
 
 
-@kernel
+@inlined_kernel
 def open_node(
     quad: Quad, clauses: Tokens, seen: Seen, node: Number, scratch: Scratch, output: Output
 ) -> Number:
     """Put the list of a node aside; return a bit for every child that the message touches."""
-    output.count[VISITED] += 1
+    output.tally[VISITED] += 1
     row, cell, box = quad.node[node], cell_of(quad, node), seen.box
     if row[SIZE] > 0:
-        if output.count[LISTS] == len(scratch.lists):
+        if output.tally[LISTS] == len(scratch.lists):
             scan_lists(quad.entry.reshape(-1), clauses, seen, scratch, output)
-        put_aside(quad.entry, row, corner_of(cell, box), scratch, output)
+        put_aside(quad.entry, row, corner_of(cell, box), scratch.lists, output.tally)
     if row[CHILD] < 0:
         return np.int64(0)
     sides = Sides(np.int64(box[0]), np.int64(box[1]), np.int64(box[2]), np.int64(box[3]))
@@ -133,7 +133,7 @@ def walk_below(
                 top += 1
 
 
-@kernel
+@inlined_kernel
 def walk_trees(quad: Quad, clauses: Tokens, seen: Seen, scratch: Scratch, output: Output) -> None:
     """Open the nodes of all trees that wait; none waits any more then.
 
@@ -156,7 +156,7 @@ def walk_trees(quad: Quad, clauses: Tokens, seen: Seen, scratch: Scratch, output
                     walk_below(quad, clauses, seen, below, scratch, output)
 
 
-@kernel
+@inlined_kernel
 def match_in_trie(
     quad: Quad, clauses: Tokens, seen: Seen, scratch: Scratch, output: Output
 ) -> None:
@@ -168,7 +168,7 @@ def match_in_trie(
     while waiting[BRANCHES] > 0:
         waiting[BRANCHES] -= 1
         asked = ask_children(quad, seen, scratch.branch[waiting[BRANCHES]], scratch)
-        if output.count[LISTS] + asked > len(scratch.lists):
+        if output.tally[LISTS] + asked > len(scratch.lists):
             scan_lists(flat, clauses, seen, scratch, output)
         if waiting[TREES] + asked > len(scratch.queue):
             walk_trees(quad, clauses, seen, scratch, output)

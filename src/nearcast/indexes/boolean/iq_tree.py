@@ -7,16 +7,41 @@ in one or several cells, as the cost model has it. `nearcast.kernels.quad_tree` 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nearcast.indexes.boolean.quad_index import QuadIndex
+from nearcast.indexes.boolean.quad_index import QuadIndex, QuadOptions, QuadSettings
 from nearcast.kernels import iq_tree as kernels
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["IqTree"]
+__all__ = ["IqTree", "IqTreeOptions"]
+
+
+@dataclass(frozen=True)
+class IqTreeOptions(QuadOptions):
+    """The options of an iq-tree.
+
+    The defaults were the fastest of those tried over a million tweets and places, at less than
+    100 bytes each; an update cost of 1e-5 examines a third, in half as much space again.
+
+    Parameters
+    ----------
+    list_size
+        A cell that has as many clauses, of all tokens, is divided.
+    update_cost, depth, parts, statistics
+        See `QuadOptions`.
+    """
+
+    list_size: int = 4000
+    update_cost: float = 1e-4
+
+    @property
+    def settings(self) -> QuadSettings:
+        """What the arrays are told; there is no trie."""
+        return QuadSettings(True, self.list_size, self.list_size, 0)
 
 
 class IqTree(QuadIndex):
@@ -36,6 +61,8 @@ class IqTree(QuadIndex):
 
     name = "iq-tree"
     summary = "quadtree, lists by the rarest token in its cells, placed by cost; changes in place"
+
+    Options = IqTreeOptions
 
     def _prepare_planting(self) -> None:
         kernels.plant_quadtree(self._quad, self._costs())

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import at_cache_line, frozen
+from nearcast.columns import WORLD, at_cache_line, frozen
 from nearcast.kernels.keyword_first import SPARE, WIDTH
-from nearcast.kernels.quad_cells import count_centres, sum_shares
+from nearcast.kernels.quad_cells import SOUTH_END, WEST_END, count_centres, sum_shares
 from nearcast.kernels.quad_lists import (
     LEFT,
     LISTED,
@@ -44,6 +44,8 @@ MOST_LEVELS = 20
 
 MOST_PARTS = 64
 
+_CELLS = ((1 << (2 * LEVELS + 2)) - 1) // 3
+_SPREAD = 4
 _STACK = 4 * MOST_LEVELS
 _ASKED = 1024
 _QUEUE = 4096
@@ -171,15 +173,29 @@ def scratch(tokens: int, levels: int) -> Scratch:
 
 def shares_of(box: NDArray[np.int32]) -> NDArray[np.float32]:
     """Return the shares of cells if messages come from where the centres of clauses are."""
-    share = np.zeros(((1 << (2 * LEVELS + 2)) - 1) // 3, np.float32)
+    share = np.zeros(_CELLS, np.float32)
     count_centres(frozen(box, np.int32, 4), LEVELS, share)
     sum_shares(share, LEVELS, len(box))
     return share
 
 
 def shares_in(statistics: Statistics) -> NDArray[np.float32]:
-    """Return the shares of cells if messages come from where those of the statistics do."""
-    raise NotImplementedError
+    """Return the shares of cells if messages come from where those of the statistics did.
+
+    A cell of the statistics counts as points spread over it, since the cells differ.
+    """
+    across, up = (_SPREAD * size for size in statistics.grid)
+    lon = WORLD[0] + (np.arange(across) + 0.5) * ((WORLD[2] - WORLD[0]) / across)
+    lat = WORLD[1] + (np.arange(up) + 0.5) * ((WORLD[3] - WORLD[1]) / up)
+    column = (lon.astype(np.int64) - int(WEST_END)) >> (32 - LEVELS)
+    row = (lat.astype(np.int64) - int(SOUTH_END)) >> (31 - LEVELS)
+    density = statistics.density.reshape(statistics.grid.up, -1) / _SPREAD**2
+    weight = density.repeat(_SPREAD, axis=0).repeat(_SPREAD, axis=1)
+    share = np.zeros(_CELLS, np.float32)
+    cell = np.add.outer(row << LEVELS, column).ravel()
+    share[-(1 << (2 * LEVELS)) :] = np.bincount(cell, weight.ravel(), 1 << (2 * LEVELS))
+    sum_shares(share, LEVELS, weight.sum())
+    return share
 
 
 def _slots(rows: int) -> NDArray[np.int32]:

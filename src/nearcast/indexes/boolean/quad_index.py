@@ -7,7 +7,7 @@ describes. The indexes differ in what owns these lists: cells that messages touc
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -65,7 +65,7 @@ class QuadSettings:
 
 
 @dataclass(frozen=True)
-class QuadOptions:
+class QuadOptions(ABC):
     """The options of all indexes of quadtrees.
 
     Parameters
@@ -86,7 +86,7 @@ class QuadOptions:
     """
 
     list_size: int = 64
-    update_cost: float = 1e-6
+    update_cost: float = 1e-5
     depth: int = 16
     parts: int = 8
     statistics: str = ""
@@ -98,15 +98,13 @@ class QuadOptions:
         check_whole("parts", self.parts, 1, rooms.MOST_PARTS)
 
     @property
+    @abstractmethod
     def settings(self) -> QuadSettings:
         """What the arrays are told."""
-        return QuadSettings(True, self.list_size, _MOST_LIST, 0)
 
 
 class QuadIndex(ChangingIndex):
     """An index of quadtrees; a subclass says how clauses are added to its lists, and removed."""
-
-    Options = QuadOptions
 
     _FIELDS = ("slot", "node", "run", "listed", "entry", "state")
 
@@ -141,14 +139,15 @@ class QuadIndex(ChangingIndex):
         check_tokens(clauses)
         order, tokens = TokenOrder.count(clauses, "idf", statistics=options.statistics)
         tokens = cls._arranged(options, tokens, clauses.token_start)
-        hit = np.empty(len(clauses), np.float32)
-        share = rooms.shares_of(clauses.box)
-        columns = frozen(tokens, np.int32), hit, frozen(share, np.float32)
-        index = cls(clauses, options, order, columns, rooms.empty(0))
+        quad, hit = rooms.empty(0), np.empty(len(clauses), np.float32)
         if options.statistics:
             statistics = Statistics.load(options.statistics)
-            index._quad.state[DOCUMENTS] = max(1, statistics.documents)
-            index._share = frozen(rooms.shares_in(statistics), np.float32)
+            quad.state[DOCUMENTS] = max(1, statistics.documents)
+            share = rooms.shares_in(statistics)
+        else:
+            share = rooms.shares_of(clauses.box)
+        columns = frozen(tokens, np.int32), hit, frozen(share, np.float32)
+        index = cls(clauses, options, order, columns, quad)
         index._plant(np.arange(len(clauses), dtype=np.int32))
         return cls.from_arrays(clauses, options, index.arrays())
 

@@ -1,7 +1,7 @@
 """``rq-tree``: lists of clauses by their rarest token, and a quadtree for each long one.
 
-AP-Tree, VLDB Journal 2015, section 5.1.1: the keyword-first relative of the iq-tree. It is a trie of
-one level (`nearcast.kernels.trie_quadtree`).
+AP-Tree, VLDB Journal 2015, section 5.1.1: the relative of the iq-tree that puts keywords first. It
+is a trie of one level (`nearcast.kernels.trie_quadtree`).
 """
 
 from __future__ import annotations

@@ -55,17 +55,18 @@ class TrieQuadtreeOptions(QuadOptions):
         ``rare``: the rarest token of a clause first. ``frequent``: the most frequent one.
     child_size
         A node of the trie gets children when there are as many clauses below it; until then, it
-        keeps them, and their other tokens are verified. 1 is the trie of the paper.
+        keeps them, and their other tokens are verified. With 0 it keeps none, as in the paper.
     """
 
+    list_size: int = 256
     order: str = "rare"
-    child_size: int = 64
+    child_size: int = 256
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.order not in ORDERS:
             raise UnknownName("order", self.order, ORDERS)
-        check_whole("child_size", self.child_size, 1, _MOST_CHILD_SIZE)
+        check_whole("child_size", self.child_size, 0, _MOST_CHILD_SIZE)
 
     @property
     def settings(self) -> QuadSettings:
@@ -84,7 +85,7 @@ class TrieQuadtree(QuadTrie):
     >>> from nearcast.columns import Clauses, Messages
     >>> from nearcast.indexes import create
     >>> clauses = Clauses.of([[1], [1, 2]], [[0, 0, 10, 10], [5, 5, 20, 20]])
-    >>> index = create("trie-quadtree", child_size=1).build(clauses)
+    >>> index = create("trie-quadtree", child_size=0).build(clauses)
     >>> sorted(index.match(Messages.of([[1, 2]], [[7, 7]])).pairs())
     [(0, 0), (0, 1)]
     """

@@ -37,12 +37,13 @@ def below(cell: Any, child: int) -> Any:
 
 
 class Model:
-    """The cost model: where a clause is best placed."""
+    """The clauses as the index has them, and the cost model: where each is best placed."""
 
     def __init__(self, index: QuadIndex) -> None:
         arrays = index.arrays()
         self.share, self.hit = arrays["share"], arrays["hit"]
         self.options, self.box = index.options, index.clauses.box.tolist()
+        self.tokens = ordered_tokens(index)
 
     def share_of(self, cell: Any) -> float:
         level, west, south = cell
@@ -147,13 +148,12 @@ def alive_clauses(index: QuadIndex) -> list[int]:
     return np.flatnonzero(index.alive[row]).tolist() if len(row) else []
 
 
-def check_entries(index: QuadIndex, plain: Plain, row: list[int], known: int) -> list[int]:
+def check_entries(model: Model, plain: Plain, row: list[int], known: int) -> list[int]:
     """Assert that entries say what their clauses do; return the clauses."""
-    tokens = ordered_tokens(index)
     found = plain.entries(row)
     for box, clause, after in found:
-        assert box == index.clauses.box[clause].tolist()
-        rest = tokens[clause][known:]
+        assert box == model.box[clause]
+        rest = model.tokens[clause][known:]
         if not rest:
             assert after == EVERY
         else:

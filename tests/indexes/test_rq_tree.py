@@ -18,7 +18,6 @@ from quad_lists import (
     alive_clauses,
     check_entries,
     check_state,
-    ordered_tokens,
     places,
 )
 from test_iq_tree import M1, M2, answers, asked, example
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 def check_trie(index: QuadTrie) -> None:
     """Assert what holds of the arrays of a trie with quadtrees, of whatever depth."""
-    plain, model, tokens = Plain(index), Model(index), ordered_tokens(index)
+    plain, model = Plain(index), Model(index)
     check_state(index, plain)
     settings, alive = index.options.settings, alive_clauses(index)
     seen: list[int] = []
@@ -52,17 +51,17 @@ def check_trie(index: QuadTrie) -> None:
             standing: dict[int, list[int]] = defaultdict(list)
             assert plain.cell(start) == SOUTH_WEST
             for node in plain.below(start):
-                for clause in check_entries(index, plain, plain.nodes[node], len(path)):
+                for clause in check_entries(model, plain, plain.nodes[node], len(path)):
                     standing[clause].append(node)
             for clause, nodes in standing.items():
                 assert sorted(nodes) == sorted(places(plain, model, clause, start))
             own = sorted(standing)
         else:
-            own = sorted(check_entries(index, plain, row, len(path)))
+            own = sorted(check_entries(model, plain, row, len(path)))
         assert len(own) == size
         for clause in own:
-            assert tokens[clause][: len(path)] == path
-            assert not branch or tokens[clause] == path
+            assert model.tokens[clause][: len(path)] == path
+            assert not branch or model.tokens[clause] == path
         seen.extend(own)
         if branch:
             assert len(path) < settings.trie_levels

@@ -10,9 +10,9 @@ root says: in the first node that is a leaf or is worth staying in.
   the first of its four children, or, of a leaf, how many clauses it may have, inverted; and its
   cell: west, south and level.
 
-In an iq-tree, node ``n`` is owner ``n + 1``, and owner 0 lists for every token the levels at which
-it occurs, a bit each. Lists of nodes of its own make the index one of words first: the nodes that
-a message opens are then of trees for tokens that it has.
+In an iq-tree, node ``n`` is owner ``n + 1``, and the rows of owner 0, the directory, say at which
+levels each token occurs, a bit a level. An rq-tree and a trie-quadtree have many trees, one for
+each long list: there, a node needs one list only.
 """
 
 from __future__ import annotations

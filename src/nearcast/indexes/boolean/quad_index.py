@@ -192,7 +192,7 @@ class QuadIndex(ChangingIndex):
             self._seen = rooms.read_only(self._quad)
         quad, ordered = self._seen, self._ordered()
         clauses = Tokens(ordered.start, ordered.token)
-        levels = min(self.options.settings.trie_levels, 64)
+        levels = self.options.settings.trie_levels
 
         def prepare(messages: Messages, first: int, last: int) -> Run:
             arrays = message_arrays(messages)

@@ -11,6 +11,7 @@ from nearcast import indexes
 from nearcast.errors import StorageError, UnknownId, UnknownName
 from nearcast.indexes import Builder, UpdatableIndex
 from nearcast.indexes.boolean.scan import Scan
+from nearcast.storage import clauses_to_arrays, write_arrays
 from nearcast.testing import check_index, draw
 
 if TYPE_CHECKING:
@@ -48,6 +49,17 @@ def test_an_index_is_not_loaded_as_another(tmp_path: Path) -> None:
     indexes.create("scan").build(draw("lattice").clauses).save(tmp_path / "scan")
     with pytest.raises(StorageError, match="holds an index 'scan', expected 'trie-pyramid'"):
         indexes.get("trie-pyramid").load(tmp_path / "scan")
+
+
+@pytest.mark.parametrize("options", [{"level_size": 4}, {}])
+def test_an_index_of_another_layout_says_that_it_must_be_built_again(
+    tmp_path: Path, options: dict[str, int]
+) -> None:
+    index = indexes.create("trie-pyramid").build(draw("lattice").clauses)
+    arrays = {f"clauses.{name}": array for name, array in clauses_to_arrays(index.clauses).items()}
+    write_arrays(tmp_path, "index", arrays, {"index": "trie-pyramid", "options": options})
+    with pytest.raises(StorageError, match=r"another version of nearcast .* build it again"):
+        indexes.load(tmp_path)
 
 
 def test_a_row_is_deleted_once() -> None:

@@ -167,8 +167,13 @@ class Index(ABC):
     def from_stored(cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> Self:
         """Make the index from what was read of its folder."""
         clauses = clauses_from_arrays(nested("clauses", arrays))
-        options = cls.Options(**meta["options"])
-        return cls.from_arrays(clauses, options, nested("index", arrays))
+        try:
+            return cls.from_arrays(clauses, cls.Options(**meta["options"]), nested("index", arrays))
+        except (KeyError, TypeError) as missing:
+            raise StorageError(
+                f"this {cls.name} was saved by another version of nearcast ({missing}); "
+                "build it again from its subscriptions"
+            ) from missing
 
 
 class UpdatableIndex(Index):

@@ -156,7 +156,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("small", SMALL if JIT else ["chosen", "pruned"])
+@pytest.mark.parametrize("small", SMALL if JIT else ["pruned"])
 def test_every_check(small: str) -> None:
     check_index(indexes.create("lfilter", **SMALL[small]), rounds=1)
 

@@ -1,17 +1,15 @@
 """What it costs to filter a message by a trie of token sets or by a quadtree of pivotal tokens.
 
 Yu, Li and Feng, CIKM 2015, section 5.3, in nanoseconds: the constants were fitted to the times of
-either index alone, over tweets and places of two sizes, and fit most of them within a third. Where
-the paper takes all tokens as equally frequent, these estimates look at the message:
+either index alone, over tweets and places of two sizes, and fit most of them within a third.
 
-- of the trie, at the children of the root that the message's tokens lead to, whose boxes meet it:
-  the children below them are searched by the cheaper of the two ways to probe, and the clauses
-  below them are what there is to compare. Which share of these children a message opens was
-  counted with messages made of the tokens of clauses.
-- of the quadtree, at the nodes on the way to a point. A box is followed down to a level, and opens
-  of what is below as many nodes as is its share of the region (the paper's estimate of candidate
-  nodes). What a token meets in the lists of a node follows from how frequent the pivotal tokens
-  are in all clauses: messages are taken to have the same words.
+- A token costs with the trie what those of a sample do on average, whose messages are made of the
+  tokens of clauses. (To look at the message itself, at what its tokens lead to, was tried: it cost
+  more than better choices won.)
+- Of the quadtree, the nodes on the way to a point are known. A box is followed down to a level, and
+  opens of what is below as many nodes as is its share of the region (the paper's estimate of
+  candidate nodes). What a message meets in the lists of a node follows from how frequent the
+  pivotal tokens are in all clauses: messages are taken to have the same words.
 
 The paper compares what filtering costs and leaves verification out; here it is in both.
 """
@@ -22,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.kernels.compile import Number, kernel, prefetch
-from nearcast.kernels.mbr_trie import BELOW, COUNT, TIMES, TOKEN, Trie, find_slot, touches
+from nearcast.kernels.compile import Number, kernel
+from nearcast.kernels.mbr_trie import BELOW, COUNT, TIMES, TOKEN, Trie, find_slot
 from nearcast.kernels.mbr_trie import CHILD as TRIE_CHILD
 from nearcast.kernels.pt_quadtree import (
     CHILD,
@@ -71,9 +69,6 @@ LOOKUP = 3.0
 VERIFY = 10.0
 """To verify an entry of the quadtree."""
 
-BLOCK = 32
-"""So many tokens are looked up before what they lead to is looked at."""
-
 _LOW32 = np.int64(0xFFFFFFFF)
 
 LEVELS = 6
@@ -91,12 +86,11 @@ three over these."""
 class Model(NamedTuple):
     """What messages are expected to meet.
 
-    ``weight`` float64[nodes, 7]; ``opened`` float64[1]: the nodes below the first level of the
-    trie that short messages open, as a share of the children that the first level has.
+    ``weight`` float64[nodes, 7], ``token_cost`` float64[1]: what a token costs with the trie.
     """
 
     weight: NDArray[np.float64]
-    opened: NDArray[np.float64]
+    token_cost: NDArray[np.float64]
 
 
 @kernel
@@ -182,30 +176,21 @@ def probe_cost(children: Number, tokens: Number) -> Number:
 
 
 @kernel
-def trie_cost(
-    trie: Trie, model: Model, tokens: NDArray[np.int32], box: NDArray[np.int32], most: Number
-) -> Number:
-    """Return what a message costs with the trie, or something above the most that it may."""
-    child = np.empty(BLOCK, np.int32)
-    opened = DEEPER * model.opened[0]
-    cost = PROBE * len(tokens)
-    for first in range(0, len(tokens), BLOCK):
-        if cost > most:
-            break
-        count = np.int64(0)
-        for i in range(first, min(first + BLOCK, len(tokens))):
-            at = find_slot(trie.slot, np.int64(tokens[i]))
-            if trie.slot[at, TOKEN] != 0 and trie.slot[at, TRIE_CHILD] != 0:
-                child[count] = trie.slot[at, TRIE_CHILD]
-                prefetch(trie.node, child[count])
-                count += 1
-        for i in range(count):
-            at = np.int64(child[i])
-            if touches(trie.node, at, box):
-                below = np.int64(trie.node[at, COUNT])
-                cost += OPEN + probe_cost(below, len(tokens)) + opened * np.float64(below)
-                cost += COMPARE * np.float64(trie.node[at, BELOW])
-    return cost
+def trie_cost(trie: Trie, tokens: NDArray[np.int32], length: Number, opened: Number) -> Number:
+    """Return what messages that are anywhere cost with the trie.
+
+    ``tokens`` are those of all of them, ``length`` of each, and ``opened`` the nodes that they
+    opened below the root.
+    """
+    cost, first_level = PROBE * len(tokens), np.int64(0)
+    for i in range(len(tokens)):
+        slot = find_slot(trie.slot, np.int64(tokens[i]))
+        at = np.int64(trie.slot[slot, TRIE_CHILD])
+        if trie.slot[slot, TOKEN] != 0 and at != 0:
+            first_level += 1
+            cost += OPEN + probe_cost(np.int64(trie.node[at, COUNT]), length)
+            cost += COMPARE * np.float64(trie.node[at, BELOW])
+    return cost + DEEPER * np.float64(opened - first_level)
 
 
 @kernel

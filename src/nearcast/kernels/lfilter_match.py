@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.kernels.compile import Number, borrow, kernel, prefetch
-from nearcast.kernels.lfilter_cost import BLOCK, Model, quadtree_cost, trie_cost
+from nearcast.kernels.lfilter_cost import Model, quadtree_cost
 from nearcast.kernels.lfilter_prune import (
     COST,
+    DIRECT,
     EXAMINED,
     FOUND,
     LISTS,
@@ -40,7 +41,6 @@ from nearcast.kernels.mbr_trie_match import (
 )
 from nearcast.kernels.mbr_trie_match import borrowed_scratch as borrowed_trie_scratch
 from nearcast.kernels.pt_quadtree_match import (
-    LEAST_PRUNED,
     begin_filter,
     borrowed_scratch,
     borrowed_tree,
@@ -62,12 +62,15 @@ if TYPE_CHECKING:
 BY_COST, BY_TRIE, BY_QUADTREE = 0, 1, 2
 """Which index filters."""
 
-CLEARLY = 0.7
+CLEARLY = 0.4
 """The trie is taken if it costs less than this share: estimates are no better, and the quadtree
 examines less."""
 
 PRUNE_SHARE = 2
 """Lists are pruned if they have so many times more entries than the message has tokens."""
+
+LEAST_PRUNED = 8
+"""Shorter lists are verified as they are."""
 
 
 CHOSEN = FOUND
@@ -213,13 +216,13 @@ def match_messages(
     )
     rooms = Rooms(borrowed_scratch(rooms.quadtree), borrowed_trie_scratch(rooms.trie), pool)
     token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
-    model = Model(borrow(model.weight), borrow(model.opened))
+    model = Model(borrow(model.weight), borrow(model.token_cost))
     examined, visited, tally = np.int64(0), np.int64(0), rooms.pool.tally
     for m in range(part[0], part[1]):
         end = messages.token_start[m + 1]
         tokens = without_every(token[messages.token_start[m] : end])
-        if m + 1 < part[1] and ways.filters != BY_QUADTREE:
-            for i in range(end, min(end + BLOCK, messages.token_start[m + 2])):
+        if m + 1 < part[1] and ways.verifies != DIRECT:
+            for i in range(end, messages.token_start[m + 2]):
                 prefetch(both.trie.slot, home(np.int64(token[i]), len(both.trie.slot)))
         seen, start = Seen(tokens, box[m], rooms.quadtree.token_filter), match_start[m]
         by_trie, by_quadtree, chosen = 0.0, 0.0, ways.filters
@@ -227,8 +230,7 @@ def match_messages(
         if (chosen == BY_COST or noted) and meets_root(both.tree, seen.box):
             stack = rooms.quadtree.stack
             by_quadtree = quadtree_cost(both.tree, model, seen.box, len(tokens), stack)
-            most = np.inf if noted else by_quadtree
-            by_trie = trie_cost(both.trie, model, tokens, seen.box, most)
+            by_trie = model.token_cost[0] * len(tokens)
         if chosen == BY_COST:
             chosen = BY_TRIE if by_trie < CLEARLY * by_quadtree else BY_QUADTREE
         tally[:] = 0

@@ -90,15 +90,6 @@ def count_tokens(
 
 
 @kernel
-def find_slots(slot: NDArray[np.int32], token: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the slots of tokens, or free ones for those that have none."""
-    found = np.empty(len(token), np.int64)
-    for i in range(len(token)):
-        found[i] = find_slot(slot, np.int64(token[i]))
-    return found
-
-
-@kernel
 def move_slots(old: NDArray[np.int32], new: NDArray[np.int32]) -> None:
     """Put all tokens of a table into another, which is empty and large enough."""
     for i in range(len(old)):

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 
     from nearcast.kernels.messages import MessageArrays
 
-LEAST_PRUNED = 8
-"""Of lists at least so long the ranks are looked at before the entries, where there are ranks."""
-
 LOOKUP_COST = 4
 """To look a token up costs as much as to go through so many slots."""
 
@@ -103,12 +100,11 @@ def collect_list(
 ) -> Number:
     """Put a list aside and ask for its beginning; return how many there are then."""
     start, size = list_start(tree.lists, slot), list_count(tree.lists, slot)
-    if len(tree.entry_rank) > 0 and size >= LEAST_PRUNED:
+    if len(tree.entry_rank) > 0:
         prefetch(tree.entry_rank, start)
         prefetch(tree.entry_rank, start + 16)
-    else:
-        for place in range(start, start + min(size, np.int64(8)), 2):
-            prefetch(tree.entry, place)
+    for place in range(start, start + min(size, np.int64(8)), 2):
+        prefetch(tree.entry, place)
     lists[count, 0], lists[count, 1], lists[count, 2] = at, start, size
     return count + 1
 

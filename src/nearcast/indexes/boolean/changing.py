@@ -66,15 +66,15 @@ class ChangingIndex(UpdatableIndex):
 
     def follow_insert(self, leader: ChangingIndex, first: int, last: int) -> None:
         """Take clauses that an index of which this one is a part has taken already."""
-        self._share(leader)
+        self._join(leader)
         self._add(first, last)
 
     def follow_delete(self, leader: ChangingIndex, clauses: NDArray[np.int64]) -> None:
         """Drop clauses that an index of which this one is a part is dropping."""
-        self._share(leader)
+        self._join(leader)
         self._remove(clauses)
 
-    def _share(self, leader: ChangingIndex) -> None:
+    def _join(self, leader: ChangingIndex) -> None:
         """Have the same clauses, and the same rows alive, as another index that is changing."""
         if self._growing is None:
             self._begin_changing()

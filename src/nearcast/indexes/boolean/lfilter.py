@@ -22,7 +22,7 @@ from nearcast.indexes.contract import Found, message_arrays
 from nearcast.indexes.parts import find_in_parts
 from nearcast.kernels import lfilter_match as matches
 from nearcast.kernels import lfilter_prune as pruning
-from nearcast.kernels.lfilter_cost import ALL_LONG, SHORT, Model, weigh
+from nearcast.kernels.lfilter_cost import ALL_LONG, SHORT, Model, trie_cost, weigh
 from nearcast.kernels.mbr_trie import DEPTH
 from nearcast.kernels.pt_quadtree import NODES
 from nearcast.storage import nested, prefixed
@@ -271,13 +271,12 @@ class Lfilter(ChangingIndex):
         tree, _ = self._quadtree.seen()
         weight = np.empty((int(tree.state[NODES]), ALL_LONG + 1))
         weigh(tree, self._trie.seen(), weight)
-        return Model(frozen(weight, np.float64), frozen([self._opened()], np.float64))
+        return Model(frozen(weight, np.float64), frozen([self._token_cost()], np.float64))
 
-    def _opened(self) -> float:
-        """Return the nodes below the first level of the trie that messages open.
+    def _token_cost(self) -> float:
+        """Return what a token of a message costs with the trie.
 
-        It is a share of the children of the first level's nodes that they open. The messages,
-        which are short and anywhere, are made of the tokens of clauses, at even distances.
+        That of a sample: short messages, anywhere, of the tokens of clauses, at even distances.
         """
         token, count = self.clauses.token, _SAMPLE // SHORT
         if not len(token):
@@ -285,9 +284,9 @@ class Lfilter(ChangingIndex):
         drawn = token[np.arange(count * SHORT) * len(token) // (count * SHORT)]
         rows = drawn.reshape(SHORT, count).T
         sample = Messages.of([np.unique(row).tolist() for row in rows], [WORLD] * count)
-        children, nodes = self._trie.children_below(sample.token)
-        opened = self._trie.find(sample, 1).visited - count - nodes
-        return max(0.0, opened / max(1, children))
+        opened = self._trie.find(sample, 1).visited - count
+        cost = trie_cost(self._trie.seen(), sample.token, SHORT, opened)
+        return float(cost) / len(sample.token)
 
     def _add(self, first: int, last: int) -> None:
         builds = self._trie.builds

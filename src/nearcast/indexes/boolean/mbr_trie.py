@@ -26,8 +26,6 @@ from nearcast.kernels import mbr_trie_match as matches
 from nearcast.kernels.mbr_trie import (
     ADDED,
     BUILT,
-    CHILD,
-    COUNT,
     DEPTH,
     DROPPED,
     ENTRIES,
@@ -182,12 +180,6 @@ class MbrTrie(ChangingIndex):
     def clause_label(self) -> NDArray[np.int64]:
         """The labels of all clauses, if they were asked for; they change with the trie."""
         return self._trie.clause_label
-
-    def children_below(self, tokens: NDArray[np.int32]) -> tuple[int, int]:
-        """Return how many children the nodes that tokens lead to have, and how many nodes."""
-        trie, slot = self._trie, self._trie.slot
-        at = slot[loads.find_slots(slot, frozen(tokens, np.int32)), CHILD]
-        return int(trie.node[at[at > 0], COUNT].sum()), int((at > 0).sum())
 
     def _prepare(self, trie: Trie, messages: Messages, first: int, last: int) -> Run:
         """Make room for the messages of a part."""

@@ -29,6 +29,7 @@ from nearcast.indexes.boolean.iq_tree import IqTree
 from nearcast.indexes.statistics import Statistics
 from nearcast.kernels.compile import JIT
 from nearcast.testing import check_index
+from nearcast.testing.checks import assert_same
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -104,9 +105,8 @@ def check_iq_tree(index: IqTree) -> None:
     assert sorted(standing) == alive
     for clause in alive:
         assert sorted(standing[clause]) == sorted(places(plain, model, clause, 0))
-    for node, row in enumerate(plain.nodes):
-        if not plain.children(node) and row[7] < index.options.depth:
-            assert size[node] <= ~row[4]
+    # A leaf that got more than it may have from a node that was split is split when the next comes.
+    assert all(~row[4] >= index.options.list_size for row in plain.nodes if row[4] < 0)
 
 
 def test_example_what_is_verified() -> None:
@@ -172,11 +172,13 @@ def test_dear_updates_mean_few_copies(name: str) -> None:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "small": {"list_size": 2, "update_cost": 1e-9},
-    "fine": {"list_size": 1, "depth": 5, "parts": 64, "update_cost": 1e-12},
+    "small": {"list_size": 2 if JIT else 20, "update_cost": 1e-9 if JIT else 1e-3},
     "one cell": {"list_size": 1, "depth": 0},
     "dear": {"list_size": 3, "update_cost": 0.1, "parts": 1},
 }
+
+if JIT:  # many copies take their time as plain Python
+    OPTIONS["fine"] = {"list_size": 1, "depth": 5, "parts": 64, "update_cost": 1e-12}
 
 
 @pytest.mark.parametrize("small", OPTIONS if JIT else list(OPTIONS)[:1])
@@ -277,7 +279,9 @@ def test_statistics_of_messages_say_what_is_divided(name: str, tmp_path: Path) -
     west = max(level for level, x, _ in leaves if x < 0)
     east = max(level for level, x, _ in leaves if x >= 0)
     assert west > east
-    check_index(builder, rounds=1)
+    messages = Messages.of([[0]] * 40, np.concatenate([there[:20], box[-20:, :2]]))
+    wanted = indexes.create("scan").build(clauses).match(messages)
+    assert_same(name, messages, index.match(messages), wanted)
 
 
 def test_few_candidates_are_examined() -> None:

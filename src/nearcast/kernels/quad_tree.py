@@ -1,9 +1,10 @@
 """Quadtrees whose nodes hold lists of clauses, placed by cost: where clauses stand, and splitting.
 
-A tree begins as a leaf. A leaf that has as many clauses as it may is split: each of its clauses
-stays, or moves to the children that its box touches, as `nearcast.kernels.quad_cells` has it. A
-leaf from which none would move may have twice as many. So a clause stands where a walk from the
-root says: in the first node that is a leaf or is worth staying in.
+A tree begins as a leaf. A leaf that has as many clauses as it may, or more since its parent was
+split, is split when another comes: each of its clauses stays, or moves to the children that its
+box touches, as `nearcast.kernels.quad_cells` has it. A leaf from which none would move may have
+twice as many. So a clause stands where a walk from the root says: in the first node that is a leaf
+or is worth staying in.
 
 - ``node`` int32[nodes, 8]: token, first entry, size and capacity of the node's list, where it has
   one of its own (rq-tree, trie-quadtree); else, of an iq-tree, size is that of all its lists. Then

@@ -69,6 +69,12 @@ LOOKUP = 3.0
 VERIFY = 10.0
 """To verify an entry of the quadtree."""
 
+PASS = 3.0
+"""The same where lists are pruned, all told: most entries are passed over."""
+
+PRUNE_SHARE = 2
+"""Lists are pruned if they have so many times more entries than the message has tokens."""
+
 _LOW32 = np.int64(0xFFFFFFFF)
 
 LEVELS = 6
@@ -196,7 +202,9 @@ def trie_cost(trie: Trie, tokens: NDArray[np.int32], length: Number, opened: Num
 @kernel
 def node_cost(passed: Number, met: Number, tokens: Number) -> Number:
     """Return what a node costs: its tables are gone through or looked up in, its lists verified."""
-    return ENTER + min(passed * LOOKUP / 4.0, (tokens + 1.0) * LOOKUP) + met * VERIFY
+    verified = min(met, PRUNE_SHARE * tokens)
+    tables = min(passed * LOOKUP / 4.0, (tokens + 1.0) * LOOKUP)
+    return ENTER + tables + verified * VERIFY + (met - verified) * PASS
 
 
 @kernel

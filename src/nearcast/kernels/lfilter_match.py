@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.kernels.compile import Number, borrow, kernel, prefetch
-from nearcast.kernels.lfilter_cost import Model, quadtree_cost
+from nearcast.kernels.lfilter_cost import PRUNE_SHARE, Model, quadtree_cost
 from nearcast.kernels.lfilter_prune import (
     COST,
     DIRECT,
@@ -65,9 +65,6 @@ BY_COST, BY_TRIE, BY_QUADTREE = 0, 1, 2
 CLEARLY = 0.4
 """The trie is taken if it costs less than this share: estimates are no better, and the quadtree
 examines less."""
-
-PRUNE_SHARE = 2
-"""Lists are pruned if they have so many times more entries than the message has tokens."""
 
 LEAST_PRUNED = 8
 """Shorter lists are verified as they are."""

@@ -25,6 +25,7 @@ from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.indexes.boolean.lfilter import FILTERS, VERIFIES, Lfilter
 from nearcast.kernels.compile import JIT
+from nearcast.kernels.lfilter_match import CLEARLY
 from nearcast.testing import check_index, draw
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def test_boxes_as_large_as_the_world_are_left_to_the_trie() -> None:
     assert explained.lists.sum() == 0
     here = index.explain(messages)
     assert (here.quadtree_ns < explained.quadtree_ns).all()
-    assert np.array_equal(here.by_trie, here.trie_ns < 0.4 * here.quadtree_ns)
+    assert np.array_equal(here.by_trie, here.trie_ns < CLEARLY * here.quadtree_ns)
 
 
 def test_an_explanation_adds_up_to_the_match() -> None:

@@ -1,7 +1,8 @@
 """What it costs to filter a message by a trie of token sets or by a quadtree of pivotal tokens.
 
-Yu, Li and Feng, CIKM 2015, section 5.3, in nanoseconds: the constants were fitted to the times of
-either index alone, over tweets and places of two sizes, and fit most of them within a third.
+Yu, Li and Feng, CIKM 2015, section 5.3, in nanoseconds. What it costs to open, compare, look up and
+verify was fitted to the times of either index alone, over tweets and places of two sizes, most of
+which it fits within a third; what pruning and deeper nodes cost is a rough estimate.
 
 - A token costs with the trie what those of a sample do on average, whose messages are made of the
   tokens of clauses. (To look at the message itself, at what its tokens lead to, was tried: it cost

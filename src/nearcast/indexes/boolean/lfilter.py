@@ -83,8 +83,7 @@ class LfilterOptions:
     verify: str = "cost"
 
     def __post_init__(self) -> None:
-        assert self.trie
-        assert self.quadtree  # they check what is theirs
+        _ = self.trie, self.quadtree  # they check what is theirs
         if self.filter not in FILTERS:
             raise UnknownName("filter", self.filter, FILTERS)
         if self.verify not in VERIFIES:

@@ -173,7 +173,11 @@ def _interpreted(function: F) -> F:
 
 
 def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
-    """Ask for the cache line of ``array[position]`` (first axis) without waiting for it."""
+    """Ask for the cache line of ``array[position]`` (first axis) without waiting for it.
+
+    It goes into the second level of the cache: of such requests twice as many are under way at a
+    time as of those for the first level, and it is the memory that kernels wait for.
+    """
     signature = types.void(array, position)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -192,7 +196,7 @@ def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
         function = builder.module.declare_intrinsic(
             "llvm.prefetch", (byte.as_pointer(),), prefetch_type
         )
-        builder.call(function, [address, i32(0), i32(3), i32(1)])
+        builder.call(function, [address, i32(0), i32(2), i32(1)])
         return context.get_dummy_value()
 
     return signature, generate

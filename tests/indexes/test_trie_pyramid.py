@@ -160,6 +160,6 @@ def test_threads_share_an_index(index: indexes.Index) -> None:
         index.match(messages, threads=0)
 
 
-@pytest.mark.parametrize("name", ["slot", "pool"])
+@pytest.mark.parametrize("name", ["slot", "pyramid"])
 def test_records_lie_on_cache_lines(index: indexes.Index, name: str) -> None:
     assert index.arrays()[name].ctypes.data % 64 == 0

@@ -46,24 +46,22 @@ def random_rows(seed: int, size: int) -> NDArray[np.int32]:
 
 
 def layout_of(block: int, words: int) -> Layout:
-    pool = np.zeros(words, np.uint64)
+    words_of = np.zeros(words, np.uint64)
     none = np.zeros((0, 4), np.uint64)
     setting = np.zeros(4, np.int64)
     setting[BLOCK_SIZE] = block
-    half = pool.view(np.int16)
-    return Layout(none, pool, none, none[:, 0], shape_of(block), setting, half)
+    half = words_of.view(np.int16)
+    return Layout(none, words_of, none, none[:, 0], shape_of(block), setting, half)
 
 
 def read(layout: Layout, position: int, size: int, used: list[int]) -> NDArray[np.int64]:
     """Return the entries of a pyramid, and check the boxes around its parts."""
     block, shape = int(layout.setting[BLOCK_SIZE]), layout.shape
     if size <= block:
-        used.extend(range(position, position + 3 * size))
+        used.extend(range(position, position + 2 * size))
         sides = layout.half[4 * position : 4 * (position + size)].reshape(4, size).T
-        word = layout.pool[position + size : position + 2 * size]
-        lower = layout.pool[position + 2 * size : position + 3 * size].copy().view(np.uint16)
-        box = (sides.astype(np.int64) << 16) | lower.reshape(size, 4)
-        return np.column_stack([box, (word & np.uint64(0xFFFFFFFF)).astype(np.int64)])
+        word = layout.pyramid[position + size : position + 2 * size]
+        return np.column_stack([sides, (word & np.uint64(0xFFFFFFFF)).astype(np.int64)])
     row = part_row(shape, block, size)
     bits, parts = int(shape[0, row]), int(parts_of(size, shape[0, row]))
     assert 2 <= parts <= block
@@ -73,7 +71,7 @@ def read(layout: Layout, position: int, size: int, used: list[int]) -> NDArray[n
     for part in range(parts):
         at = position + head_words(parts) + part * int(shape[1, row])
         below = read(layout, at, min(1 << bits, size - (part << bits)), used)
-        least, most = below[:, :2].min(axis=0) >> 16, below[:, 2:4].max(axis=0) >> 16
+        least, most = below[:, :2].min(axis=0), below[:, 2:4].max(axis=0)
         assert around[part].tolist() == [*least, *most]
         found.append(below)
     return np.concatenate(found)
@@ -92,6 +90,7 @@ def test_a_pyramid_holds_what_was_put_in(block: int, size: int, seed: int) -> No
     entries = read(layout, 0, size, used)
     assert len(used) == len(set(used)), "two blocks share a word"
     assert max(used) < words
+    row[:, :4] >>= 16
     assert entries[np.argsort(entries[:, 4])].tolist() == row[:, :5].tolist()
 
 
@@ -167,6 +166,9 @@ def test_boxes_of_both_widths_are_compared_at_once(
         west, south, east, north = (flat[5 + side * stride + lane] for side in range(4))
         expected = west <= 1 and south <= 4 and east >= -3 and north >= -2
         assert (touches >> lane) & 1 == expected
+        if lanes == HALF_LANES:
+            shares = west < 1 and south < 4 and east > -3 and north > -2
+            assert (touches >> (HALF_LANES + lane)) & 1 == shares
 
 
 def _touching(

@@ -6,15 +6,15 @@ again: a block of the boxes around the parts comes first, then part behind part.
 number of entries are all that is needed to go down, and one vector comparison
 (`nearcast.kernels.lanes`) tells which parts of a block touch a message.
 
-Pyramids stand in a pool of 8-byte words:
+Pyramids stand in a pool of 8-byte words, with the *upper halves* of boxes, what a shift by 16 bits
+leaves of a coordinate, as int16, by side:
 
-- A leaf of ``n`` entries has ``3 n`` words. The *upper halves* of the boxes come first, as int16,
-  by side; then a word an entry that is the owner's; then the lower halves, four to an entry.
-- A block of ``k`` boxes around parts has ``k`` words, upper halves alone, and is filled up to a
-  cache line.
+- A leaf of ``n`` entries has ``2 n`` words: the upper halves of their boxes, then a word an entry
+  that is the owner's. Where boxes are exactly, the owner knows.
+- A block of ``k`` boxes around parts has ``k`` words, and is filled up to a cache line.
 
-The upper half of a coordinate is what a shift by 16 bits leaves. Where upper halves differ, they
-decide; a quantum is 0.0066 degrees, so that the lower halves are seldom read.
+A quantum is 0.0066 degrees. A box that touches a message does so when both are rounded, and if they
+then share more than a side, it touches surely.
 
 The sizes that parts may have are powers of two; the logarithms of them and the words that a part
 of each takes are a table that an index keeps, ``shape`` int64[2, sizes].
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BLOCK = 32
 """How many boxes a block has at most; one vector comparison takes so many."""
 
-LEAF_WORDS = 3
+LEAF_WORDS = 2
 """Words of an entry in a leaf."""
 
 LINE_WORDS = 8

@@ -4,7 +4,7 @@
   is looked for (0 for the first token of a clause); what is there, a pyramid
   (`nearcast.kernels.pyramid`) or a node (`NODE` set), 0 for a free slot; two words of places
   (`nearcast.kernels.trie_pyramid_places`).
-- ``pool`` uint64[w]: the pyramids. The word of an entry is its clause and, in the upper half, the
+- ``pyramid`` uint64[w]: the pyramids. The word of an entry is its clause and, in the upper half, the
   next token that must occur: `EVERY` where none is left, its complement (a negative number) where
   there are more after it.
 - ``node`` uint64[n, 4], the nodes that have children: a bit for each of the children's tokens;
@@ -46,15 +46,16 @@ SPARE = 8
 
 
 class TriePyramidArrays(NamedTuple):
-    """The arrays of a trie-pyramid, its pool as halves, and the columns it verifies against."""
+    """The arrays of a trie-pyramid, its pool as halves, and the columns of clauses."""
 
     slot: NDArray[np.uint64]
-    pool: NDArray[np.uint64]
+    pyramid: NDArray[np.uint64]
     node: NDArray[np.uint64]
     child: NDArray[np.uint64]
     shape: NDArray[np.int64]
     setting: NDArray[np.int64]
     half: NDArray[np.int16]
+    box: NDArray[np.int32]
     token_start: NDArray[np.int64]
     token: NDArray[np.int32]
 

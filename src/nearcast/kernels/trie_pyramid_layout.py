@@ -49,14 +49,12 @@ AHEAD = 16
 PARTS = 1024
 """Room for parts that wait to be written: a block of them a level."""
 
-_LOW16 = np.uint64(0xFFFF)
-
 
 class Layout(NamedTuple):
     """The arrays that are written, as in `nearcast.kernels.trie_pyramid`."""
 
     slot: NDArray[np.uint64]
-    pool: NDArray[np.uint64]
+    pyramid: NDArray[np.uint64]
     node: NDArray[np.uint64]
     child: NDArray[np.uint64]
     shape: NDArray[np.int64]
@@ -113,13 +111,19 @@ def write_leaf(row: NDArray[np.int32], layout: Layout, position: Number) -> None
     """Write rows as a leaf."""
     size = len(row)
     for i in range(size):
-        lower = np.uint64(0)
         for side in range(4):
             layout.half[4 * position + side * size + i] = row[i, side] >> HALF
-            lower |= (np.uint64(row[i, side]) & _LOW16) << np.uint64(16 * side)
         word = np.uint64(row[i, CLAUSE]) | (np.uint64(row[i, NEXT]) << BITS32)
-        layout.pool[position + size + i] = word
-        layout.pool[position + 2 * size + i] = lower
+        layout.pyramid[position + size + i] = word
+
+
+@kernel
+def bound_of(row: NDArray[np.int32], side: Number) -> Number:
+    """Return where the box around all boxes has a side."""
+    bound = row[0, side]
+    for i in range(1, len(row)):
+        bound = min(bound, row[i, side]) if side < 2 else max(bound, row[i, side])
+    return bound
 
 
 @kernel
@@ -127,12 +131,9 @@ def write_head(row: NDArray[np.int32], layout: Layout, position: Number, bits: N
     """Write the boxes around the parts of rows."""
     parts = parts_of(len(row), bits)
     for part in range(parts):
-        first, last = part << bits, min(np.int64(len(row)), (part + 1) << bits)
+        some = row[part << bits : min(np.int64(len(row)), (part + 1) << bits)]
         for side in range(4):
-            bound = row[first, side]
-            for i in range(first + 1, last):
-                bound = min(bound, row[i, side]) if side < 2 else max(bound, row[i, side])
-            layout.half[4 * position + side * parts + part] = bound >> HALF
+            layout.half[4 * position + side * parts + part] = bound_of(some, side) >> HALF
 
 
 @kernel

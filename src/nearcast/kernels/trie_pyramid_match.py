@@ -1,8 +1,8 @@
 """Match messages against a trie-pyramid.
 
-The tokens of messages go through in chunks, a short message being one: while the pyramids of a
-chunk are read, those of the next are on their way into the cache, and so are the slots of the
-tokens after that.
+The tokens of messages go through in chunks, a short message being one. Three are under way at a
+time: one is looked up, the one before is read and sifted, what it left open of the one before that
+is verified. So whatever is read was asked for a while ago, and is in the cache by then.
 
 What is done for every message is compiled into `match_messages` itself (`inlined_kernel`): only
 where Numba sees that arrays are borrowed does it count no references to them.
@@ -16,11 +16,22 @@ import numpy as np
 
 from nearcast.kernels.compile import Number, borrow, inlined_kernel, kernel, prefetch
 from nearcast.kernels.messages import MessageArrays
+from nearcast.kernels.pyramid import HALF
 from nearcast.kernels.token_filter import clear_filter
 from nearcast.kernels.token_table import EVERY
 from nearcast.kernels.trie_pyramid import TOKENLESS, TriePyramidArrays, home
-from nearcast.kernels.trie_pyramid_scan import Asked, Room, ask, scan_pyramids
-from nearcast.kernels.trie_pyramid_walk import NODES, Queues, look_up, open_nodes
+from nearcast.kernels.trie_pyramid_scan import open_heads, scan_leaves
+from nearcast.kernels.trie_pyramid_verify import (
+    ASIDE,
+    SURE,
+    Asked,
+    Sifted,
+    ask,
+    finish,
+    prefetch_tokens,
+    sift,
+)
+from nearcast.kernels.trie_pyramid_walk import DONE, LEAVES, NODES, Queues, look_up, open_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,12 +42,13 @@ CHUNK = 32
 
 
 class Scratch(NamedTuple):
-    """Room for matching: queues of the chunk that is looked up and of the one that is read."""
+    """Room for matching; queues and what is left of them for two chunks by turns."""
 
-    even: Queues
-    odd: Queues
+    queues: tuple[Queues, Queues]
+    sifted: tuple[Sifted, Sifted]
+    candidate: NDArray[np.int64]
+    window: NDArray[np.int16]
     asked: Asked
-    room: Room
 
 
 @inlined_kernel
@@ -64,12 +76,13 @@ def borrow_index(index: TriePyramidArrays) -> TriePyramidArrays:
     """Return the arrays without owners."""
     return TriePyramidArrays(
         borrow(index.slot),
-        borrow(index.pool),
+        borrow(index.pyramid),
         borrow(index.node),
         borrow(index.child),
         borrow(index.shape),
         borrow(index.setting),
         borrow(index.half),
+        borrow(index.box),
         borrow(index.token_start),
         borrow(index.token),
     )
@@ -84,16 +97,15 @@ def borrow_queues(queues: Queues) -> Queues:
 
 
 @inlined_kernel
-def borrow_asked(asked: Asked) -> Asked:
+def borrow_sifted(sifted: Sifted) -> Sifted:
     """Return the arrays without owners."""
-    return Asked(
-        borrow(asked.box),
-        borrow(asked.outer),
-        borrow(asked.inner),
-        borrow(asked.token_filter),
-        borrow(asked.table),
-        borrow(asked.bits),
-    )
+    return Sifted(borrow(sifted.sure), borrow(sifted.aside), borrow(sifted.counts))
+
+
+@inlined_kernel
+def fits(sifted: Sifted, match: NDArray[np.int32], found: Number) -> Number:
+    """Tell whether there is room for all that may match of a chunk."""
+    return found + sifted.counts[SURE] + sifted.counts[ASIDE] <= len(match)
 
 
 @kernel
@@ -112,17 +124,27 @@ def match_messages(
     ``match_start[first]`` says where to begin. Examined are the entries of all leaves that were
     compared, visited the nodes of the trie that have children.
     """
-    index, asked = borrow_index(index), borrow_asked(scratch.asked)
-    coming, reading = borrow_queues(scratch.even), borrow_queues(scratch.odd)
-    room = Room(borrow(scratch.room.candidate), borrow(scratch.room.aside))
+    index, asked = borrow_index(index), scratch.asked
+    asked = Asked(borrow(asked.token_filter), borrow(asked.table), borrow(asked.bits))
+    coming, reading = borrow_queues(scratch.queues[0]), borrow_queues(scratch.queues[1])
+    sifting, sifted = borrow_sifted(scratch.sifted[0]), borrow_sifted(scratch.sifted[1])
+    candidate, window = borrow(scratch.candidate), borrow(scratch.window)
     token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
     messages = MessageArrays(borrow(messages.token_start), token, box)
     examined, visited, seen, opened = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     found, ahead = match_start[first], messages.token_start[first]
-    # A chunk of message `m` is looked up, then the one before, of message `before`, is read.
-    m, chunk, before, before_chunk = np.int64(first), np.int64(0), np.int64(-1), np.int64(0)
-    while True:
-        size = np.int64(0)
+    # The message of the chunk that is looked up, of the one that is read, and of the one that is
+    # verified; -1 where there is none.
+    m, chunk = np.int64(first), np.int64(0)
+    read, read_chunk, done = np.int64(-1), np.int64(0), np.int64(-1)
+    while m < last or read >= 0 or done >= 0:
+        if done >= 0:
+            prefetch_tokens(index, sifted)
+        if read >= 0:
+            for side in range(4):
+                window[side] = box[read, side] >> HALF
+            open_heads(index, window, reading)
+        stop = size = np.int64(0)
         if m < last:
             begin, end = messages.token_start[m], tokens_end(messages, m)
             size = end - begin + index.setting[TOKENLESS]
@@ -132,29 +154,42 @@ def match_messages(
             look_up(index, token[begin:end], chunk, stop, box[m], coming)
             if coming.counts[NODES] > 0:
                 open_nodes(index, token[begin:end], coming)
-        if before >= 0:
-            begin, end = messages.token_start[before], tokens_end(messages, before)
-            if before_chunk == 0:
-                ask(token[begin:end], box[before], asked)
-            more, entries = scan_pyramids(
-                index, asked, token[begin:end], reading, room, match[found:]
-            )
-            seen += entries
-            opened += reading.counts[NODES]
-            if more < 0 or before < m:
+        count, more = np.int64(0), np.int64(0)
+        if read >= 0:
+            count, more = scan_leaves(index, window, reading, candidate)
+        if done >= 0:
+            begin, end = messages.token_start[done], tokens_end(messages, done)
+            if not fits(sifted, match, found):
                 clear_filter(asked.token_filter, token[begin:end])
-            if more < 0:
-                return before, examined, visited
-            found += more
-            if before < m:
-                match_start[m] = found
+                return done, examined, visited
+            found += finish(index, asked, token[begin:end], box[done], sifted, match[found:])
+            if done != read:
+                match_start[done + 1] = found
                 examined += seen
                 visited += opened
                 seen, opened = np.int64(0), np.int64(0)
-        if m == last:
-            return last, examined, visited
-        before, before_chunk = m, chunk
+        if read >= 0:
+            begin, end = messages.token_start[read], tokens_end(messages, read)
+            if read_chunk == 0:
+                ask(token[begin:end], asked)
+            sift(index, asked.token_filter, candidate, count, sifting)
+            while reading.counts[DONE] < reading.counts[LEAVES]:
+                if not fits(sifting, match, found):
+                    clear_filter(asked.token_filter, token[begin:end])
+                    return read, examined, visited
+                found += finish(index, asked, token[begin:end], box[read], sifting, match[found:])
+                count, next_more = scan_leaves(index, window, reading, candidate)
+                more += next_more
+                sift(index, asked.token_filter, candidate, count, sifting)
+            seen += more
+            opened += reading.counts[NODES]
+            if read != m:
+                clear_filter(asked.token_filter, token[begin:end])
+        done = read
+        read, read_chunk = (m, chunk) if m < last else (np.int64(-1), np.int64(0))
         chunk += CHUNK
-        if chunk >= size:
+        if stop == size and m < last:
             m, chunk = m + 1, np.int64(0)
         coming, reading = reading, coming
+        sifting, sifted = sifted, sifting
+    return last, examined, visited

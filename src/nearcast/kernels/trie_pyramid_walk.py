@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 WALK_SHARE = 4
 """Children are walked unless they are this many times more than the message has tokens."""
 
-LEAVES, HEADS, NODES = 0, 1, 2
+LEAVES, HEADS, NODES, DONE = 0, 1, 2, 3
 """The fields of ``counts``."""
 
 
 class Queues(NamedTuple):
-    """What is to be read: pyramids of one leaf, those with parts, nodes; ``counts`` int64[3].
+    """What is to be read of a chunk: pyramids of one leaf, those with parts, nodes.
 
     Each has room for all that there are below the tokens of a chunk; nothing is found twice.
+    ``counts`` int64[4] says how many they are, and how many leaves were read already.
     """
 
     leaf: NDArray[np.uint64]
@@ -64,7 +65,7 @@ def look_up(
 
     Lists whose places are all elsewhere are left out. The token behind the last one is `EVERY`.
     """
-    slot, pool, block = index.slot, index.pool, index.setting[BLOCK_SIZE]
+    slot, pool, block = index.slot, index.pyramid, index.setting[BLOCK_SIZE]
     leaf, head, node = queues.leaf, queues.head, queues.node
     leaves, heads, nodes = np.int64(0), np.int64(0), np.int64(0)
     low, high = touched_places(box[0], box[1], box[2], box[3], index.setting[PLACE_LEVEL])
@@ -93,6 +94,7 @@ def look_up(
         prefetch(pool, position + 2 * LINE_WORDS)
         prefetch(pool, position + 3 * LINE_WORDS)
     queues.counts[LEAVES], queues.counts[HEADS], queues.counts[NODES] = leaves, heads, nodes
+    queues.counts[DONE] = 0
 
 
 @kernel

@@ -3,8 +3,8 @@
 Clauses stand in the list of their rarest token, and further down a trie of their tokens, rarest
 first, where enough of them go the same way. The clauses of a list are a pyramid: neighbours stand
 in blocks of 32, blocks in blocks of 32 again, and one vector comparison tells which of 32 boxes
-touch a message. An entry is 24 bytes: its box, its clause, and the next token that must occur.
-Beside the token that leads to a list stand 128 bits that say roughly where its clauses are.
+touch a message. An entry is 16 bytes: its box, rounded, its clause, and the next token that must
+occur. Beside the token that leads to a list stand 128 bits that say roughly where its clauses are.
 
 `nearcast.kernels.trie_pyramid` describes the arrays, `nearcast.kernels.pyramid` the pyramids.
 """
@@ -29,8 +29,9 @@ from nearcast.kernels.token_table import EVERY
 from nearcast.kernels.trie_pyramid import SPARE, WAITING, TriePyramidArrays
 from nearcast.kernels.trie_pyramid_match import CHUNK, Scratch, match_messages
 from nearcast.kernels.trie_pyramid_places import place_level
-from nearcast.kernels.trie_pyramid_scan import CANDIDATES, Asked, Room
+from nearcast.kernels.trie_pyramid_scan import CANDIDATES
 from nearcast.kernels.trie_pyramid_tokens import table_bits
+from nearcast.kernels.trie_pyramid_verify import Asked, Sifted
 from nearcast.kernels.trie_pyramid_walk import Queues
 
 if TYPE_CHECKING:
@@ -115,8 +116,8 @@ class TriePyramid(Index):
     ) -> Self:
         """Make the index from its arrays."""
         own = [frozen(arrays[name], arrays[name].dtype) for name in STORED]
-        own += [frozen(arrays["pool"], np.uint64).view(np.int16)]
-        own += [clauses.token_start, clauses.token]
+        own += [frozen(arrays["pyramid"], np.uint64).view(np.int16)]
+        own += [clauses.box, clauses.token_start, clauses.token]
         return cls(clauses, options, TriePyramidArrays(*own))
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
@@ -143,15 +144,23 @@ class TriePyramid(Index):
 def message_scratch(tokens: int, arrays: TriePyramidArrays) -> Scratch:
     """Return room for matching messages of so many tokens."""
     asked = Asked(
-        box=np.zeros(4, np.int32),
-        outer=np.zeros(4, np.int16),
-        inner=np.zeros(4, np.int16),
         token_filter=np.zeros(FILTER_WORDS, np.uint64),
         table=np.empty(1 << table_bits(tokens), np.int32),
         bits=np.zeros(1, np.int64),
     )
-    room = Room(np.empty(CANDIDATES, np.int64), np.empty(CANDIDATES, np.uint64))
-    return Scratch(_queues(arrays), _queues(arrays), asked, room)
+    return Scratch(
+        queues=(_queues(arrays), _queues(arrays)),
+        sifted=(_sifted(), _sifted()),
+        candidate=np.empty(CANDIDATES, np.int64),
+        window=np.empty(4, np.int16),
+        asked=asked,
+    )
+
+
+def _sifted() -> Sifted:
+    """Return room for what is left of candidates."""
+    sure, aside = np.empty(CANDIDATES, np.int32), np.empty(CANDIDATES, np.uint64)
+    return Sifted(sure, aside, np.zeros(2, np.int64))
 
 
 def _queues(arrays: TriePyramidArrays) -> Queues:
@@ -161,7 +170,7 @@ def _queues(arrays: TriePyramidArrays) -> Queues:
         leaf=np.empty(most, np.uint64),
         head=np.empty(most, np.uint64),
         node=np.empty(CHUNK + 2 + len(arrays.node), np.uint64),
-        counts=np.zeros(3, np.int64),
+        counts=np.zeros(4, np.int64),
     )
 
 
@@ -244,7 +253,7 @@ class _Construction:
         slots = 16 + int(lists / SLOT_LOAD)
         return layouts.Layout(
             slot=at_cache_line(4 * slots, np.uint64).reshape(-1, 4),
-            pool=pool,
+            pyramid=pool,
             node=np.zeros((nodes + 1, 4), np.uint64),
             child=np.zeros(lists - roots, np.uint64),
             shape=shape,

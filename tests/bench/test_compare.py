@@ -13,6 +13,7 @@ from nearcast.bench import compare as experiment
 from nearcast.bench.compare import GROUPS, Comparison, compare, spread
 from nearcast.bench.machine import PeakMemory, describe, one_line
 from nearcast.bench.plots import plot_comparison
+from nearcast.bench.report import readme_block
 from nearcast.columns import Clauses, Matches, Messages
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes import Builder
@@ -46,8 +47,8 @@ def plan(*names: str, **changes: Any) -> Comparison:
 @pytest.mark.parametrize("group", sorted(GROUPS))
 def test_every_index_gets_all_figures(group: str, tmp_path: Path) -> None:
     said: list[tuple[int, int]] = []
-    comparison = plan("trie-pyramid", "scan", group=group)
-    result = compare(comparison, lambda what, done, total: said.append((done, total)))
+    comparison = plan("trie-pyramid", "scan", groups=(group,))
+    [result] = compare(comparison, lambda what, done, total: said.append((done, total)))
     fast, scan = result["results"]
     assert [fast["index"], scan["index"]] == ["trie-pyramid", "scan"]
     assert fast["matches_per_message"] == scan["matches_per_message"] > 0
@@ -73,8 +74,25 @@ def test_an_index_that_is_wrong_is_an_error() -> None:
 
 def test_slow_indexes_get_fewer_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment, "LONGEST_ROUND_S", 0.0)
-    [scan] = compare(plan("scan", rounds=1))["results"]
-    assert scan["messages"] == 20
+    [result] = compare(plan("scan", rounds=1))
+    assert result["results"][0]["messages"] == 20
+
+
+def test_several_groups_have_a_result_each_and_one_table() -> None:
+    said: list[tuple[int, int]] = []
+    comparison = plan("trie-pyramid", "scan", groups=tuple(GROUPS))
+    results = compare(comparison, lambda what, done, total: said.append((done, total)))
+    assert [result["group"] for result in results] == list(GROUPS)
+    assert {total for _, total in said} == {len(said)}
+    assert {len(r["rounds_us"]) for result in results for r in result["results"]} == {3}
+    long, short = (results[i]["results"][0]["matches_per_message"] for i in (1, 0))
+    assert long > short
+    block = readme_block(results)
+    scan = next(line for line in block.splitlines() if line.startswith("| `scan`"))
+    assert scan.count(" x)") == len(GROUPS)
+    assert f"--group {','.join(GROUPS)} --rounds 3" in block
+    assert block.count("nearcast bench compare") == 1
+    assert readme_block(results[:1]).count("least-most") == 1
 
 
 @pytest.mark.parametrize("name", ["subscriptions", "messages", "rounds"])
@@ -89,7 +107,9 @@ def test_nothing_to_compare_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         Comparison(**given)
     with pytest.raises(UnknownName, match="long-point"):
-        plan("scan", group="medium")
+        plan("scan", groups=("medium",))
+    with pytest.raises(InvalidInput, match="one at least"):
+        plan("scan", groups=())
 
 
 def test_spread_is_median_least_and_most() -> None:

@@ -34,7 +34,7 @@ GROUPS: dict[str, tuple[tuple[int, int] | None, bool]] = {
 }
 """Groups of messages: how many tokens (None: as the data set has them), and whether boxes."""
 
-LONGEST_ROUND_S = 20.0
+LONGEST_ROUND_S = 5.0
 """An index that would take longer for all messages gets as many as it can do in this time."""
 
 Step = Callable[[str, int, int], None]
@@ -51,8 +51,8 @@ class Comparison:
         The workload.
     builders
         The indexes by the names under which they are reported.
-    group
-        One of `GROUPS`.
+    groups
+        Of `GROUPS`, those whose messages are matched: indexes are built once for all.
     range_share
         The most area of a message that is a box, as a share of the world's.
     rounds
@@ -68,29 +68,32 @@ class Comparison:
     messages: int
     builders: dict[str, Builder]
     seed: int = 0
-    group: str = "short-point"
+    groups: tuple[str, ...] = ("short-point",)
     range_share: float = 0.0001
     rounds: int = 5
     sample: int = 20
     threads: int = 1
 
     def __post_init__(self) -> None:
-        if self.group not in GROUPS:
-            raise UnknownName("group", self.group, GROUPS)
+        for group in self.groups:
+            if group not in GROUPS:
+                raise UnknownName("group", group, GROUPS)
+        if not self.groups:
+            raise InvalidInput("groups", self.groups, "there must be one at least")
         for name in ("subscriptions", "messages", "rounds"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, getattr(self, name), "must be at least 1")
 
 
-def compare(plan: Comparison, step: Step = lambda what, done, total: None) -> dict[str, Any]:
-    """Run the comparison and return all figures.
+def compare(plan: Comparison, step: Step = lambda what, done, total: None) -> list[dict[str, Any]]:
+    """Run the comparison and return all figures, a result for each group.
 
     Raises
     ------
     NearcastError
         When an index does not agree with the scan.
     """
-    return _Run(plan, step).result()
+    return _Run(plan, step).results()
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -110,10 +113,10 @@ class _Contender:
     def __init__(self, name: str, builder: Builder) -> None:
         self.name = name
         self.builder = builder
-        self.us_per_message: list[float] = []
         self.figures: dict[str, Any] = {"index": name, "options": vars(builder.options)}
         self.index: Index
         self.messages: Messages
+        self.us_per_message: list[float]
 
     def build(self, clauses: Clauses) -> None:
         """Build the index, watching time and memory."""
@@ -141,7 +144,8 @@ class _Contender:
         self.figures["verified_messages"] = len(sample)
 
     def choose(self, messages: Messages, threads: int) -> None:
-        """Take as many of the messages as a round has time for, and match them once."""
+        """Take as many of a group's messages as a round has time for, and match them once."""
+        self.us_per_message = []
         few = min(20, len(messages))
         began = time.perf_counter()
         self.index.match(messages.take(np.arange(few)), threads=threads)
@@ -181,12 +185,15 @@ class _Run:
         self.plan = plan
         self._step = step
         self._done = 0
-        self._total = 2 + len(plan.builders) * (4 + plan.rounds)
+        contenders = len(plan.builders)
+        each = 1 + contenders * (2 + plan.rounds)
+        self._total = 1 + 2 * contenders + len(plan.groups) * each
 
-    def result(self) -> dict[str, Any]:
+    def results(self) -> list[dict[str, Any]]:
         plan = self.plan
         self._say("drawing the workload")
-        clauses, messages = self._draw()
+        workload = Workload(plan.dataset, plan.seed)
+        clauses = workload.subscriptions(plan.subscriptions)
         contenders = [_Contender(name, builder) for name, builder in plan.builders.items()]
         for one in contenders:
             self._say(f"compiling {one.name}")
@@ -194,28 +201,19 @@ class _Run:
         for one in contenders:
             self._say(f"building {one.name}")
             one.build(clauses)
-        self._verify(contenders, clauses, messages)
-        for one in contenders:
-            self._say(f"first round of {one.name}")
-            one.choose(messages, plan.threads)
-        for turn in range(plan.rounds):
-            for i in range(len(contenders)):
-                one = contenders[(turn + i) % len(contenders)]
-                self._say(f"round {turn + 1} of {one.name}")
-                one.measure(plan.threads)
-        return self._report(contenders, clauses)
+        results = []
+        for group in plan.groups:
+            tokens, ranges = GROUPS[group]
+            share = plan.range_share if ranges else 0.0
+            messages = workload.messages(plan.messages, tokens=tokens, range_share=share)
+            self._verify(contenders, clauses, messages)
+            self._measure(contenders, messages, group)
+            results.append(self._report(contenders, clauses, group))
+        return results
 
     def _say(self, what: str) -> None:
         self._step(what, self._done, self._total)
         self._done += 1
-
-    def _draw(self) -> tuple[Clauses, Messages]:
-        plan = self.plan
-        workload = Workload(plan.dataset, plan.seed)
-        tokens, ranges = GROUPS[plan.group]
-        share = plan.range_share if ranges else 0.0
-        clauses = workload.subscriptions(plan.subscriptions)
-        return clauses, workload.messages(plan.messages, tokens=tokens, range_share=share)
 
     def _verify(self, contenders: list[_Contender], clauses: Clauses, messages: Messages) -> None:
         rows = np.linspace(0, len(messages) - 1, min(self.plan.sample, len(messages)))
@@ -226,15 +224,25 @@ class _Run:
             self._say(f"checking {one.name}")
             one.verify(sample, expected)
 
-    def _report(self, contenders: list[_Contender], clauses: Clauses) -> dict[str, Any]:
+    def _measure(self, contenders: list[_Contender], messages: Messages, group: str) -> None:
+        for one in contenders:
+            self._say(f"{group}: first round of {one.name}")
+            one.choose(messages, self.plan.threads)
+        for turn in range(self.plan.rounds):
+            for i in range(len(contenders)):
+                one = contenders[(turn + i) % len(contenders)]
+                self._say(f"{group}: round {turn + 1} of {one.name}")
+                one.measure(self.plan.threads)
+
+    def _report(self, contenders: list[_Contender], clauses: Clauses, group: str) -> dict[str, Any]:
         plan = self.plan
         return {
             "experiment": "compare",
             "dataset": plan.dataset,
             "subscriptions": plan.subscriptions,
             "messages": plan.messages,
-            "group": plan.group,
-            "range_share": plan.range_share if GROUPS[plan.group][1] else 0.0,
+            "group": group,
+            "range_share": plan.range_share if GROUPS[group][1] else 0.0,
             "seed": plan.seed,
             "rounds": plan.rounds,
             "threads": plan.threads,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from nearcast import indexes
 from nearcast.bench.machine import one_line
 from nearcast.bench.paper import NOTE, PAPERS, judge, statement_table
 from nearcast.errors import UnsupportedFile
@@ -50,13 +54,81 @@ def rewrite_readme(path: Path, results: Sequence[dict[str, Any]]) -> None:
 
 
 def readme_block(results: Sequence[dict[str, Any]]) -> str:
-    """Return the figures as Markdown: a table for each result, its command, the machine."""
+    """Return the figures as Markdown: tables with their commands, the machine.
+
+    There is a table for each result; but comparisons that differ only in their messages share one.
+    """
     parts = []
-    for result in results:
-        parts.append(_TABLES[result["experiment"]](result))
+    for _, alike in itertools.groupby(results, _what):
+        first, *others = alike
+        if others and first["experiment"] == "compare":
+            parts.append(_comparisons([first, *others]))
+        else:
+            parts += [_TABLES[result["experiment"]](result) for result in [first, *others]]
     machines = dict.fromkeys(one_line(result["machine"]) for result in results)
     parts += [f"Measured on: {machine}." for machine in machines]
     return "\n" + "\n\n".join(parts) + "\n\n"
+
+
+def _what(result: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what comparisons have in common that differ only in their messages."""
+    names = (
+        tuple(r["index"] for r in result["results"]) if result["experiment"] == "compare" else ()
+    )
+    keys = ("experiment", "dataset", "subscriptions", "rounds", "threads", "seed")
+    return (*names, *(result.get(key) for key in keys))
+
+
+def _comparisons(results: Sequence[dict[str, Any]]) -> str:
+    """Return a table of the times in several groups of messages, and how often the default's."""
+    first = results[0]
+    of_default = {
+        result["group"]: r["us_per_message"]["median"]
+        for result in results
+        for r in result["results"]
+        if r["index"] == indexes.DEFAULT
+    }
+    rows = []
+    for i, built in enumerate(first["results"]):
+        row = [f"`{built['index']}`"]
+        for result in results:
+            median = result["results"][i]["us_per_message"]["median"]
+            share = median / of_default.get(result["group"], median)
+            row.append(f"{_figure(median)} ({_figure(share)} x)" if of_default else _figure(median))
+        row += [_figure(built["examined_per_message"]), _figure(built["bytes_per_subscription"])]
+        row += [f"{_figure(built['build_s'])} s", f"{_figure(built['build_peak_bytes'] / 1e9)} GB"]
+        rows.append(row)
+    header = ["index", *(f"{result['group']} µs" for result in results)]
+    header += [f"examined, {first['group']}", "bytes/sub", "build", "peak of the build"]
+    matches = ", ".join(_figure(r["results"][0]["matches_per_message"]) for r in results)
+    title = (
+        f"**{first['dataset']}**: {first['subscriptions']:,} subscriptions; µs a message, and how "
+        f"many times that of `{indexes.DEFAULT}`; {matches} matches each"
+    )
+    spreads = [
+        (r["us_per_message"]["most"] - r["us_per_message"]["least"]) / r["us_per_message"]["median"]
+        for result in results
+        for r in result["results"]
+    ]
+    note = (
+        f"Medians of {first['rounds']} rounds; between the least and the most of them lie "
+        f"{np.median(spreads):.0%} in half of the cases, {max(spreads):.0%} at most."
+    )
+    return _section(title, header, rows, _compare_command(results)) + f"\n\n{note}"
+
+
+def _compare_command(results: Sequence[dict[str, Any]]) -> str:
+    """Return the command that gives these results."""
+    result = results[0]
+    groups = ",".join(one["group"] for one in results)
+    share = max(one["range_share"] for one in results)
+    command = (
+        f"nearcast bench compare --dataset {result['dataset']} "
+        f"--subscriptions {result['subscriptions']} --messages {result['messages']} "
+        f"--index {','.join(r['index'] for r in result['results'])} --group {groups} "
+        f"--rounds {result['rounds']} --threads {result['threads']} --seed {result['seed']}"
+    )
+    return command + (f" --range-share {share:g}" if share else "")
 
 
 def _comparison(result: dict[str, Any]) -> str:
@@ -75,20 +147,12 @@ def _comparison(result: dict[str, Any]) -> str:
         ]
         for r in result["results"]
     ]
-    command = (
-        f"nearcast bench compare --dataset {result['dataset']} "
-        f"--subscriptions {result['subscriptions']} --messages {result['messages']} "
-        f"--index {','.join(r['index'] for r in result['results'])} --group {result['group']} "
-        f"--rounds {result['rounds']} --threads {result['threads']} --seed {result['seed']}"
-    )
-    if result["range_share"]:
-        command += f" --range-share {result['range_share']:g}"
     title = (
         f"**{result['dataset']}**: {result['subscriptions']:,} subscriptions, "
         f"{result['group']} messages, "
         f"{_figure(result['results'][0]['matches_per_message'])} matches each"
     )
-    return _section(title, header, rows, command)
+    return _section(title, header, rows, _compare_command([result]))
 
 
 def _churn(result: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["assignments", "counts", "shares"]
+__all__ = ["assignments", "counts", "names_of", "shares"]
 
 
 def counts(text: str) -> tuple[int, int]:
@@ -40,6 +40,17 @@ def shares(text: str) -> tuple[float, float]:
     if not 0 <= least <= most <= 1:
         raise typer.BadParameter(f"expected 0 <= A <= B <= 1 as A-B, got {text!r}")
     return least, most
+
+
+def names_of(text: str) -> list[str]:
+    """Read ``A,B,...``.
+
+    Examples
+    --------
+    >>> names_of("scan, rt-tree,"), names_of("")
+    (['scan', 'rt-tree'], [])
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def assignments(texts: list[str]) -> dict[str, Any]:

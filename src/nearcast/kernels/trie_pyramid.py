@@ -4,9 +4,9 @@
   is looked for (0 for the first token of a clause); what is there, a pyramid
   (`nearcast.kernels.pyramid`) or a node (`NODE` set), 0 for a free slot; two words of places
   (`nearcast.kernels.trie_pyramid_places`).
-- ``pyramid`` uint64[w]: the pyramids. The word of an entry is its clause and, in the upper half, the
-  next token that must occur: `EVERY` where none is left, its complement (a negative number) where
-  there are more after it.
+- ``pyramid`` uint64[w]: the pyramids. The word of an entry is its clause and, in the upper half,
+  the next token that must occur: `EVERY` where none is left, its complement (a negative number)
+  where there are more after it.
 - ``node`` uint64[n, 4], the nodes that have children: a bit for each of the children's tokens;
   their first and how many they are; the pyramid of clauses that no child has, 0 for none; unused.
   Node 0 is not used.

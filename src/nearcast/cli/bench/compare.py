@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli.bench.options import OUT, Dataset, Json, Out, Rounds, Seed
-from nearcast.cli.options import assignments
+from nearcast.cli.options import assignments, names_of
 from nearcast.cli.output import count, seconds, show_json, show_table, size, steps
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ def compare(
         ),
     ] = "",
     group: Annotated[
-        str, typer.Option(help="short-point, long-point, short-range or long-range messages.")
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            help="short-point, long-point, short-range or long-range messages; all: all of them.",
+        ),
     ] = "short-point",
     range_share: Annotated[
         float, typer.Option(min=0, max=1, help="Largest area of a range message.")
@@ -38,9 +42,12 @@ def compare(
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Compare indexes on one workload; each is checked against the scan first."""
+    """Compare indexes on one workload; each is checked against the scan first.
+
+    Of several groups of messages, each gets files of its own.
+    """
     builders = _builders(index)
-    from nearcast.bench.compare import Comparison
+    from nearcast.bench.compare import GROUPS, Comparison
     from nearcast.bench.compare import compare as run
     from nearcast.bench.plots import plot_comparison
     from nearcast.bench.report import write_result
@@ -51,30 +58,31 @@ def compare(
         messages,
         builders,
         seed=seed,
-        group=group,
+        groups=tuple(GROUPS) if group == "all" else tuple(names_of(group)),
         range_share=range_share,
         rounds=rounds,
         sample=sample,
         threads=threads,
     )
     with steps(not as_json, "comparing") as step:
-        result = run(plan, step)
-    name = f"compare-{dataset}-{subscriptions}" + ("" if group == "short-point" else f"-{group}")
-    write_result(result, out / f"{name}.json")
-    plot_comparison(result, out / f"{name}.png")
+        results = run(plan, step)
+    for result in results:
+        first = result["group"] == "short-point"
+        name = f"compare-{dataset}-{subscriptions}" + ("" if first else f"-{result['group']}")
+        write_result(result, out / f"{name}.json")
+        plot_comparison(result, out / f"{name}.png")
+        if not as_json:
+            _show(result, out / name)
     if as_json:
-        show_json(result)
-    else:
-        _show(result, out / name)
+        show_json(results if len(results) > 1 else results[0])
 
 
 def _builders(names: str) -> "dict[str, Builder]":
     """Read ``a,b:option=value``; the whole word is the name in the report."""
     from nearcast import indexes
 
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
     builders = {}
-    for label in chosen or [name for name in indexes.names() if name != "scan"]:
+    for label in names_of(names) or [name for name in indexes.names() if name != "scan"]:
         name, *options = label.split(":")
         builders[label] = indexes.create(name, **assignments(options))
     return builders

@@ -12,6 +12,7 @@ import numpy as np
 
 from nearcast.kernels.compile import Number, borrow, inlined_kernel
 from nearcast.kernels.keyword_first import START
+from nearcast.kernels.messages import known_tokens
 from nearcast.kernels.quad_cells import Sides, touched_children
 from nearcast.kernels.quad_lists import (
     OWNER,
@@ -26,7 +27,6 @@ from nearcast.kernels.quad_scan import (
     Scratch,
     ask_for,
     corner_of,
-    known_tokens,
     put_aside,
     scan_lists,
 )

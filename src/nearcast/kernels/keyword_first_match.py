@@ -24,6 +24,7 @@ from nearcast.kernels.keyword_first import (
     tail_place,
 )
 from nearcast.kernels.lanes import LANES, touching_boxes
+from nearcast.kernels.messages import known_tokens
 from nearcast.kernels.token_filter import clear_filter, occurs, set_filter
 from nearcast.kernels.token_table import EVERY
 
@@ -70,9 +71,7 @@ class Seen(NamedTuple):
 def collect_lists(lists: Lists, tokens: NDArray[np.int32], found: NDArray[np.int64]) -> Number:
     """Look up the lists of a message's tokens and ask for their beginnings; return how many."""
     count = np.int64(0)
-    known = len(tokens)
-    if known and tokens[known - 1] == EVERY:  # no clause asks for it, and its list comes anyway
-        known -= 1
+    known = known_tokens(tokens)
     for i in range(known + 1):
         at = find_list(lists.slot, np.int64(tokens[i]) if i < known else EVERY)
         start, size = np.int64(lists.slot[at, START]), np.int64(lists.slot[at, SIZE])

@@ -40,6 +40,7 @@ from nearcast.kernels.mbr_trie_match import (
     sort_ranks,
 )
 from nearcast.kernels.mbr_trie_match import borrowed_scratch as borrowed_trie_scratch
+from nearcast.kernels.messages import known_tokens
 from nearcast.kernels.pt_quadtree_match import (
     begin_filter,
     borrowed_scratch,
@@ -47,7 +48,6 @@ from nearcast.kernels.pt_quadtree_match import (
     count_entries,
     filter_nodes,
     meets_root,
-    without_every,
 )
 from nearcast.kernels.pt_quadtree_verify import Scratch, Seen, verify_lists
 from nearcast.kernels.token_filter import clear_filter, set_filter
@@ -217,7 +217,8 @@ def match_messages(
     examined, visited, tally = np.int64(0), np.int64(0), rooms.pool.tally
     for m in range(part[0], part[1]):
         end = messages.token_start[m + 1]
-        tokens = without_every(token[messages.token_start[m] : end])
+        tokens = token[messages.token_start[m] : end]
+        tokens = tokens[: known_tokens(tokens)]
         if m + 1 < part[1] and ways.verifies != DIRECT:
             for i in range(end, messages.token_start[m + 2]):
                 prefetch(both.trie.slot, home(np.int64(token[i]), len(both.trie.slot)))

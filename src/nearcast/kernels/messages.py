@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.kernels.compile import Number, kernel
+from nearcast.kernels.token_table import EVERY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,6 +18,15 @@ class MessageArrays(NamedTuple):
     token_start: NDArray[np.int64]
     token: NDArray[np.int32]
     box: NDArray[np.int32]
+
+
+@kernel
+def known_tokens(tokens: NDArray[np.int32]) -> Number:
+    """Return how many of a message's tokens may be a clause's: no clause has `EVERY` itself."""
+    known = len(tokens)
+    if known > 0 and tokens[known - 1] == EVERY:
+        known -= 1
+    return known
 
 
 @kernel

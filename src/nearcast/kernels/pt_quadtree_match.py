@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.kernels.compile import Number, borrow, inlined_kernel, kernel, prefetch
+from nearcast.kernels.messages import known_tokens
 from nearcast.kernels.pt_quadtree import (
     CHILD,
     CHILDREN,
@@ -151,14 +152,6 @@ def meets_root(tree: Quadtree, box: NDArray[np.int32]) -> Number:
 
 
 @kernel
-def without_every(tokens: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return a message's tokens without the last possible id: no clause has it but as no token."""
-    if len(tokens) > 0 and tokens[-1] == EVERY:
-        return tokens[:-1]
-    return tokens
-
-
-@kernel
 def begin_filter(tree: Quadtree, seen: Seen, scratch: Scratch) -> Number:
     """Put the root on the stack, if the message meets it; return the top of the stack."""
     scratch.stack[0] = 0
@@ -272,7 +265,7 @@ def match_messages(
     examined, visited = np.int64(0), np.int64(0)
     for m in range(part[0], part[1]):
         tokens = token[messages.token_start[m] : messages.token_start[m + 1]]
-        seen = Seen(without_every(tokens), box[m], scratch.token_filter)
+        seen = Seen(tokens[: known_tokens(tokens)], box[m], scratch.token_filter)
         set_filter(scratch.token_filter, seen.tokens)
         start = match_start[m]
         found, more, opened = match_message(tree, ordered, seen, scratch, match[start:])

@@ -23,7 +23,6 @@ from nearcast.kernels.keyword_first import (
 from nearcast.kernels.keyword_first_match import Seen, Tokens, take_candidates
 from nearcast.kernels.lanes import LANES, touching_boxes
 from nearcast.kernels.quad_lists import home
-from nearcast.kernels.token_table import EVERY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,15 +93,6 @@ def borrow_scratch(scratch: Scratch) -> Scratch:
         borrow(scratch.unsure),
         borrow(scratch.tally),
     )
-
-
-@kernel
-def known_tokens(tokens: NDArray[np.int32]) -> Number:
-    """Return how many tokens of a message may be a clause's; `EVERY` comes on its own."""
-    known = len(tokens)
-    if known and tokens[known - 1] == EVERY:
-        known -= 1
-    return known
 
 
 @inlined_kernel

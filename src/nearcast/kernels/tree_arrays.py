@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.kernels.compile import Number, borrow, kernel
+from nearcast.kernels.messages import known_tokens
 from nearcast.kernels.rtree import ROOT, Box, RTree
 from nearcast.kernels.token_filter import set_filter
 from nearcast.kernels.token_table import EVERY, Tables
@@ -68,9 +69,7 @@ def start_message(
     box = messages.box[m]
     tokens = messages.token[messages.token_start[m] : messages.token_start[m + 1]]
     frame = np.int64(index.tree.level[index.tree.state[ROOT]]) + 1
-    count = len(tokens)
-    if count > 0 and tokens[count - 1] == EVERY:  # which every message has anyway, once
-        count -= 1
+    count = known_tokens(tokens)
     for i in range(count):
         scratch.token[frame, i] = np.uint64(tokens[i])
         scratch.entries[frame, i] = np.uint64(1)

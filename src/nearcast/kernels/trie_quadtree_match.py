@@ -13,6 +13,7 @@ import numpy as np
 
 from nearcast.kernels.compile import Number, inlined_kernel, kernel, prefetch
 from nearcast.kernels.keyword_first import CAPACITY, SIZE, START
+from nearcast.kernels.messages import known_tokens
 from nearcast.kernels.quad_cells import Sides, touched_children
 from nearcast.kernels.quad_lists import (
     BRANCH,
@@ -30,7 +31,6 @@ from nearcast.kernels.quad_scan import (
     Scratch,
     ask_for,
     corner_of,
-    known_tokens,
     put_aside,
     scan_lists,
 )

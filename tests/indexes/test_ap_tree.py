@@ -50,8 +50,14 @@ class Node:
             self.size, self.room, self.rule = arena[base + 1 : base + 4]
             self.region = tuple(arena[base + 4 : base + 8])
             self.key = arena[base + 8 : base + 8 + self.size]
-            first = base + 8 + self.room
-            self.entry = [arena[first + 6 * i : first + 6 * i + 6] for i in range(self.size)]
+            side, tail = base + 8 + self.room, base + 8 + 5 * self.room
+            self.entry = [
+                [
+                    *(arena[side + self.room * j + i] for j in range(4)),
+                    *arena[tail + 2 * i : tail + 2 * i + 2],
+                ]
+                for i in range(self.size)
+            ]
             self.units = (8 + 7 * self.room + 7) // 8
             return
         self.parts, self.columns, self.offset, self.count = arena[base + 1 : base + 5]

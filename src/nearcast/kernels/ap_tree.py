@@ -6,9 +6,10 @@ node is named by where it begins, in units of eight numbers, and 0 is no node. T
 the name of the root. Every node begins with its kind.
 
 - A *leaf* has a header of eight numbers (its size, the entries it has room for, the size above
-  which it is tried to part it, and its region), then a key for each entry, the rank of its clause
-  that few messages have, and then the entries: box, another rank, and the clause. Most entries are
-  told by their keys not to match, so that no more is read of them.
+  which it is tried to part it, and its region), then the keys of all entries, the ranks of their
+  clauses that few messages have; then their west sides, their south, east and north sides; and then
+  for each entry another rank, and the clause. Keys and sides are compared sixteen at a time, and
+  tell of most entries that they do not match.
 - A *keyword node* parts clauses by their token at its offset: those that have one go to the cut
   that has its rank, others to the dummy. It has a header of 16 numbers; the highest rank of each
   cut, then the lowest; then, by child, its name, how many clauses it has and had when it was built.
@@ -52,9 +53,11 @@ last looked at; where the names of children begin; its region, of four numbers; 
 
 HEADER = 16
 
-ANOTHER, CLAUSE, WIDTH = 4, 5, 6
-"""In an entry, behind its box: another rank, twice, plus 1 if there are more; the clause. How many
-numbers it has."""
+ANOTHER, CLAUSE = 0, 1
+"""Behind the sides: another rank of an entry, twice, plus 1 if there are more; the clause."""
+
+WIDTH = 7
+"""How many numbers an entry has."""
 
 TOP, DEAD, HELD, ENTRIES, DEPTH, LOW, HIGH, WORN, BOUNDS, SETTINGS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 12
 """In ``state``: units given away and given back, clauses, entries of all leaves, the depth of the
@@ -113,13 +116,35 @@ def units(numbers: Number) -> Number:
 @inlined_kernel
 def leaf_units(room: Number) -> Number:
     """Return the units of a leaf for so many entries."""
-    return units(LEAF_HEADER + (1 + WIDTH) * room)
+    return units(LEAF_HEADER + WIDTH * room)
 
 
 @inlined_kernel
-def entry_place(base: Number, room: Number, number: Number) -> Number:
-    """Return where in the arena an entry of a leaf begins."""
-    return base + LEAF_HEADER + room + WIDTH * number
+def side_place(base: Number, room: Number, number: Number) -> Number:
+    """Return where in the arena the west side of an entry stands; others are ``room`` apart."""
+    return base + LEAF_HEADER + room + number
+
+
+@inlined_kernel
+def tail_place(base: Number, room: Number, number: Number) -> Number:
+    """Return where in the arena the other rank of an entry and its clause stand."""
+    return base + LEAF_HEADER + 5 * room + 2 * number
+
+
+@kernel
+def move_entry(
+    arena: NDArray[np.int32],
+    leaf: tuple[Number, Number],
+    number: Number,
+    other: tuple[Number, Number],
+    place: Number,
+) -> None:
+    """Copy an entry of a leaf to a place in another; both are given with their room."""
+    for column in range(5):
+        value = arena[leaf[0] + LEAF_HEADER + column * leaf[1] + number]
+        arena[other[0] + LEAF_HEADER + column * other[1] + place] = value
+    here, there = tail_place(leaf[0], leaf[1], number), tail_place(other[0], other[1], place)
+    arena[there], arena[there + 1] = arena[here], arena[here + 1]
 
 
 @kernel
@@ -160,22 +185,26 @@ def node_units(arena: NDArray[np.int32], base: Number) -> Number:
 
 
 @kernel
-def put_entry(tree: Tree, base: Number, ranked: Ranked, clause: Number) -> None:
-    """Write a clause behind the last entry of a leaf that has room."""
+def put_entry(tree: Tree, base: Number, ranked: Ranked, clause: Number, offset: Number) -> None:
+    """Write a clause behind the last entry of a leaf that has room.
+
+    ``offset`` is how many ranks the keyword nodes above the leaf have asked for.
+    """
     arena, size = tree.arena, np.int64(tree.arena[base + SIZE])
-    place = entry_place(base, np.int64(arena[base + ROOM]), size)
+    room = np.int64(arena[base + ROOM])
     for side in range(4):
-        arena[place + side] = ranked.box[clause, side]
+        arena[side_place(base, room, size) + side * room] = ranked.box[clause, side]
     begin, end = ranked.start[clause], ranked.start[clause + 1]
     key, another = NOTHING, np.int64(0)
     if end > begin:
-        # Where frequent tokens come first, the last is the rarest.
-        rarest = end - 1 if tree.state[RARE] == 0 else begin
+        # Where frequent tokens come first, the last is the rarest. Where rare ones do, messages
+        # that come to the leaf have mostly got those before the offset.
+        rarest = end - 1 if tree.state[RARE] == 0 else min(begin + offset, end - 1)
         key = np.int64(ranked.rank[rarest])
-        beside = end - 2 if tree.state[RARE] == 0 else begin + 1
-        beside = min(max(beside, begin), end - 1)
-        another = 2 * np.int64(ranked.rank[beside]) + np.int64(end - begin > 2)
+        beside = rarest - 1 if tree.state[RARE] == 0 or rarest == end - 1 else rarest + 1
+        another = 2 * np.int64(ranked.rank[max(beside, begin)]) + np.int64(end - begin > 2)
     arena[base + LEAF_HEADER + size] = key
+    place = tail_place(base, room, size)
     arena[place + ANOTHER], arena[place + CLAUSE] = another, clause
     arena[base + SIZE] = size + 1
     tree.state[ENTRIES] += 1

@@ -94,7 +94,7 @@ def make_leaf(
     node = new_leaf(tree, np.int64(len(clauses)), step[BOX : BOX + 4])
     base = UNIT * node
     for i in range(len(clauses)):
-        put_entry(tree, base, ranked, clauses[i])
+        put_entry(tree, base, ranked, clauses[i], step[SKIP])
     if len(clauses) > tree.state[LEAF_SIZE]:
         # Parting it is not worth while; when it has twice the clauses, it may be.
         tree.arena[base + RULE] = 2 * len(clauses)

@@ -1,9 +1,8 @@
-"""Match messages against an adaptive partition tree: open what they hit, verify what leaves have.
+"""Match messages against an adaptive partition tree: verify what is in the leaves they come to.
 
-Wang et al., VLDB Journal 2015, algorithm 1. In a keyword node, every cut that one of the message's
-ranks hits is opened once, and below it only the ranks after the smallest of these count; in a
-space node, the cells that the message touches. The dummy is opened anyway. Cuts and ranks both
-ascend: where there are few of either, the others are searched, not gone through.
+Wang et al., VLDB Journal 2015, algorithm 1. A few messages are matched together, so that none has
+to wait for memory: first all of them walk down the tree (`nearcast.kernels.ap_tree_walk`), then the
+keys in their leaves are scanned, and then the entries verified whose keys occur.
 
 A clause may lie in several cells. It is reported by the leaf that has the south-west corner of what
 the message and its box have in common.
@@ -17,31 +16,39 @@ import numpy as np
 
 from nearcast.kernels.ap_tree import (
     ANOTHER,
-    CHILD,
     CLAUSE,
-    COLUMNS,
     CORNER,
-    HEADER,
-    KEYWORDS,
-    LEAF,
     LEAF_HEADER,
     LOW,
     NOTHING,
-    PARTS,
     ROOM,
-    ROOT,
     SIZE,
-    UNIT,
-    WIDTH,
     Ranked,
     Tree,
-    cut_of,
-    entry_place,
-    touched_cells,
+    side_place,
+    tail_place,
 )
-from nearcast.kernels.ap_tree_ranks import Bits, all_occur, clear_bits, occurs, rank_message
-from nearcast.kernels.compile import Number, borrow, inlined_kernel, kernel, lowest_bit, prefetch
-from nearcast.kernels.lanes import LANES
+from nearcast.kernels.ap_tree_ranks import Bits, clear_bits, rank_message
+from nearcast.kernels.ap_tree_walk import (
+    ENTRIES,
+    MESSAGE,
+    NODES,
+    RANKS,
+    RANKS_END,
+    Walk,
+    set_out,
+    walk_on,
+)
+from nearcast.kernels.compile import (
+    Number,
+    bit_count,
+    borrow,
+    inlined_kernel,
+    kernel,
+    lowest_bit,
+    prefetch,
+)
+from nearcast.kernels.lanes import LANES, touching_boxes
 from nearcast.kernels.token_filter import LOW_BITS, clear_filter, set_filter
 from nearcast.kernels.token_table import home
 
@@ -50,259 +57,308 @@ if TYPE_CHECKING:
 
     from nearcast.kernels.messages import MessageArrays
 
-TOGETHER = 16
-"""So many nodes are opened one after the other before any of those below them: what is read of
-these has been asked for by then."""
+GROUP = 8
+"""So many messages are matched together at most."""
 
-LINES = 4
-"""How many cache lines of a node are asked for."""
+GROUP_TOKENS = 192
+"""So many tokens they have at most, unless it is one message."""
 
 _ONE, _SIX, _BITS63 = np.uint64(1), np.uint64(6), np.uint64(63)
 
+KEY, TAIL, CANDIDATE_WIDTH = 0, 1, 2
+"""In a row of candidates: where the key of an entry stands, and where its other rank."""
+
+FEW = 4
+"""Where more of sixteen boxes touch the message, all sixteen keys are asked, without a branch."""
+
+ANYWHERE = -(1 << 31)
+"""The corner of a leaf before which no clause begins."""
+
 
 class Scratch(NamedTuple):
-    """Room for one message.
+    """Room for a group of messages.
 
-    - ``bits``: the set of its ranks; ``rank`` int32[most tokens]: its ranks, ascending;
-      ``rank_filter`` uint64[512]: a bit for each.
-    - ``stack`` int64[many, 2]: nodes to open, and the first rank that counts there.
-    - ``candidate`` int64[many, 2]: places of entries that have to be verified, and of their leaves.
-    - ``unsure`` int32[many]: clauses of more than two ranks.
+    - ``walk``: their ranks and where they are.
+    - ``bits``: the sets of their ranks, end to end; ``rank_filter`` uint64[512]: a bit for each
+      rank of one message.
+    - ``sorted`` int64[leaves]: leaves by message; ``leaf_start`` int64[most + 2].
+    - ``candidate`` int64[many, 2]: see above. ``segment`` int64[most + 1, 2]: which message the
+      next candidates belong to, and where they end.
+    - ``kept`` int32[many, 2]: clauses, and whether they have more than two ranks.
     """
 
+    walk: Walk
     bits: Bits
-    rank: NDArray[np.int32]
     rank_filter: NDArray[np.uint64]
-    stack: NDArray[np.int64]
+    sorted: NDArray[np.int64]
+    leaf_start: NDArray[np.int64]
     candidate: NDArray[np.int64]
-    unsure: NDArray[np.int32]
+    segment: NDArray[np.int64]
+    kept: NDArray[np.int32]
 
 
-class Seen(NamedTuple):
-    """A message: its ranks, ascending, and its box."""
+class Output(NamedTuple):
+    """The clauses of message ``m`` are ``match[match_start[m]:match_start[m + 1]]``."""
 
-    rank: NDArray[np.int32]
-    box: NDArray[np.int32]
+    match_start: NDArray[np.int64]
+    match: NDArray[np.int32]
+
+
+@kernel
+def borrow_scratch(scratch: Scratch) -> Scratch:
+    """Return the same room without an owner, for the time of a call."""
+    walk = scratch.walk
+    return Scratch(
+        Walk(
+            borrow(walk.rank),
+            borrow(walk.group),
+            borrow(walk.box),
+            borrow(walk.stack),
+            borrow(walk.taken),
+            borrow(walk.leaf),
+        ),
+        Bits(borrow(scratch.bits.rank), borrow(scratch.bits.block)),
+        borrow(scratch.rank_filter),
+        borrow(scratch.sorted),
+        borrow(scratch.leaf_start),
+        borrow(scratch.candidate),
+        borrow(scratch.segment),
+        borrow(scratch.kept),
+    )
+
+
+@kernel
+def sort_leaves(scratch: Scratch, messages: Number, leaves: Number) -> None:
+    """Sort leaves by message."""
+    leaf, start = scratch.walk.leaf, scratch.leaf_start
+    for i in range(messages + 2):
+        start[i] = 0
+    for i in range(leaves):
+        start[leaf[i, 1] + 2] += 1
+    for i in range(messages):
+        start[i + 2] += start[i + 1]
+    for i in range(leaves):
+        whose = leaf[i, 1] + 1
+        scratch.sorted[start[whose]] = leaf[i, 0]
+        start[whose] += 1
 
 
 @inlined_kernel
-def push(
-    arena: NDArray[np.int32], place: Number, first: Number, stack: NDArray[np.int64], top: Number
-) -> Number:
-    """Put the place of a node's name on the stack, and ask for the name; return the top."""
-    prefetch(arena, place)
-    stack[top, 0], stack[top, 1] = place, first
-    return top + 1
-
-
-@kernel
-def take_together(arena: NDArray[np.int32], stack: NDArray[np.int64], top: Number) -> Number:
-    """Move nodes, where there are any, from the top of the stack to its end; return how many.
-
-    What will be read of them first is asked for.
-    """
-    count, end = np.int64(0), len(stack) - TOGETHER
-    for i in range(max(np.int64(0), top - TOGETHER), top):
-        node = np.int64(arena[stack[i, 0]])
-        if node != 0:
-            base = UNIT * node
-            for line in range(LINES):
-                prefetch(arena, base + 16 * line)
-            stack[end + count, 0], stack[end + count, 1] = base, stack[i, 1]
-            count += 1
-    return count
-
-
-@kernel
-def next_rank(rank: NDArray[np.int32], first: Number, wanted: Number) -> Number:
-    """Return the first position, from one on, of a rank that is not below a wanted one."""
-    count = len(rank)
-    step, low = 1, first
-    while low + step < count and rank[low + step] < wanted:
-        low += step
-        step <<= 1
-    high = min(low + step, count)
-    while low < high:
-        middle = (low + high) >> 1
-        if rank[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@kernel
-def open_cuts(
-    arena: NDArray[np.int32],
-    base: Number,
-    rank: NDArray[np.int32],
-    first: Number,
-    stack: NDArray[np.int64],
-    top: Number,
-) -> Number:
-    """Put the cuts on the stack that ranks from a first one on hit; return its top."""
-    parts = np.int64(arena[base + PARTS])
-    lowest, names = base + HEADER + parts, base + np.int64(arena[base + CHILD])
-    top = push(arena, names + parts, first, stack, top)
-    cut = np.int64(0)
-    while first < len(rank):
-        cut = cut_of(arena, base, cut, rank[first])
-        if cut == parts:
-            break
-        if rank[first] < arena[lowest + cut]:
-            first = next_rank(rank, first, arena[lowest + cut])
-            continue
-        top = push(arena, names + cut, first + 1, stack, top)
-        cut += 1
-        first += 1
-        if cut < parts and first < len(rank) and rank[first] < arena[lowest + cut]:
-            first = next_rank(rank, first, arena[lowest + cut])
-    return top
-
-
-@kernel
-def open_cells(
-    arena: NDArray[np.int32],
-    base: Number,
-    box: NDArray[np.int32],
-    first: Number,
-    stack: NDArray[np.int64],
-    top: Number,
-) -> Number:
-    """Put the cells that a message touches on the stack; return its top."""
-    parts, names = np.int64(arena[base + PARTS]), base + np.int64(arena[base + CHILD])
-    columns = np.int64(arena[base + COLUMNS])
-    top = push(arena, names + parts, first, stack, top)
-    west, east, south, north = touched_cells(arena, base, box)
-    for row in range(south, north + 1):
-        for column in range(west, east + 1):
-            top = push(arena, names + row * columns + column, first, stack, top)
-    return top
-
-
-@kernel
 def scan_leaf(
     arena: NDArray[np.int32],
     base: Number,
     begin: Number,
+    box: NDArray[np.int32],
     scratch: Scratch,
     count: Number,
 ) -> tuple[Number, Number]:
-    """Put the entries of a leaf aside whose keys may occur, as long as there is room.
+    """Put entries of a leaf aside whose boxes touch the message and whose keys may occur.
 
-    Return how far it came, and how many have been put aside then. Sixteen keys are asked at a time,
-    without a branch; behind the last one there are other numbers.
+    Return how far it came, as long as there is room, and how many have been put aside then. Sixteen
+    boxes are compared at a time; behind the last one there are other numbers.
     """
     size, room = np.int64(arena[base + SIZE]), np.int64(arena[base + ROOM])
+    west, south = arena[base + CORNER], arena[base + CORNER + 1]
+    west = west if west > box[0] else np.int32(ANYWHERE)
+    south = south if south > box[1] else np.int32(ANYWHERE)
     bits, candidate = scratch.rank_filter, scratch.candidate
     while begin < size and count + LANES <= len(candidate):
-        key, may = base + LEAF_HEADER + begin, np.uint64(0)
-        for lane in range(LANES):
-            bit = np.uint64(arena[key + lane]) & LOW_BITS
-            one = (bits[bit >> _SIX] >> (bit & _BITS63)) & _ONE
-            may |= one << np.uint64(lane)
+        side = side_place(base, room, begin)
+        touches = touching_boxes(arena, side, room, box)
         if size - begin < LANES:
-            may &= (_ONE << np.uint64(size - begin)) - _ONE
-        while may != np.uint64(0):
-            place = entry_place(base, room, begin + lowest_bit(may))
-            may &= may - _ONE
-            prefetch(arena, place)
-            candidate[count, 0], candidate[count, 1] = place, base
-            count += 1
+            touches &= (_ONE << np.uint64(size - begin)) - _ONE
+        key, tail = base + LEAF_HEADER + begin, tail_place(base, room, begin)
+        if bit_count(touches) > FEW:
+            may = np.uint64(0)
+            for lane in range(np.uint64(LANES)):
+                bit = np.uint64(arena[np.uint64(key) + lane]) & LOW_BITS
+                may |= ((bits[bit >> _SIX] >> (bit & _BITS63)) & _ONE) << lane
+            touches &= may
+        while touches != np.uint64(0):
+            lane = lowest_bit(touches)
+            touches &= touches - _ONE
+            bit = np.uint64(arena[key + lane]) & LOW_BITS
+            occurs = (bits[bit >> _SIX] >> (bit & _BITS63)) & _ONE != np.uint64(0)
+            here = (arena[side + lane] >= west) & (arena[side + room + lane] >= south)
+            candidate[count, KEY], candidate[count, TAIL] = key + lane, tail + 2 * lane
+            count += np.int64(occurs & here)
         begin += LANES
     return begin, count
 
 
+@inlined_kernel
+def has_bit(bits: NDArray[np.uint64], first: Number, at: Number) -> Number:
+    """Return 1 if a bit is set in the words from a first one on, or 0."""
+    return (bits[first + (at >> 6)] >> np.uint64(at & 63)) & _ONE
+
+
 @kernel
-def here_first(arena: NDArray[np.int32], place: Number, leaf: Number, seen: Seen) -> Number:
-    """Tell whether a leaf has the south-west corner of what an entry and the message share."""
-    west, south = arena[leaf + CORNER], arena[leaf + CORNER + 1]
-    if seen.box[0] < west and arena[place] < west:
-        return False
-    return seen.box[1] >= south or arena[place + 1] >= south
+def keep_candidates(tree: Tree, scratch: Scratch, segments: Number) -> None:
+    """Keep those candidates two of whose ranks occur.
+
+    The segments end where the kept ones do then. There are no branches: too few of them would be
+    foreseen.
+    """
+    arena, low = tree.arena, tree.state[LOW]
+    bits, candidate, kept = scratch.bits.rank, scratch.candidate, scratch.kept
+    words = len(bits) // len(scratch.walk.group)
+    first, count = np.int64(0), np.int64(0)
+    for i in range(scratch.segment[segments - 1, 1]):
+        prefetch(arena, candidate[i, TAIL])
+    for i in range(segments):
+        own, end = scratch.segment[i, 0] * words, scratch.segment[i, 1]
+        for at in range(first, end):
+            tail = candidate[at, TAIL]
+            key, another = np.int64(arena[candidate[at, KEY]]), np.int64(arena[tail + ANOTHER])
+            free = key == NOTHING
+            key, beside = (low if free else key), (low if free else another >> 1)
+            both = has_bit(bits, own, key - low) & has_bit(bits, own, beside - low)
+            kept[count, 0], kept[count, 1] = arena[tail + CLAUSE], another & 1
+            count += np.int64(free | (both != np.uint64(0)))
+        scratch.segment[i, 1], first = count, end
+
+
+@kernel
+def all_occur(
+    ranked: Ranked, bits: NDArray[np.uint64], own: Number, low: Number, clause: Number
+) -> Number:
+    """Tell whether all ranks of a clause are among those of the message."""
+    for i in range(ranked.start[clause], ranked.start[clause + 1]):
+        if has_bit(bits, own, np.int64(ranked.rank[i]) - low) == np.uint64(0):
+            return False
+    return True
 
 
 @kernel
 def take_candidates(
-    tree: Tree,
-    ranked: Ranked,
-    seen: Seen,
-    scratch: Scratch,
-    count: Number,
-    match: NDArray[np.int32],
+    tree: Tree, ranked: Ranked, scratch: Scratch, segments: Number, output: Output
 ) -> Number:
-    """Write those of the candidates that match; there is room for all. Return how many."""
-    arena, low, box = tree.arena, tree.state[LOW], seen.box
-    bits, unsure = scratch.bits, scratch.unsure
-    found, unsures = np.int64(0), np.int64(0)
-    for i in range(count):
-        place, leaf = scratch.candidate[i, 0], scratch.candidate[i, 1]
-        touches = (arena[place] <= box[2]) & (arena[place + 1] <= box[3])
-        touches &= (arena[place + 2] >= box[0]) & (arena[place + 3] >= box[1])
-        if not touches or not here_first(arena, place, leaf, seen):
-            continue
-        number = (place - leaf - LEAF_HEADER - np.int64(arena[leaf + ROOM])) // WIDTH
-        key = np.int64(arena[leaf + LEAF_HEADER + number])
-        another, clause = np.int64(arena[place + ANOTHER]), arena[place + CLAUSE]
-        if key != NOTHING:
-            if not occurs(bits, low, key) or not occurs(bits, low, another >> 1):
-                continue
-            if another & 1:
-                prefetch(ranked.start, clause)
-                unsure[unsures] = clause
-                unsures += 1
-                continue
-        match[found] = clause
-        found += 1
-    for i in range(unsures):
-        prefetch(ranked.rank, ranked.start[unsure[i]])
-    for i in range(unsures):
-        match[found] = unsure[i]
-        found += np.int64(all_occur(ranked, bits, low, np.int64(unsure[i])))
-    return found
+    """Write those of the candidates that match; return the message for which there is no room.
+
+    If there is room, return -1.
+    """
+    keep_candidates(tree, scratch, segments)
+    bits, group, kept, low = scratch.bits.rank, scratch.walk.group, scratch.kept, tree.state[LOW]
+    words = len(bits) // len(group)
+    for i in range(scratch.segment[segments - 1, 1]):
+        if kept[i, 1] != 0:
+            prefetch(ranked.start, kept[i, 0])
+    for i in range(scratch.segment[segments - 1, 1]):
+        if kept[i, 1] != 0:
+            prefetch(ranked.rank, ranked.start[kept[i, 0]])
+    first = np.int64(0)
+    for i in range(segments):
+        whose, end = scratch.segment[i, 0], scratch.segment[i, 1]
+        message = group[whose, MESSAGE]
+        found = output.match_start[message + 1]
+        if found + end - first > len(output.match):
+            return whose
+        for at in range(first, end):
+            clause = np.int64(kept[at, 0])
+            output.match[found] = clause
+            if kept[at, 1] != 0:
+                found += np.int64(all_occur(ranked, bits, whose * words, low, clause))
+            else:
+                found += 1
+        output.match_start[message + 1] = found
+        if message + 2 < len(output.match_start):
+            output.match_start[message + 2] = found
+        first = end
+    return np.int64(-1)
 
 
 @kernel
-def match_message(
+def scan_leaves(
     tree: Tree,
     ranked: Ranked,
-    seen: Seen,
     scratch: Scratch,
-    match: NDArray[np.int32],
-) -> tuple[Number, Number, Number]:
-    """Write the matches of a message.
+    amount: tuple[Number, Number],
+    output: Output,
+) -> Number:
+    """Write the matches in all leaves; return the message without room, or -1.
 
-    Return how many (-1: no room), the entries examined and the nodes visited.
+    ``amount`` are the messages of the group and their leaves.
     """
-    arena, stack = tree.arena, scratch.stack
-    found, examined, visited, count = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    waiting = len(stack) - TOGETHER
-    top = push(arena, np.int64(ROOT), np.int64(0), stack, np.int64(0))
-    while top > 0:
-        together = take_together(arena, stack, top)
-        top = max(np.int64(0), top - TOGETHER)
-        for i in range(together):
-            base, first = stack[waiting + i, 0], stack[waiting + i, 1]
-            visited += 1
-            kind = arena[base]
-            if kind == KEYWORDS:
-                top = open_cuts(arena, base, seen.rank, first, stack, top)
-            elif kind != LEAF:
-                top = open_cells(arena, base, seen.box, first, stack, top)
-            else:
-                size, at = np.int64(arena[base + SIZE]), np.int64(0)
-                examined += size
-                while at < size:
-                    at, count = scan_leaf(arena, base, at, scratch, count)
-                    if at < size:
-                        if found + count > len(match):
-                            return np.int64(-1), examined, visited
-                        found += take_candidates(tree, ranked, seen, scratch, count, match[found:])
-                        count = np.int64(0)
-    if found + count > len(match):
-        return np.int64(-1), examined, visited
-    found += take_candidates(tree, ranked, seen, scratch, count, match[found:])
-    return found, examined, visited
+    sort_leaves(scratch, amount[0], amount[1])
+    arena, group, segment = tree.arena, scratch.walk.group, scratch.segment
+    count, segments, ended = np.int64(0), np.int64(0), np.int64(-1)
+    for whose in range(amount[0]):
+        box = scratch.walk.box[group[whose, MESSAGE]]
+        ranks = scratch.walk.rank[group[whose, RANKS] : group[whose, RANKS_END]]
+        set_filter(scratch.rank_filter, ranks)
+        for i in range(scratch.leaf_start[whose], scratch.leaf_start[whose + 1]):
+            base, at = scratch.sorted[i], np.int64(0)
+            size = np.int64(arena[base + SIZE])
+            while at < size and ended < 0:
+                at, count = scan_leaf(arena, base, at, box, scratch, count)
+                if at < size:
+                    segment[segments, 0], segment[segments, 1] = whose, count
+                    ended = take_candidates(tree, ranked, scratch, segments + 1, output)
+                    count, segments = np.int64(0), np.int64(0)
+        clear_filter(scratch.rank_filter, ranks)
+        if ended >= 0:
+            return ended
+        segment[segments, 0], segment[segments, 1] = whose, count
+        segments += 1
+    return take_candidates(tree, ranked, scratch, segments, output)
+
+
+@kernel
+def match_group(
+    tree: Tree, ranked: Ranked, scratch: Scratch, messages: Number, output: Output
+) -> Number:
+    """Write the matches of a group; return which of its messages has no room.
+
+    Return -1 if all have, and -2 if these are too many messages for so many leaves.
+    """
+    top = set_out(scratch.walk, messages)
+    while True:
+        top, leaves = walk_on(tree, scratch.walk, top)
+        if top > 0 and messages > 1:
+            return np.int64(-2)
+        ended = scan_leaves(tree, ranked, scratch, (messages, leaves), output)
+        if ended >= 0 or top == 0:
+            return ended
+
+
+@kernel
+def group_from(start: NDArray[np.int64], first: Number, last: Number) -> Number:
+    """Return the end of the group of messages that begins with a first one."""
+    end = first + 1
+    while end < last and end < first + GROUP and start[end + 1] - start[first] <= GROUP_TOKENS:
+        end += 1
+    return end
+
+
+@kernel
+def rank_group(
+    slot: NDArray[np.uint64],
+    messages: MessageArrays,
+    part: tuple[Number, Number],
+    low: Number,
+    scratch: Scratch,
+) -> None:
+    """Write the ranks of a group of messages."""
+    group, rank, words = scratch.walk.group, scratch.walk.rank, len(scratch.bits.rank)
+    words //= len(group)
+    begin = np.int64(0)
+    for m in range(part[0], part[1]):
+        whose = m - part[0]
+        tokens = messages.token[messages.token_start[m] : messages.token_start[m + 1]]
+        own = Bits(scratch.bits.rank[whose * words : (whose + 1) * words], scratch.bits.block)
+        count = rank_message(slot, tokens, low, own, rank[begin:])
+        group[whose, MESSAGE], group[whose, RANKS] = m, begin
+        begin += count
+        group[whose, RANKS_END] = begin
+
+
+@kernel
+def clear_group(scratch: Scratch, messages: Number, low: Number) -> None:
+    """Take the bits of a group out."""
+    group, words = scratch.walk.group, len(scratch.bits.rank) // len(scratch.walk.group)
+    for whose in range(messages):
+        own = Bits(scratch.bits.rank[whose * words : (whose + 1) * words], scratch.bits.block)
+        clear_bits(own, low, scratch.walk.rank[group[whose, RANKS] : group[whose, RANKS_END]])
 
 
 @kernel
@@ -318,37 +374,31 @@ def match_messages(
 ) -> tuple[Number, Number, Number]:
     """Match the messages of a part; return where the room ended, the examined and the visited.
 
-    The clauses of message ``m`` stand in ``match[match_start[m]:match_start[m + 1]]``;
-    ``match_start`` of the first says where to begin.
+    ``match_start`` of the first message says where to begin.
     """
     tree = Tree(borrow(tree.arena), borrow(tree.state))
     ranked = Ranked(borrow(ranked.start), borrow(ranked.rank), borrow(ranked.box))
-    scratch = Scratch(
-        Bits(borrow(scratch.bits.rank), borrow(scratch.bits.block)),
-        borrow(scratch.rank),
-        borrow(scratch.rank_filter),
-        borrow(scratch.stack),
-        borrow(scratch.candidate),
-        borrow(scratch.unsure),
-    )
-    slot, match = borrow(slot), borrow(match)
-    token, box = borrow(messages.token), borrow(messages.box)
+    scratch = borrow_scratch(scratch)
+    output = Output(borrow(match_start), borrow(match))
+    slot, start, token = borrow(slot), messages.token_start, borrow(messages.token)
     low, examined, visited = tree.state[LOW], np.int64(0), np.int64(0)
-    for m in range(part[0], part[1]):
-        begin, end = messages.token_start[m], messages.token_start[m + 1]
-        if m + 1 < part[1]:
-            for i in range(end, messages.token_start[m + 2]):
-                prefetch(slot, home(np.int64(token[i]), len(slot)))
-        count = rank_message(slot, token[begin:end], low, scratch.bits, scratch.rank)
-        seen = Seen(scratch.rank[:count], box[m])
-        set_filter(scratch.rank_filter, seen.rank)
-        start = match_start[m]
-        found, more, opened = match_message(tree, ranked, seen, scratch, match[start:])
-        clear_filter(scratch.rank_filter, seen.rank)
-        clear_bits(scratch.bits, low, seen.rank)
-        if found < 0:
-            return m, examined, visited
-        examined += more
-        visited += opened
-        match_start[m + 1] = start + found
+    first, alone = part[0], part[0]
+    while first < part[1]:
+        end = group_from(start, first, part[1]) if first >= alone else first + 1
+        ahead = min(end + GROUP, part[1])
+        for i in range(start[end], min(start[ahead], start[end] + GROUP_TOKENS)):
+            prefetch(slot, home(np.int64(token[i]), len(slot)))
+        rank_group(slot, messages, (first, end), low, scratch)
+        match_start[first + 1] = match_start[first]
+        ended = match_group(tree, ranked, scratch, end - first, output)
+        clear_group(scratch, end - first, low)
+        if ended == -2:
+            alone = end
+            continue
+        for whose in range(end - first if ended < 0 else ended):
+            visited += scratch.walk.group[whose, NODES]
+            examined += scratch.walk.group[whose, ENTRIES]
+        if ended >= 0:
+            return first + ended, examined, visited
+        first = end
     return part[1], examined, visited

@@ -197,19 +197,3 @@ def clear_bits(bits: Bits, low: Number, rank: NDArray[np.int32]) -> None:
     """Take the bits of a message's ranks out."""
     for i in range(len(rank)):
         bits.rank[(np.int64(rank[i]) - low) >> 6] = np.uint64(0)
-
-
-@inlined_kernel
-def occurs(bits: Bits, low: Number, rank: Number) -> Number:
-    """Tell whether a rank is among those of the message."""
-    at = np.uint64(rank - low)
-    return (bits.rank[at >> np.uint64(6)] >> (at & np.uint64(63))) & _ONE != np.uint64(0)
-
-
-@kernel
-def all_occur(ranked: Ranked, bits: Bits, low: Number, clause: Number) -> Number:
-    """Tell whether all ranks of a clause are among those of the message."""
-    for i in range(ranked.start[clause], ranked.start[clause + 1]):
-        if not occurs(bits, low, np.int64(ranked.rank[i])):
-            return False
-    return True

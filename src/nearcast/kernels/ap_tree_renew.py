@@ -37,8 +37,9 @@ from nearcast.kernels.ap_tree import (
     WORN,
     Ranked,
     Tree,
-    entry_place,
     node_units,
+    side_place,
+    tail_place,
 )
 from nearcast.kernels.ap_tree_grow import (
     BEGIN,
@@ -175,11 +176,11 @@ def collect_clauses(
             west, south = np.int64(arena[base + CORNER]), np.int64(arena[base + CORNER + 1])
             first_west, first_south = step[BOX] >= west, step[BOX + 1] >= south
             for i in range(arena[base + SIZE]):
-                place = entry_place(base, room, i)
+                place = side_place(base, room, i)
                 here = first_west or arena[place] >= west
-                if here and (first_south or arena[place + 1] >= south):
+                if here and (first_south or arena[place + room] >= south):
                     if count < len(clause):
-                        clause[count] = arena[place + CLAUSE]
+                        clause[count] = arena[tail_place(base, room, i) + CLAUSE]
                     count += 1
             continue
         names = base + np.int64(arena[base + CHILD])

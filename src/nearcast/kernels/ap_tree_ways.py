@@ -20,23 +20,22 @@ from nearcast.kernels.ap_tree import (
     HEADER,
     KEYWORDS,
     LEAF,
-    LEAF_HEADER,
     OFFSET,
     PARTS,
     ROOM,
     RULE,
     SIZE,
     UNIT,
-    WIDTH,
     Ranked,
     Tree,
     cell_region,
-    entry_place,
     leaf_units,
     length_of,
+    move_entry,
     new_leaf,
     put_entry,
     rank_at,
+    tail_place,
 )
 from nearcast.kernels.ap_tree_grow import (
     BEGIN,
@@ -157,10 +156,7 @@ def move_leaf(tree: Tree, slot: Number, room: Number) -> None:
     base = UNIT * node
     arena[base + SIZE], arena[base + RULE] = size, arena[old + RULE]
     for i in range(size):
-        arena[base + LEAF_HEADER + i] = arena[old + LEAF_HEADER + i]
-    here, there = entry_place(base, room, 0), entry_place(old, old_room, 0)
-    for i in range(WIDTH * size):
-        arena[here + i] = arena[there + i]
+        move_entry(arena, (old, old_room), i, (base, room), i)
     arena[slot] = node
     tree.state[DEAD] += leaf_units(old_room)
 
@@ -178,7 +174,7 @@ def put_in_leaves(tree: Tree, ranked: Ranked, clause: Number, ways: Ways) -> Non
         if arena[base + SIZE] == arena[base + ROOM]:
             move_leaf(tree, slot, larger_room(np.int64(arena[base + SIZE])))
             base = UNIT * np.int64(arena[slot])
-        put_entry(tree, base, ranked, clause)
+        put_entry(tree, base, ranked, clause, ways.leaf[i, SKIP])
 
 
 @kernel
@@ -190,12 +186,9 @@ def take_from_leaves(tree: Tree, clause: Number, ways: Ways) -> None:
         base = UNIT * np.int64(arena[slot])
         room, size = np.int64(arena[base + ROOM]), np.int64(arena[base + SIZE]) - 1
         at = np.int64(0)
-        while arena[entry_place(base, room, at) + CLAUSE] != clause:
+        while arena[tail_place(base, room, at) + CLAUSE] != clause:
             at += 1
-        arena[base + LEAF_HEADER + at] = arena[base + LEAF_HEADER + size]
-        here, there = entry_place(base, room, at), entry_place(base, room, size)
-        for i in range(WIDTH):
-            arena[here + i] = arena[there + i]
+        move_entry(arena, (base, room), size, (base, room), at)
         arena[base + SIZE] = size
         tree.state[ENTRIES] -= 1
         if size == 0:

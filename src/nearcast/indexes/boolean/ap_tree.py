@@ -27,7 +27,6 @@ from nearcast.kernels.ap_tree import (
     HELD,
     HIGH,
     KEYWORDS,
-    LOW,
     SPACE,
     SPARE,
     TOP,
@@ -36,9 +35,8 @@ from nearcast.kernels.ap_tree import (
     Ranked,
     Tree,
 )
-from nearcast.kernels.ap_tree_match import Scratch, match_messages
+from nearcast.kernels.ap_tree_match import match_messages
 from nearcast.kernels.ap_tree_renew import Limits
-from nearcast.kernels.token_filter import FILTER_WORDS
 from nearcast.storage import nested, prefixed
 from nearcast.text import Vocabulary
 
@@ -57,7 +55,6 @@ PREFERENCES = {None: 0, "keyword": KEYWORDS, "space": SPACE}
 ORDERS = ("frequent", "rare", "alphabet")
 
 _MOST_FANOUT = 1 << 14
-_CANDIDATES = 1024
 
 
 @dataclass(frozen=True)
@@ -97,13 +94,13 @@ class ApTreeOptions:
 
     partition: str = "heuristic"
     prefer: str | None = None
-    fanout: int = 200
+    fanout: int = 16_000
     leaf: int = 40
     divergence: float = 0.001
     share: float = 0.001
     sample: str = ""
-    tokens: float = 20.0
-    order: str = "frequent"
+    tokens: float = 3.0
+    order: str = "rare"
 
     def __post_init__(self) -> None:
         if self.partition not in PARTITIONS:
@@ -208,19 +205,11 @@ class ApTree(ChangingIndex):
         """Take every message down the tree; several threads take a part of the batch each."""
         tree = Tree(frozen(self._tree.arena, np.int32), frozen(self._tree.state, np.int64))
         ranked, slot = self._ranked(), frozen(self._slot, np.uint64)
-        words = int(tree.state[HIGH] - tree.state[LOW]) // 64 + 1
 
         def prepare(messages: Messages, first: int, last: int) -> Run:
             arrays = message_arrays(messages)
             most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-            scratch = Scratch(
-                ranks.Bits(np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)),
-                np.empty(most, np.int32),
-                np.zeros(FILTER_WORDS, np.uint64),
-                rooms.stack(tree),
-                np.empty((_CANDIDATES, 2), np.int64),
-                np.empty(_CANDIDATES, np.int32),
-            )
+            scratch = rooms.scratch(tree, arrays.box, most)
             return lambda done, start, clause: match_messages(
                 tree, ranked, slot, arrays, (done, last), scratch, start, clause
             )

@@ -33,9 +33,11 @@ from nearcast.kernels.ap_tree_grow import (
     STEPS,
     Work,
 )
-from nearcast.kernels.ap_tree_match import TOGETHER
+from nearcast.kernels.ap_tree_match import CANDIDATE_WIDTH, GROUP, GROUP_TOKENS, Scratch
 from nearcast.kernels.ap_tree_renew import move_nodes
+from nearcast.kernels.ap_tree_walk import GROUP_WIDTH, STACK_WIDTH, TOGETHER, Walk
 from nearcast.kernels.ap_tree_ways import WAY_WIDTH, Ways
+from nearcast.kernels.token_filter import FILTER_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +45,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LEAST_SLOTS = 64
+
+_LEAVES = 2048
+"""So many leaves wait at most, before their keys are scanned."""
+
+_CANDIDATES = 2048
+"""So many entries wait at most, before they are verified."""
 
 
 class Sample(NamedTuple):
@@ -136,9 +144,28 @@ def _waiting(tree: Tree) -> int:
     return int(tree.state[DEPTH] + 8) * int(tree.state[FANOUT] + 2)
 
 
-def stack(tree: Tree) -> NDArray[np.int64]:
-    """Return room for the nodes that a message opens."""
-    return np.empty((TOGETHER * _waiting(tree), 2), np.int64)
+def scratch(tree: Tree, box: NDArray[np.int32], most: int) -> Scratch:
+    """Return room to match messages with these boxes, and so many tokens at most."""
+    words = int(tree.state[HIGH] - tree.state[LOW]) // 64 + 1
+    nodes = _waiting(tree) + TOGETHER * int(tree.state[FANOUT] + 2)
+    walk = Walk(
+        np.empty(max(most, GROUP_TOKENS), np.int32),
+        np.zeros((GROUP, GROUP_WIDTH), np.int64),
+        box,
+        np.empty((nodes, STACK_WIDTH), np.int64),
+        np.empty((TOGETHER, STACK_WIDTH), np.int64),
+        np.empty((_LEAVES, 2), np.int64),
+    )
+    return Scratch(
+        walk,
+        ranks.Bits(np.zeros(GROUP * words, np.uint64), np.zeros(words // 64 + 1, np.uint64)),
+        np.zeros(FILTER_WORDS, np.uint64),
+        np.empty(_LEAVES, np.int64),
+        np.empty(GROUP + 2, np.int64),
+        np.empty((_CANDIDATES, CANDIDATE_WIDTH), np.int64),
+        np.empty((GROUP + 1, 2), np.int64),
+        np.empty((_CANDIDATES, 2), np.int32),
+    )
 
 
 class Room:

@@ -48,12 +48,34 @@ if JIT:  # a choice of them is enough for kernels as plain Python, which takes i
         "rt++-tree, insert, local-idf": tree("rt++-tree", 4, "insert", "local-idf"),
     }
 
+SMALL_PARTS: dict[str, Builder] = {
+    "ap-tree, small": indexes.create("ap-tree", fanout=4, leaf=2),
+    "iq-tree, small": indexes.create("iq-tree", list_size=2, depth=5),
+    "rq-tree, small": indexes.create("rq-tree", list_size=2),
+    "trie-quadtree, small": indexes.create("trie-quadtree", list_size=2, child_size=1),
+}
+
+if JIT:
+    SMALL_PARTS |= {
+        "ap-tree, keyword": indexes.create("ap-tree", fanout=3, leaf=1, prefer="keyword"),
+        "ap-tree, space": indexes.create("ap-tree", fanout=9, leaf=2, prefer="space"),
+        "ap-tree, optimal": indexes.create(
+            "ap-tree", fanout=5, leaf=3, partition="optimal", order="frequent", tokens=20
+        ),
+        "iq-tree, many cells": indexes.create("iq-tree", list_size=1, update_cost=1e-12, parts=64),
+        "rq-tree, many cells": indexes.create("rq-tree", list_size=1, update_cost=1e-12, parts=64),
+        "trie-quadtree, frequent": indexes.create(
+            "trie-quadtree", list_size=1, child_size=1, update_cost=1e-12, order="frequent"
+        ),
+    }
+
 BUILDERS = {
     **{name: indexes.create(name) for name in indexes.names()},
     "trie-pyramid, all nodes": indexes.create("trie-pyramid", list_size=2, child_size=0),
     "trie-pyramid, deep pyramids": indexes.create("trie-pyramid", list_size=3),
     "trie-pyramid, many children": indexes.create("trie-pyramid", child_size=0),
     **SMALL_NODES,
+    **SMALL_PARTS,
 }
 
 

@@ -31,6 +31,10 @@ from nearcast.kernels.partition import Line, improve_cuts, optimal_cuts, spread_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MOST_CHOICES = 1 << 27
+"""The best cuts are looked for as long as cuts times tokens are not more: so many numbers are
+remembered. There are fewer cuts where there are more tokens."""
+
 
 @kernel
 def distinct_ranks(state: NDArray[np.int64], draft: Draft, keys: Number) -> Number:
@@ -89,6 +93,8 @@ def cut_ranks(
     parts = min(most_parts(state, len(clauses)), known)
     cut = draft.cut[: parts + 1]
     if state[OPTIMAL] != 0:
+        parts = max(min(parts, MOST_CHOICES // known), np.int64(1))
+        cut = draft.cut[: parts + 1]
         optimal_cuts(line, cut)
     else:
         spread_cuts(entered, cut)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.kernels.ap_tree import HIGH, LOW, Ranked
+from nearcast.kernels.ap_tree import HIGH, LOW
 from nearcast.kernels.compile import Number, inlined_kernel, kernel, lowest_bit, prefetch
 from nearcast.kernels.token_table import home
 

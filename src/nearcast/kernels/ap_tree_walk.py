@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TOGETHER = 128
 """So many nodes are taken from the stack together."""
 
-LINES = 3
+LINES = 2
 """How many cache lines of a node are asked for, before it is known what it is."""
 
 MOST_LINES = 10
@@ -127,20 +127,22 @@ def open_cells(
 ) -> Number:
     """Put the cells that a message touches on the stack; return its top."""
     base, first, whose = node
-    box, stack = walk.box[walk.group[whose, MESSAGE]], walk.stack
+    message, box, stack = walk.group[whose, MESSAGE], walk.box, walk.stack
+    box_west, box_south = np.int64(box[message, 0]), np.int64(box[message, 1])
+    box_east, box_north = np.int64(box[message, 2]), np.int64(box[message, 3])
     parts, names = np.int64(arena[base + PARTS]), base + np.int64(arena[base + CHILD])
     columns = np.int64(arena[base + COLUMNS])
     push(arena, names + parts, first, whose, stack, top)
     top += 1
     # A split is the first unit of a part: the first that is above a place ends its part.
     columns_end = base + HEADER + columns - 1
-    west = first_not_below(arena, base + HEADER, columns_end, np.int64(box[0]) + 1)
-    south = first_not_below(arena, columns_end, names, np.int64(box[1]) + 1)
+    west = first_not_below(arena, base + HEADER, columns_end, box_west + 1)
+    south = first_not_below(arena, columns_end, names, box_south + 1)
     east, north = west, south
-    if box[2] != box[0]:
-        east = first_not_below(arena, west, columns_end, np.int64(box[2]) + 1)
-    if box[3] != box[1]:
-        north = first_not_below(arena, south, names, np.int64(box[3]) + 1)
+    if box_east != box_west:
+        east = first_not_below(arena, west, columns_end, box_east + 1)
+    if box_north != box_south:
+        north = first_not_below(arena, south, names, box_north + 1)
     cell = names + (south - columns_end) * columns - base - HEADER
     for _ in range(south, north + 1):
         for column in range(west, east + 1):
@@ -191,7 +193,7 @@ def walk_on(tree: Tree, walk: Walk, top: Number) -> tuple[Number, Number]:
             if kind == LEAF:
                 size = np.int64(arena[base + SIZE])
                 walk.group[whose, ENTRIES] += size
-                for line in range(LINES, min((LEAF_HEADER + 5 * size) // 16, MOST_LINES)):
+                for line in range(LINES, min((LEAF_HEADER + 5 * size) // 16 + 1, MOST_LINES)):
                     prefetch(arena, base + 16 * line)
                 leaf[leaves, 0], leaf[leaves, 1] = base, whose
                 leaves += 1

@@ -48,6 +48,7 @@ def first_not_below(
     low, count = np.int64(begin), np.int64(end - begin)
     while count > 1:
         half = count >> 1
-        low = choose(numbers[low + half - 1] < wanted, low + half, low)
+        # A position that may be below 0 would be looked at twice.
+        low = choose(numbers[np.uint64(low + half - 1)] < wanted, low + half, low)
         count -= half
-    return choose((count > 0) & (numbers[low] < wanted), low + 1, low)
+    return choose((count > 0) & (numbers[np.uint64(low)] < wanted), low + 1, low)

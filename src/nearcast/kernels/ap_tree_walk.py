@@ -193,7 +193,9 @@ def walk_on(tree: Tree, walk: Walk, top: Number) -> tuple[Number, Number]:
             if kind == LEAF:
                 size = np.int64(arena[base + SIZE])
                 walk.group[whose, ENTRIES] += size
-                for line in range(LINES, min((LEAF_HEADER + 5 * size) // 16 + 1, MOST_LINES)):
+                for line in range(
+                    LINES, min((LEAF_HEADER + 5 * size) // 16 + 1, np.int64(MOST_LINES))
+                ):
                     prefetch(arena, base + 16 * line)
                 leaf[leaves, 0], leaf[leaves, 1] = base, whose
                 leaves += 1

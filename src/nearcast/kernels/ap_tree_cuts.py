@@ -85,8 +85,10 @@ def cut_ranks(
     for i in range(known):
         share = (draft.entered[i + 1] - draft.entered[i]) / keys
         if len(hits.rank) > 0:
-            rank = np.int64(draft.value[i])
+            # Below a cut, messages are more like the clauses there than like all messages.
+            rank, like = np.int64(draft.value[i]), hits.tokens * share if offset > 0 else 0.0
             share = np.float64(hits.rank[rank]) if 0 <= rank < len(hits.rank) else 0.0
+            share = max(share, like)
         draft.passed[i + 1] = draft.passed[i] + share
     entered, passed = draft.entered[: known + 1], draft.passed[: known + 1]
     line = Line(entered, entered, passed)
@@ -101,6 +103,8 @@ def cut_ranks(
         improve_cuts(line, cut, 1)
     factor = 1.0 if len(hits.rank) > 0 else hits.tokens
     cost = np.float64(len(clauses) - keys)
+    if cost > 0.0:
+        cost += VISIT * state[LEAF_SIZE]
     for i in range(parts):
         hit = min(1.0, factor * (passed[cut[i + 1]] - passed[cut[i]]))
         cost += hit * (entered[cut[i + 1]] - entered[cut[i]] + VISIT * state[LEAF_SIZE])

@@ -232,6 +232,8 @@ def cut_region(
         prices = boxes, VISIT * state[LEAF_SIZE] / scale
         cost, entries = grid_cost(region, splits, hits, draft, prices)
         cost = scale * (cost + COPY * max(0.0, entries - boxes) + whole)
+        if whole > 0:
+            cost += VISIT * state[LEAF_SIZE]
         if splits[0] + splits[1] > 0 and cost < best:
             best, best_columns, best_rows = cost, splits[0] + 1, splits[1] + 1
             for i in range(splits[0]):

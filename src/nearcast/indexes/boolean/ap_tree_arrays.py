@@ -76,13 +76,20 @@ class Sample(NamedTuple):
         return cls(share.astype(np.float32), passed)
 
     def hits(self, slot: NDArray[np.uint64], ranked: int, tokens: float) -> Hits:
-        """Return hit probabilities by the ranks of a table, which are below a number."""
+        """Return hit probabilities by the ranks of a table, which are below a number.
+
+        All tokens that no message of the sample has are together as probable as those that one has
+        (Good and Turing), and each as any other: with 0 they would all be put into one cut.
+        """
         share = np.zeros(ranked if len(self.share) else 0, np.float32)
         if len(self.share):
             token = (slot >> np.uint64(32)).astype(np.int64) - 1
             rank = (slot & np.uint64(0xFFFFFFFF)).astype(np.int64) - (1 << 31)
             known = (token >= 0) & (token < len(self.share)) & (rank >= 0) & (rank < ranked)
             share[rank[known]] = self.share[token[known]]
+            messages, unseen = max(float(self.passed[-1, -1]), 1.0), share == 0
+            once = np.count_nonzero((self.share > 0) & (self.share * messages < 1.5))
+            share[unseen] = max(once, 1) / messages / max(np.count_nonzero(unseen), 1)
         world = np.array(WORLD, np.float64)
         return Hits(share, self.passed, world, tokens)
 

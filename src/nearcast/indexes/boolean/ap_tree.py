@@ -88,7 +88,7 @@ class ApTreeOptions:
     tokens
         How many tokens a message has, where there is no sample. The cost model as printed has 1.
         The more there are, the sooner space is parted, and the model takes messages for points:
-        with 20, messages that are boxes took six times as long over ``places`` as with 3, points
+        with 20, messages that are boxes took five times as long over ``places`` as with 3, points
         a fifth less (of few tokens) and half as long (of many).
     order
         Which token of a clause comes first: the most ``rare`` one, the most ``frequent`` one, as

@@ -88,8 +88,8 @@ class Sample(NamedTuple):
             known = (token >= 0) & (token < len(self.share)) & (rank >= 0) & (rank < ranked)
             share[rank[known]] = self.share[token[known]]
             messages, unseen = max(float(self.passed[-1, -1]), 1.0), share == 0
-            once = np.count_nonzero((self.share > 0) & (self.share * messages < 1.5))
-            share[unseen] = max(once, 1) / messages / max(np.count_nonzero(unseen), 1)
+            once = int(np.sum((self.share > 0) & (self.share * messages < 1.5)))
+            share[unseen] = max(once, 1) / messages / max(int(np.sum(unseen)), 1)
         world = np.array(WORLD, np.float64)
         return Hits(share, self.passed, world, tokens)
 

@@ -33,8 +33,9 @@ from nearcast.kernels.ap_tree_grow import (
     STEPS,
     Work,
 )
-from nearcast.kernels.ap_tree_match import CANDIDATE_WIDTH, GROUP, GROUP_TOKENS, Scratch
+from nearcast.kernels.ap_tree_match import GROUP, GROUP_TOKENS
 from nearcast.kernels.ap_tree_renew import move_nodes
+from nearcast.kernels.ap_tree_verify import CANDIDATE_WIDTH, Scratch
 from nearcast.kernels.ap_tree_walk import GROUP_WIDTH, STACK_WIDTH, TOGETHER, Walk
 from nearcast.kernels.ap_tree_ways import WAY_WIDTH, Ways
 from nearcast.kernels.token_filter import FILTER_WORDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nearcast.bench.paper.ap_tree.phrases import POINT, SIMILAR, STABLE, from_to, on
+from nearcast.bench.paper.ap_tree.phrases import POINT, SIMILAR, STABLE, STRAIGHT, from_to, on
 from nearcast.bench.paper.ap_tree.series import (
     AP,
     BUILT,
@@ -153,6 +153,7 @@ _OF_MAINTENANCE = (
         _after(AP, IQ, RQ),
         below=1,
         printed="by a large margin",
+        why=STRAIGHT,
     ),
     Statement(
         "nr insert",
@@ -161,6 +162,7 @@ _OF_MAINTENANCE = (
         _after(NR, AP, IQ, RQ),
         below=1,
         quantity="insert",
+        why="a clause goes down the ap-tree to its leaf; it is put into lists that a hash finds",
     ),
     *(
         Statement(

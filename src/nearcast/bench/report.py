@@ -96,7 +96,7 @@ def _comparisons(results: Sequence[dict[str, Any]]) -> str:
             share = median / of_default.get(result["group"], median)
             row.append(f"{_figure(median)} ({_figure(share)} x)" if of_default else _figure(median))
         row += [_figure(built["examined_per_message"]), _figure(built["bytes_per_subscription"])]
-        row += [f"{_figure(built['build_s'])} s", f"{_figure(built['build_peak_bytes'] / 1e9)} GB"]
+        row += [f"{_figure(built['build_s'])} s", _size(built["build_peak_bytes"])]
         rows.append(row)
     header = ["index", *(f"{result['group']} µs" for result in results)]
     header += [f"examined, {first['group']}", "bytes/sub", "build", "peak of the build"]
@@ -287,6 +287,10 @@ def _section(
     lines = [header, rule, *rows]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return f"{title}\n\n{table}\n\n`{command}`"
+
+
+def _size(count: float) -> str:
+    return f"{_figure(count / 1e9)} GB" if count >= 1e9 else f"{_figure(count / 1e6)} MB"
 
 
 def _figure(value: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from nearcast import indexes
 from nearcast.bench.workloads import Workload
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.errors import InvalidInput
+from nearcast.indexes.boolean.trie_pyramid import TriePyramid
 
 TWEETS = Workload("tweets", seed=5)
 
@@ -163,3 +166,19 @@ def test_threads_share_an_index(index: indexes.Index) -> None:
 @pytest.mark.parametrize("name", ["slot", "pyramid"])
 def test_records_lie_on_cache_lines(index: indexes.Index, name: str) -> None:
     assert index.arrays()[name].ctypes.data % 64 == 0
+
+
+def test_room_is_used_again_and_by_one_thread_at_a_time() -> None:
+    """Messages of one, of many and of one token again, one by one and by several threads."""
+    index = indexes.create("trie-pyramid").build(TWEETS.subscriptions(3_000))
+    assert isinstance(index, TriePyramid)
+    scan = indexes.create("scan").build(index.clauses)
+    batches = [TWEETS.messages(40, tokens=n) for n in ((1, 1), (200, 300), (1, 1), (40, 80))]
+    for messages in batches:
+        assert index.match(messages).pairs() == scan.match(messages).pairs()
+    assert len(index._idle) == 1
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda messages: index.match(messages, threads=2), batches * 20))
+    expected = [scan.match(messages).pairs() for messages in batches] * 20
+    assert [matches.pairs() for matches in found] == expected
+    assert 1 <= len(index._idle) <= 8

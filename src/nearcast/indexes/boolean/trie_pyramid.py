@@ -96,6 +96,7 @@ class TriePyramid(Index):
         self.clauses = clauses
         self.options = options
         self._arrays = arrays
+        self._idle: list[Scratch] = []
 
     @classmethod
     def build(cls, clauses: Clauses, options: TriePyramidOptions) -> Self:
@@ -128,32 +129,49 @@ class TriePyramid(Index):
         return find_in_parts(messages, threads, self._prepare)
 
     def _prepare(self, messages: Messages, first: int, last: int) -> Run:
-        """Make room for walking the messages of a part."""
+        """Make room for walking the messages of a part, or take what an earlier part left."""
         arrays: MessageArrays = message_arrays(messages)
         most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-        scratch = message_scratch(most, self._arrays)
+        scratch = self._room(most)
 
         def run(
             done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
         ) -> tuple[int, int, int]:
-            return match_messages(self._arrays, arrays, done, last, scratch, start, clause)
+            result = match_messages(self._arrays, arrays, done, last, scratch, start, clause)
+            if result[0] == last:
+                self._idle.append(scratch)
+            return result
 
         return run
+
+    def _room(self, tokens: int) -> Scratch:
+        """Return room that nobody else has: for single messages it costs more than matching."""
+        try:
+            idle = self._idle.pop()
+        except IndexError:
+            return message_scratch(tokens, self._arrays)
+        if len(idle.asked.table) >= 1 << table_bits(tokens):
+            return idle
+        return idle._replace(asked=_asked(tokens))
 
 
 def message_scratch(tokens: int, arrays: TriePyramidArrays) -> Scratch:
     """Return room for matching messages of so many tokens."""
-    asked = Asked(
-        token_filter=np.zeros(FILTER_WORDS, np.uint64),
-        table=np.empty(1 << table_bits(tokens), np.int32),
-        bits=np.zeros(1, np.int64),
-    )
     return Scratch(
         queues=(_queues(arrays), _queues(arrays)),
         sifted=(_sifted(), _sifted()),
         candidate=np.empty(CANDIDATES, np.int64),
         window=np.empty(4, np.int16),
-        asked=asked,
+        asked=_asked(tokens),
+    )
+
+
+def _asked(tokens: int) -> Asked:
+    """Return room for so many tokens."""
+    return Asked(
+        token_filter=np.zeros(FILTER_WORDS, np.uint64),
+        table=np.empty(1 << table_bits(tokens), np.int32),
+        bits=np.zeros(1, np.int64),
     )
 
 

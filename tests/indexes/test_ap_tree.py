@@ -86,7 +86,7 @@ class Node:
 
 
 def root_of(index: ApTree) -> Node | None:
-    arena = index.arrays()["arena"].tolist()
+    arena = index.arrays()["nodes"].tolist()
     return Node(arena, arena[0]) if arena[0] else None
 
 
@@ -329,13 +329,13 @@ def test_what_was_given_back_is_used_again() -> None:
     count, rounds = (3000, 8) if JIT else (100, 2)
     clauses = Workload("tweets", seed=2).subscriptions(count)
     index = build(clauses, leaf=8, divergence=0.0, share=0.0)
-    before = len(index.arrays()["arena"])
+    before = len(index.arrays()["nodes"])
     for i in range(rounds):
         rows = np.arange(i * count, (i + 1) * count)
         index.insert(clauses)
         index.delete(rows)
     check_ap_tree(index)
-    assert len(index.arrays()["arena"]) < 6 * before + (1 << 20)
+    assert len(index.arrays()["nodes"]) < 6 * before + (1 << 20)
 
 
 @pytest.mark.parametrize("prefer", [None, "keyword", "space"])

@@ -46,12 +46,12 @@ def random_rows(seed: int, size: int) -> NDArray[np.int32]:
 
 
 def layout_of(block: int, words: int) -> Layout:
-    words_of = np.zeros(words, np.uint64)
+    pool = np.zeros(words, np.uint64)
     none = np.zeros((0, 4), np.uint64)
     setting = np.zeros(4, np.int64)
     setting[BLOCK_SIZE] = block
-    half = words_of.view(np.int16)
-    return Layout(none, words_of, none, none[:, 0], shape_of(block), setting, half)
+    half = pool.view(np.int16)
+    return Layout(none, pool, none, none[:, 0], shape_of(block), setting, half)
 
 
 def read(layout: Layout, position: int, size: int, used: list[int]) -> NDArray[np.int64]:

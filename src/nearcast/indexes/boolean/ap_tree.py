@@ -182,7 +182,7 @@ class ApTree(ChangingIndex):
         """Return the arrays of the index itself."""
         tree = self._tree
         return {
-            "arena": tree.arena[: UNIT * int(tree.state[TOP]) + SPARE],
+            "nodes": tree.arena[: UNIT * int(tree.state[TOP]) + SPARE],
             "state": tree.state,
             "slot": self._slot,
             "rank": self._ranked().rank,
@@ -195,7 +195,7 @@ class ApTree(ChangingIndex):
         cls, clauses: Clauses, options: ApTreeOptions, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """Make the index from its arrays."""
-        tree = Tree(frozen(arrays["arena"], np.int32), frozen(arrays["state"], np.int64))
+        tree = Tree(frozen(arrays["nodes"], np.int32), frozen(arrays["state"], np.int64))
         table = frozen(arrays["slot"], np.uint64), frozen(arrays["rank"], np.int32)
         return cls(
             clauses, options, tree, table, rooms.Sample(**nested("sample", arrays)), arrays["alive"]

@@ -132,7 +132,7 @@ class TriePyramid(Index):
         """Make room for walking the messages of a part, or take what an earlier part left."""
         arrays: MessageArrays = message_arrays(messages)
         most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-        scratch = self._room(most)
+        scratch = self._scratch(most)
 
         def run(
             done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
@@ -144,7 +144,7 @@ class TriePyramid(Index):
 
         return run
 
-    def _room(self, tokens: int) -> Scratch:
+    def _scratch(self, tokens: int) -> Scratch:
         """Return room that nobody else has: for single messages it costs more than matching."""
         try:
             idle = self._idle.pop()

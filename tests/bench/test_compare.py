@@ -17,8 +17,8 @@ from nearcast.bench.report import readme_block
 from nearcast.columns import Clauses, Matches, Messages
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes import Builder
-from nearcast.indexes.boolean.scan import Scan
 from nearcast.indexes.contract import NoOptions
+from nearcast.indexes.scan import Scan
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,8 +30,8 @@ from nearcast.bench.paper import (
 from nearcast.columns import Matches, Messages
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes import Builder
-from nearcast.indexes.boolean.scan import Scan
 from nearcast.indexes.contract import NoOptions
+from nearcast.indexes.scan import Scan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

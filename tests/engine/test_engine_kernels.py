@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.columns import NEVER, Clauses, Messages, Shapes, frozen
-from nearcast.engine.linear import Linear
-from nearcast.indexes.boolean.scan import Scan
 from nearcast.indexes.contract import NoOptions
-from nearcast.kernels.visible import LifeArrays, MatchArrays, keep_visible
+from nearcast.indexes.linear import Linear
+from nearcast.indexes.scan import Scan
+from nearcast.segments.visible import LifeArrays, MatchArrays, keep_visible
 
 coordinate = st.integers(-2, 2)
 box = st.tuples(coordinate, coordinate, coordinate, coordinate).map(

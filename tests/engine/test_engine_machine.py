@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from nearcast.compiled.jit import JIT
 from nearcast.engine import Engine, live_messages, merging, store
 from nearcast.errors import DuplicateId, UnknownId
-from nearcast.kernels.compile import JIT
 from nearcast.model import (
     Circle,
     Match,

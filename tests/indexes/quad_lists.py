@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from nearcast.indexes.boolean.quad_index import QuadIndex
+    from nearcast.indexes.quadtrees.index import QuadIndex
 
 EVERY = 2**31 - 1
 TREE = -1

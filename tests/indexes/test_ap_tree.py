@@ -21,11 +21,11 @@ from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 from nearcast import indexes
 from nearcast.bench.workloads import Workload
 from nearcast.columns import Clauses, Messages
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.boolean.ap_tree import ApTree
-from nearcast.indexes.boolean.scan import Scan
+from nearcast.indexes.ap_tree.index import ApTree
+from nearcast.indexes.scan import Scan
 from nearcast.indexes.statistics import Statistics
-from nearcast.kernels.compile import JIT
 from nearcast.testing import check_index
 from nearcast.testing.checks import assert_same
 from nearcast.text import Vocabulary

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from nearcast import indexes
-from nearcast.kernels.compile import JIT
+from nearcast.compiled.jit import JIT
 from nearcast.testing import CHECKS, Case
 from nearcast.testing import strategies as draw
 from nearcast.testing.checks import Check, agrees

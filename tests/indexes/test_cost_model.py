@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.columns import WORLD
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput
 from nearcast.indexes.cost_model import (
     cell_counts,
@@ -21,7 +22,6 @@ from nearcast.indexes.cost_model import (
     partition_cost,
     smoothed,
 )
-from nearcast.kernels.compile import JIT
 
 RNG = np.random.default_rng(5)
 

@@ -24,10 +24,10 @@ from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 from nearcast import indexes
 from nearcast.bench.workloads import Workload
 from nearcast.columns import UNITS, Clauses, Messages
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput
-from nearcast.indexes.boolean.iq_tree import IqTree
+from nearcast.indexes.quadtrees.iq_tree import IqTree
 from nearcast.indexes.statistics import Statistics
-from nearcast.kernels.compile import JIT
 from nearcast.testing import check_index
 from nearcast.testing.checks import assert_same
 from nearcast.text import Vocabulary

@@ -14,12 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from nearcast import indexes
 from nearcast.bench.workloads import Workload
 from nearcast.columns import Clauses, Messages
+from nearcast.compiled.jit import kernel
+from nearcast.compiled.simd_boxes import LANES, touching_boxes
 from nearcast.errors import InvalidInput, UnknownId
-from nearcast.indexes.boolean.keyword_first import KeywordFirst
-from nearcast.indexes.boolean.scan import Scan
 from nearcast.indexes.contract import NoOptions
-from nearcast.kernels.compile import kernel
-from nearcast.kernels.lanes import LANES, touching_boxes
+from nearcast.indexes.keyword_first.index import KeywordFirst
+from nearcast.indexes.scan import Scan
 from nearcast.testing import draw
 from nearcast.testing import strategies as drawn
 

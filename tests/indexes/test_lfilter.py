@@ -22,10 +22,10 @@ from nearcast import indexes
 from nearcast.bench.compare import GROUPS
 from nearcast.bench.workloads import Workload
 from nearcast.columns import WORLD, Clauses, Messages
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.boolean.lfilter import FILTERS, VERIFIES, Lfilter
-from nearcast.kernels.compile import JIT
-from nearcast.kernels.lfilter_match import CLEARLY
+from nearcast.indexes.lfilter.index import FILTERS, VERIFIES, Lfilter
+from nearcast.indexes.lfilter.match import CLEARLY
 from nearcast.testing import check_index, draw
 
 if TYPE_CHECKING:

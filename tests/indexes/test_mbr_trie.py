@@ -27,11 +27,11 @@ from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 from nearcast import indexes
 from nearcast.bench.workloads import Workload
 from nearcast.columns import WORLD, Clauses, Messages
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.boolean.mbr_trie import ORDERS, PROBES, MbrTrie, MbrTrieOptions
-from nearcast.indexes.boolean.scan import Scan
-from nearcast.indexes.boolean.token_order import TokenOrder
-from nearcast.kernels.compile import JIT
+from nearcast.indexes.mbr_trie.index import ORDERS, PROBES, MbrTrie, MbrTrieOptions
+from nearcast.indexes.scan import Scan
+from nearcast.indexes.token_order.order import TokenOrder
 from nearcast.testing import check_index, draw
 from nearcast.testing.checks import assert_same
 

@@ -20,10 +20,10 @@ from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 from nearcast import indexes
 from nearcast.bench.workloads import Workload
 from nearcast.columns import Clauses, Messages
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.boolean.pt_quadtree import PtQuadtree
-from nearcast.indexes.boolean.scan import Scan
-from nearcast.kernels.compile import JIT
+from nearcast.indexes.pt_quadtree.index import PtQuadtree
+from nearcast.indexes.scan import Scan
 from nearcast.testing import check_index
 from nearcast.testing.checks import assert_same
 

@@ -10,7 +10,7 @@ import pytest
 from nearcast import indexes
 from nearcast.errors import StorageError, UnknownId, UnknownName
 from nearcast.indexes import Builder, UpdatableIndex
-from nearcast.indexes.boolean.scan import Scan
+from nearcast.indexes.scan import Scan
 from nearcast.storage import clauses_to_arrays, write_arrays
 from nearcast.testing import check_index, draw
 

@@ -25,12 +25,12 @@ from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
 from nearcast import indexes
 from nearcast.bench.workloads import Workload
-from nearcast.indexes.boolean.rq_tree import RqTree
-from nearcast.kernels.compile import JIT
+from nearcast.compiled.jit import JIT
+from nearcast.indexes.quadtrees.rq_tree import RqTree
 from nearcast.testing import check_index
 
 if TYPE_CHECKING:
-    from nearcast.indexes.boolean.trie_quadtree import QuadTrie
+    from nearcast.indexes.quadtrees.trie_quadtree import QuadTrie
 
 
 def check_trie(index: QuadTrie) -> None:

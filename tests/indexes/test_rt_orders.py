@@ -14,9 +14,9 @@ import pytest
 from nearcast import indexes
 from nearcast.bench.compare import GROUPS
 from nearcast.bench.workloads import Workload
-from nearcast.indexes.boolean.token_order import KINDS
-from nearcast.indexes.boolean.tree_index import TreeIndex
-from nearcast.kernels.compile import JIT
+from nearcast.compiled.jit import JIT
+from nearcast.indexes.rtree.index import TreeIndex
+from nearcast.indexes.token_order.order import KINDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,10 +14,10 @@ import pytest
 
 from nearcast import indexes
 from nearcast.columns import Clauses
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.boolean.scan import Scan
-from nearcast.indexes.boolean.tree_index import TreeIndex
-from nearcast.kernels.compile import JIT
+from nearcast.indexes.rtree.index import TreeIndex
+from nearcast.indexes.scan import Scan
 from nearcast.testing import draw
 from nearcast.testing.checks import assert_same
 

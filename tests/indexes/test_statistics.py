@@ -12,8 +12,7 @@ import pytest
 
 from nearcast.columns import UNITS, WORLD, Clauses, Messages
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.indexes.statistics import Statistics
-from nearcast.indexes.tally import BINS, Grid, Tally
+from nearcast.indexes.statistics import BINS, Grid, Statistics, Tally
 from nearcast.storage import read_arrays, write_arrays
 from nearcast.testing import CASES, draw
 from nearcast.text import Vocabulary

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from nearcast.columns import Clauses, Messages
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.boolean.token_order import KINDS, TokenOrder
-from nearcast.indexes.statistics import Statistics
-from nearcast.indexes.tally import Grid
+from nearcast.indexes.statistics import Grid, Statistics
+from nearcast.indexes.token_order.order import KINDS, TokenOrder
 from nearcast.testing import draw
 from nearcast.testing import strategies as drawn
 from nearcast.text import Vocabulary

@@ -24,12 +24,12 @@ from test_rtree import LOADS, NAMES, check_tree
 
 from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Messages
+from nearcast.compiled.jit import JIT
 from nearcast.errors import UnknownId
-from nearcast.indexes.boolean.changing import ChangingIndex
-from nearcast.indexes.boolean.scan import Scan
-from nearcast.indexes.boolean.token_order import KINDS
-from nearcast.indexes.boolean.tree_index import TreeIndex
-from nearcast.kernels.compile import JIT
+from nearcast.indexes.changing import ChangingIndex
+from nearcast.indexes.rtree.index import TreeIndex
+from nearcast.indexes.scan import Scan
+from nearcast.indexes.token_order.order import KINDS
 from nearcast.testing import strategies as drawn
 from nearcast.testing.cases import TOKENS
 from nearcast.testing.checks import assert_same

@@ -11,7 +11,7 @@ from nearcast import indexes
 from nearcast.bench.workloads import Workload
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.errors import InvalidInput
-from nearcast.indexes.boolean.trie_pyramid import TriePyramid
+from nearcast.indexes.trie_pyramid.index import TriePyramid
 
 TWEETS = Workload("tweets", seed=5)
 

@@ -16,9 +16,9 @@ from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
 from nearcast import indexes
 from nearcast.columns import Clauses, Messages
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.boolean.trie_quadtree import TrieQuadtree
-from nearcast.kernels.compile import JIT
+from nearcast.indexes.quadtrees.trie_quadtree import TrieQuadtree
 from nearcast.testing import check_index
 
 EVERYWHERE = [-180, -90, 180, 90]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nearcast.columns import frozen
-from nearcast.kernels.byte_table import (
+from nearcast.text.byte_table import (
     ByteTable,
     Keys,
     add_keys,

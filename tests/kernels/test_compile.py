@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import nearcast
-from nearcast.kernels.compile import JIT
+from nearcast.compiled.jit import JIT
 
 PROGRAM = """
 import numpy as np
-from nearcast.kernels.messages import contains
+from nearcast.compiled.messages import contains
 assert contains(np.arange(5, dtype=np.int32), 3)
 hits = sum(contains.stats.cache_hits.values()) if hasattr(contains, "stats") else -1
 print(hits)

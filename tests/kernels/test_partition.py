@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.columns import frozen
-from nearcast.kernels.partition import Line, count_cells, improve_cuts, line_cost, spread_cuts
+from nearcast.compiled.partition import Line, count_cells, improve_cuts, line_cost, spread_cuts
 
 VALUES = st.lists(st.integers(0, 9), min_size=1, max_size=9)
 

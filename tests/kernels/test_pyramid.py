@@ -9,14 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.kernels.compile import JIT, kernel
-from nearcast.kernels.lanes import HALF_LANES, LANES, touching_boxes
-from nearcast.kernels.pyramid import fill_words, head_words, part_row, parts_of, pyramid_words
-from nearcast.kernels.trie_pyramid import BLOCK_SIZE
-from nearcast.kernels.trie_pyramid_cut import cut_rows, select_rows
-from nearcast.kernels.trie_pyramid_layout import CLAUSE, WIDTH, Layout, write_pyramid
-from nearcast.kernels.trie_pyramid_places import COLUMNS, ROWS, touched_places
-from nearcast.kernels.trie_pyramid_tokens import occurs, put_tokens, table_bits
+from nearcast.compiled.jit import JIT, kernel
+from nearcast.compiled.simd_boxes import HALF_LANES, LANES, touching_boxes
+from nearcast.indexes.trie_pyramid.arrays import BLOCK_SIZE
+from nearcast.indexes.trie_pyramid.cut import cut_rows, select_rows
+from nearcast.indexes.trie_pyramid.layout import CLAUSE, WIDTH, Layout, write_pyramid
+from nearcast.indexes.trie_pyramid.places import COLUMNS, ROWS, touched_places
+from nearcast.indexes.trie_pyramid.pyramid import (
+    fill_words,
+    head_words,
+    part_row,
+    parts_of,
+    pyramid_words,
+)
+from nearcast.indexes.trie_pyramid.tokens import occurs, put_tokens, table_bits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

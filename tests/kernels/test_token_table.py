@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from nearcast.kernels.compile import JIT
-from nearcast.kernels.token_table import (
+from nearcast.compiled.jit import JIT
+from nearcast.compiled.token_table import (
     COUNT,
     EVERY,
     SIZE,

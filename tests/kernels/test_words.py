@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.columns import frozen
-from nearcast.kernels.byte_table import hash_keys
-from nearcast.kernels.words import Alphabet, Texts, WordBuffers, distinct_tokens, split_words
+from nearcast.text.byte_table import hash_keys
+from nearcast.text.splitting import Alphabet, Texts, WordBuffers, distinct_tokens, split_words
 
 # An alphabet of its own: ASCII words, and of the rest only these.
 EXTRA = "éßжλ字𝒳"

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from nearcast import indexes
 from nearcast.bench import Workload
 from nearcast.columns import WORLD, Clauses, Messages
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput
-from nearcast.kernels.compile import JIT
-from nearcast.kernels.router import KEYWORDS, SPACE
 from nearcast.spark.shards.planner import plan
 from nearcast.spark.shards.router import Router, owned_matches, pack_shards
+from nearcast.spark.shards.routing import KEYWORDS, SPACE
 from nearcast.testing import CASES, draw, strategies
 from nearcast.text import Vocabulary
 

@@ -20,8 +20,7 @@ from nearcast.cli.output import OneLineErrors
 from nearcast.cli.spark.statistics import statistics as command
 from nearcast.columns import Messages
 from nearcast.errors import InvalidInput, UnknownName, UnsupportedFile
-from nearcast.indexes.statistics import Statistics
-from nearcast.indexes.tally import Grid
+from nearcast.indexes.statistics import Grid, Statistics
 from nearcast.intake import read_messages, read_subscriptions
 from nearcast.spark.statistics import (
     box_statistics,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nearcast.columns import Ids
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput
-from nearcast.kernels.compile import JIT
 from nearcast.text import IdTable
 
 SAMPLES: list[str | int] = [

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.columns import frozen
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.kernels.byte_table import MAX_KEY_BYTES, Keys
-from nearcast.kernels.compile import JIT
 from nearcast.text import Vocabulary
+from nearcast.text.byte_table import MAX_KEY_BYTES, Keys
 
 TOKENS = st.lists(st.text(min_size=1, max_size=4), max_size=30)
 

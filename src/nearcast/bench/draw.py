@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast.bench.draws import keep_first_distinct
 from nearcast.columns import UNITS, WORLD, starts
-from nearcast.kernels.draws import keep_first_distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.kernels.byte_table import Keys
+    from nearcast.text.byte_table import Keys
 
 __all__ = ["LiveMessages"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.columns import Clauses, Subscriptions, gather
-from nearcast.engine.linear import Linear
 from nearcast.engine.restore import conjunctions_of
+from nearcast.indexes.linear import Linear
 from nearcast.intake.places import regions_of
 from nearcast.model import Update
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.columns import NEVER, Matches, frozen
-from nearcast.kernels.visible import LifeArrays, MatchArrays, keep_visible
+from nearcast.segments.visible import LifeArrays, MatchArrays, keep_visible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast import indexes
-from nearcast.engine.linear import Linear
 from nearcast.engine.store import StoredSegment
 from nearcast.errors import NearcastError, StorageError
+from nearcast.indexes.linear import Linear
 from nearcast.intake import MessageBatch
 from nearcast.storage import (
     ids_from_arrays,

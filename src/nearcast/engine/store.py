@@ -16,7 +16,6 @@ import numpy as np
 
 from nearcast.columns import NEVER, Subscriptions
 from nearcast.engine.directory import NOWHERE, Directory, duplicate_id, unknown_id
-from nearcast.engine.linear import Linear
 from nearcast.engine.merging import (
     BUFFER_ROWS,
     SMALL_ROWS,
@@ -27,6 +26,7 @@ from nearcast.engine.merging import (
 )
 from nearcast.engine.segment import Segment, State
 from nearcast.errors import StorageError
+from nearcast.indexes.linear import Linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from nearcast.columns import Clauses, Matches, Messages
+from nearcast.compiled.messages import MessageArrays
+from nearcast.compiled.shapes import ShapeArrays
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.kernels.finish import ClauseArrays, finish_matches, join_pieces
-from nearcast.kernels.messages import MessageArrays
-from nearcast.kernels.shapes import ShapeArrays
+from nearcast.indexes.verification import ClauseArrays, finish_matches, join_pieces
 from nearcast.storage import (
     clauses_from_arrays,
     clauses_to_arrays,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.columns import frozen
-from nearcast.errors import InvalidInput
-from nearcast.kernels.partition import (
+from nearcast.compiled.partition import (
     Line,
     axis_line,
     count_cells,
@@ -23,6 +22,7 @@ from nearcast.kernels.partition import (
     optimal_cuts,
     spread_cuts,
 )
+from nearcast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

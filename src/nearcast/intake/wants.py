@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from nearcast.columns import frozen, gather, starts
 from nearcast.errors import ExpressionError, InvalidInput
 from nearcast.intake.cells import Lists, read_lists, read_texts, valid
-from nearcast.kernels.words import distinct_tokens
 from nearcast.model import Conjunction, parse
 from nearcast.text import tokenize_column
+from nearcast.text.splitting import distinct_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from nearcast.errors import InvalidInput
-from nearcast.indexes.statistics import Statistics
-from nearcast.indexes.tally import Grid
+from nearcast.indexes.statistics import Grid, Statistics
 from nearcast.spark.workers.counting import (
     COUNTED,
     DOCUMENTS,

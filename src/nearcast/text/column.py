@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from nearcast.columns import frozen, starts
 from nearcast.errors import InvalidInput
-from nearcast.kernels.byte_table import Keys
-from nearcast.kernels.words import Texts, WordBuffers, distinct_tokens, split_words
+from nearcast.text.byte_table import Keys
 from nearcast.text.keys import string_buffers, strings_as_keys
+from nearcast.text.splitting import Texts, WordBuffers, distinct_tokens, split_words
 from nearcast.text.tokenizer import UnicodeWords, alphabet, fold
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns import Ids, frozen
-from nearcast.kernels.strings import copy_strings, measure_strings
+from nearcast.text.strings import copy_strings, measure_strings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

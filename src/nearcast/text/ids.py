@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast.columns import frozen, starts
 from nearcast.errors import InvalidInput
-from nearcast.kernels.byte_table import MAX_KEY_BYTES, Keys, add_keys, remove_keys
+from nearcast.text.byte_table import MAX_KEY_BYTES, Keys, add_keys, remove_keys
 from nearcast.text.keys import (
     check_lengths,
     empty_table,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nearcast.columns import frozen, starts
 from nearcast.errors import InvalidInput
-from nearcast.kernels.byte_table import (
+from nearcast.text.byte_table import (
     MAX_KEY_BYTES,
     ByteTable,
     Keys,

@@ -9,7 +9,7 @@ from unicodedata import category, normalize
 import numpy as np
 
 from nearcast.columns import frozen
-from nearcast.kernels.words import Alphabet
+from nearcast.text.splitting import Alphabet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

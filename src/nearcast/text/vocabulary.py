@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from nearcast.columns import frozen
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.kernels.byte_table import LENGTH_BITS, MAX_KEY_BYTES, ByteTable, Keys, add_keys
+from nearcast.text.byte_table import LENGTH_BITS, MAX_KEY_BYTES, ByteTable, Keys, add_keys
 from nearcast.text.keys import (
     check_lengths,
     empty_table,

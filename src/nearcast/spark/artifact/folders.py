@@ -17,8 +17,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nearcast.compiled.jit import cache_folder
 from nearcast.errors import StorageError
-from nearcast.kernels.compile import cache_folder
 from nearcast.storage import write_arrays
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def digest_of(folder: Path) -> str:
 
 def _copy(digest: str) -> Path:
     """Return where copies of a stored folder of another file system lie."""
-    return cache_folder().parents[1] / "stored" / digest
+    return cache_folder().parent / "stored" / digest
 
 
 def _size(folder: Path) -> int:

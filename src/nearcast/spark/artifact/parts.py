@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns import Subscriptions, frozen
-from nearcast.kernels.renumber import renumber_tokens
+from nearcast.segments.renumber import renumber_tokens
 from nearcast.storage import (
     nested,
     prefixed,

@@ -22,8 +22,8 @@ from nearcast.indexes.cost_model import (
     keyword_hits,
     smoothed,
 )
-from nearcast.kernels.router import KEYWORDS, LEAF, SPACE
 from nearcast.spark.shards.router import Router
+from nearcast.spark.shards.routing import KEYWORDS, LEAF, SPACE
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:

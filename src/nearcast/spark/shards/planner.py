@@ -14,9 +14,9 @@ import numpy as np
 
 from nearcast.columns import Clauses, Messages
 from nearcast.errors import InvalidInput
-from nearcast.kernels.router import EVERYWHERE, KEYWORDS, LEAF
 from nearcast.spark.shards.growing import Sample, grow_tree
 from nearcast.spark.shards.router import Router, Routes
+from nearcast.spark.shards.routing import EVERYWHERE, KEYWORDS, LEAF
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

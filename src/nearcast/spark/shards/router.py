@@ -1,6 +1,6 @@
 """The router: to which shards a subscription belongs, and which shards a message has to visit.
 
-The top of an adaptive partition tree (see `nearcast.kernels.router`), as flat arrays: it is stored,
+The top of an adaptive partition tree (see `nearcast.spark.shards.routing`), as flat arrays: it is stored,
 broadcast and pickled as it is. `nearcast.spark.shards.planner` makes one from samples. However good
 or bad the samples were, a message visits at least one shard of every subscription that it matches.
 """
@@ -15,8 +15,7 @@ import numpy as np
 from nearcast.columns import WORLD, Clauses, Matches, Messages, frozen
 from nearcast.columns.arrays import Arrays, freeze
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.kernels.owners import Pairs, ShardBits, keep_owned, set_shards
-from nearcast.kernels.router import (
+from nearcast.spark.shards.routing import (
     LEAF,
     Routed,
     Routes,
@@ -25,6 +24,7 @@ from nearcast.kernels.router import (
     first_unsound,
     route,
 )
+from nearcast.spark.shards.shard_dedup import Pairs, ShardBits, keep_owned, set_shards
 from nearcast.storage import nested, prefixed
 from nearcast.text import Vocabulary
 from nearcast.text.keys import keys_of, string_buffers
@@ -56,7 +56,7 @@ _TYPES: dict[str, type[np.generic]] = {
 class Router(Arrays):
     """A tree of keyword and space nodes whose leaves are shards.
 
-    The arrays are those of `nearcast.kernels.router.TreeArrays`. The tokens of ``vocabulary`` are
+    The arrays are those of `nearcast.spark.shards.routing.TreeArrays`. The tokens of ``vocabulary`` are
     numbered by their rank, rarest first; any other token takes one of `UNKNOWN_RANKS` ranks before
     them, by a hash of its bytes: so every token of every message and subscription has a rank.
 

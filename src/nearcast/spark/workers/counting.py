@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from nearcast.columns import Clauses, Messages
 from nearcast.errors import UnknownName
-from nearcast.indexes.statistics import Statistics
-from nearcast.indexes.tally import BINS, Counts, Grid, Tally
+from nearcast.indexes.statistics import BINS, Counts, Grid, Statistics, Tally
 from nearcast.intake import (
     MESSAGE_COLUMNS,
     SUBSCRIPTION_COLUMNS,

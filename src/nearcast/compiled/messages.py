@@ -1,0 +1,42 @@
+"""What kernels see of a batch of messages, and the question that they ask most of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from nearcast.compiled.jit import Number, kernel
+from nearcast.compiled.token_table import EVERY
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class MessageArrays(NamedTuple):
+    """The arrays of a batch of messages, none of which crosses the antimeridian."""
+
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+    box: NDArray[np.int32]
+
+
+@kernel
+def known_tokens(tokens: NDArray[np.int32]) -> Number:
+    """Return how many of a message's tokens may be a clause's: no clause has `EVERY` itself."""
+    known = len(tokens)
+    if known > 0 and tokens[known - 1] == EVERY:
+        known -= 1
+    return known
+
+
+@kernel
+def contains(tokens: NDArray[np.int32], token: Number) -> Number:
+    """Tell whether ascending tokens contain one."""
+    low, high = 0, len(tokens)
+    while low < high:
+        middle = (low + high) >> 1
+        if tokens[middle] < token:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(tokens) and tokens[low] == token

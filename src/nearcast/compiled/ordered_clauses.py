@@ -1,0 +1,39 @@
+"""nearcast.compiled.ordered_clauses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.compiled.jit import Number, kernel
+from nearcast.compiled.token_table import EVERY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Ordered(NamedTuple):
+    """Clauses as trees see them: box, and tokens in the order of the index.
+
+    The tokens of clause ``c`` are ``token[start[c]:start[c + 1]]``; a clause without any counts as
+    having `EVERY`.
+    """
+
+    start: NDArray[np.int64]
+    token: NDArray[np.int32]
+    box: NDArray[np.int32]
+
+
+@kernel
+def length_of(ordered: Ordered, clause: Number) -> Number:
+    """Return how many tokens a clause has, at least one."""
+    return max(np.int64(1), ordered.start[clause + 1] - ordered.start[clause])
+
+
+@kernel
+def token_at(ordered: Ordered, clause: Number, i: Number) -> Number:
+    """Return the ``i``-th token of a clause, from 0."""
+    if ordered.start[clause] == ordered.start[clause + 1]:
+        return EVERY
+    return np.int64(ordered.token[ordered.start[clause] + i])

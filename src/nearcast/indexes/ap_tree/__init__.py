@@ -1,0 +1,5 @@
+"""ap_tree."""
+
+from nearcast.indexes.ap_tree.index import ApTree, ApTreeOptions
+
+__all__ = ["ApTree", "ApTreeOptions"]

@@ -1,0 +1,5 @@
+"""keyword_first."""
+
+from nearcast.indexes.keyword_first.index import KeywordFirst
+
+__all__ = ["KeywordFirst"]

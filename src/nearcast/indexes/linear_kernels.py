@@ -1,0 +1,64 @@
+"""The linear scan over few clauses: no structure, so nothing to build."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.compiled.jit import Number, kernel
+from nearcast.compiled.messages import MessageArrays, contains
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class LinearArrays(NamedTuple):
+    """The columns of the clauses that are looked at."""
+
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+    box: NDArray[np.int32]
+
+
+@kernel
+def has_tokens(clauses: LinearArrays, clause: Number, tokens: NDArray[np.int32]) -> Number:
+    """Tell whether all tokens of a clause are among these ascending ones."""
+    for i in range(clauses.token_start[clause], clauses.token_start[clause + 1]):
+        if not contains(tokens, clauses.token[i]):
+            return False
+    return True
+
+
+@kernel
+def scan_clauses(
+    clauses: LinearArrays,
+    messages: MessageArrays,
+    first: Number,
+    start: NDArray[np.int64],
+    found: NDArray[np.int32],
+) -> tuple[Number, Number]:
+    """Find the clauses of the messages from ``first`` on, as long as there is room for them.
+
+    ``start`` int64[messages + 1] is filled, ``found`` int32[any] too. Returns the first message
+    that had no room, and how many clauses met a message by their box.
+    """
+    examined = np.int64(0)
+    for message in range(first, len(messages.box)):
+        west, south = messages.box[message, 0], messages.box[message, 1]
+        east, north = messages.box[message, 2], messages.box[message, 3]
+        tokens = messages.token[messages.token_start[message] : messages.token_start[message + 1]]
+        count = start[message]
+        met = np.int64(0)
+        for clause in range(len(clauses.box)):
+            box = clauses.box[clause]
+            if box[0] <= east and box[2] >= west and box[1] <= north and box[3] >= south:
+                met += 1
+                if has_tokens(clauses, clause, tokens):
+                    if count == len(found):
+                        return message, examined
+                    found[count] = clause
+                    count += 1
+        start[message + 1] = count
+        examined += met
+    return len(messages.box), examined

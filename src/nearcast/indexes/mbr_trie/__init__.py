@@ -1,0 +1,5 @@
+"""mbr_trie."""
+
+from nearcast.indexes.mbr_trie.index import MbrTrie, MbrTrieOptions
+
+__all__ = ["MbrTrie", "MbrTrieOptions"]

@@ -1,0 +1,206 @@
+"""Counting: documents into a table of (cell, token) pairs that is never larger than it must be.
+
+A document that lies in several cells counts in each of them, and once over all. A subscription
+of several clauses has the tokens that any of them asks for; what must not occur is no token of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from nearcast.columns import WORLD, Clauses, Messages, frozen
+from nearcast.errors import InvalidInput
+from nearcast.indexes.statistics.counting import Pieces, count_pieces, move_pairs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BINS", "Counts", "Grid", "Tally"]
+
+BINS = 33
+"""Bins of widths and heights: 0 for no extent, ``b`` for those from ``2**(b-1)`` below ``2**b``."""
+
+_MOST_CELLS = 1 << 30
+_LEAST_SLOTS = 1 << 12
+
+
+class Grid(NamedTuple):
+    """A grid of equal cells over the world, numbered eastward, row after row to the north.
+
+    A cell includes its west and south border; the last ones include the border of the world too.
+
+    Examples
+    --------
+    >>> Grid(4, 2).cell_of([[-1_800_000_000, -900_000_000], [0, 0], [1_800_000_000, 900_000_000]])
+    array([0, 6, 7])
+    """
+
+    across: int = 100
+    up: int = 100
+
+    @property
+    def cells(self) -> int:
+        """The number of cells."""
+        return self.across * self.up
+
+    def checked(self) -> Self:
+        """Return the grid if it can be one."""
+        for name in ("across", "up"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(name, getattr(self, name), "must be at least 1")
+        if self.cells > _MOST_CELLS:
+            raise InvalidInput("across", self.across, f"times up must be at most {_MOST_CELLS:,}")
+        return self
+
+    def cell_of(self, points: Any) -> NDArray[np.int64]:
+        """Return the cell of every point (lon, lat in units)."""
+        at = self._columns_and_rows(np.asarray(points, np.int64).reshape(-1, 2))
+        cell: NDArray[np.int64] = at[:, 1] * self.across + at[:, 0]
+        return cell
+
+    def ranges(self, box: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return first column, first row, last column and last row of boxes (west <= east)."""
+        corner = box.astype(np.int64).reshape(-1, 2)
+        return frozen(self._columns_and_rows(corner), np.int32, 4)
+
+    def _columns_and_rows(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        size = np.array([self.across, self.up], np.int64)
+        extent = np.array([WORLD[2] - WORLD[0], WORLD[3] - WORLD[1]], np.int64)
+        return np.minimum((points - np.array(WORLD[:2])) * size // extent, size - 1)  # type: ignore[no-any-return]
+
+
+class Counts(NamedTuple):
+    """What was counted.
+
+    ``times[i]`` documents have the token ``token[i]`` (-1: whatever) in the cell ``cell[i]``
+    (-1: anywhere); each pair stands once. ``width`` and ``height`` have `BINS` bins of extents.
+    """
+
+    documents: int
+    width: NDArray[np.int64]
+    height: NDArray[np.int64]
+    cell: NDArray[np.int32]
+    token: NDArray[np.int32]
+    times: NDArray[np.int64]
+
+
+class Tally:
+    """Counts documents into a table that is never larger than it must be.
+
+    Parameters
+    ----------
+    grid
+        The cells to count in.
+    tokens, cells
+        Whether tokens are counted, and whether anything is counted by cell.
+    most
+        The pairs to hold at most; a single document may need more. No limit if left out.
+
+    Examples
+    --------
+    >>> tally = Tally(Grid(2, 1), cells=False)
+    >>> tally.add(Messages.of([[7, 3], [7]], [[0, 0], [5, 5]]))
+    2
+    >>> counts = tally.counts()
+    >>> sorted(zip(counts.token.tolist(), counts.times.tolist())), counts.documents
+    ([(3, 1), (7, 2)], 2)
+    """
+
+    def __init__(
+        self, grid: Grid, *, tokens: bool = True, cells: bool = True, most: int | None = None
+    ) -> None:
+        self.grid = grid.checked()
+        self._tokens, self._cells, self._most = tokens, cells, most
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was counted."""
+        self._slot = np.zeros((_LEAST_SLOTS, 2), np.uint64)
+        self._seen = 0
+        self._used = 0
+        self._documents = 0
+        self._extents = np.zeros((2, BINS), np.int64)
+
+    def add(self, columns: Clauses | Messages, first: int = 0) -> int:
+        """Count documents from row ``first`` on; return the row at which there was no more room.
+
+        Where that is not the end, take what was counted, `clear`, and go on from there.
+        """
+        rows = len(columns) if isinstance(columns, Messages) else columns.subscriptions
+        pieces = self._pieces(columns)
+        begin = int(np.searchsorted(pieces.document, first))
+        end = self._count(pieces, begin) if self._tokens or self._cells else len(pieces.document)
+        done = rows if end == len(pieces.document) else int(pieces.document[end])
+        for bins, extent in zip(self._extents, _extents(columns, first, done), strict=True):
+            # The exponent of a float tells the power of two, and is 0 for 0.
+            bins += np.bincount(np.frexp(extent)[1], minlength=BINS)
+        self._documents += done - first
+        return done
+
+    def counts(self) -> Counts:
+        """Return what was counted, the pairs in no particular order."""
+        key, counted = self._slot[self._slot[:, 1] != 0].T
+        cell = (key >> np.uint64(32)).astype(np.int64) - 1
+        token = (key & np.uint64(0xFFFFFFFF)).astype(np.int64) - 1
+        width, height = self._extents
+        return Counts(
+            self._documents,
+            width,
+            height,
+            cell.astype(np.int32),
+            token.astype(np.int32),
+            (counted >> np.uint64(32)).astype(np.int64),
+        )
+
+    def _pieces(self, columns: Clauses | Messages) -> Pieces:
+        if isinstance(columns, Messages):
+            cut, document = (
+                columns.cut() if columns.wraps.any() else (columns, np.arange(len(columns)))
+            )
+            box, start, token = cut.box, cut.token_start, cut.token
+        else:
+            box, start, token = columns.box, columns.token_start, columns.token
+            document = columns.row.astype(np.int64)
+        nowhere = np.tile(np.array([0, 0, -1, -1], np.int32), (len(box), 1))
+        cell = self.grid.ranges(box) if self._cells else frozen(nowhere, np.int32)
+        if not self._tokens:
+            start, token = frozen(np.zeros(len(start)), np.int64), frozen([], np.int32)
+        return Pieces(frozen(document, np.int64), cell, start, token)
+
+    def _count(self, pieces: Pieces, first: int) -> int:
+        # Rows of different batches are different documents: a slot remembers the last one.
+        numbered = pieces._replace(document=frozen(pieces.document + self._seen, np.int64))
+        at = first
+        while at < len(pieces.document):
+            at, self._used, need = count_pieces(
+                numbered, at, self.grid.across, self._slot, self._used
+            )
+            if at < len(pieces.document):
+                if self._most is not None and self._used and self._used + need > self._most:
+                    break
+                self._grow(int(self._used + need))
+        if len(pieces.document):
+            self._seen += int(pieces.document[-1]) + 1
+        return at
+
+    def _grow(self, pairs: int) -> None:
+        slots = max(4 * len(self._slot), 1 << (2 * pairs - 1).bit_length())
+        larger = np.zeros((slots, 2), np.uint64)
+        move_pairs(self._slot, larger)
+        self._slot = larger
+
+
+def _extents(columns: Clauses | Messages, first: int, last: int) -> NDArray[np.float64]:
+    """Return the widths and the heights of all boxes of these rows."""
+    if isinstance(columns, Messages):
+        box = columns.box[first:last].astype(np.int64)
+    else:
+        chosen = slice(*np.searchsorted(columns.row, [first, last]))
+        box = np.column_stack([columns.box[chosen].astype(np.int64), columns.row[chosen]])
+        if (box[1:, 4] == box[:-1, 4]).any():
+            box = np.unique(box, axis=0)
+    extent = box[:, 2:4] - box[:, :2]
+    extent[extent < 0] += WORLD[2] - WORLD[0]
+    return extent.T.astype(np.float64)

@@ -1,0 +1,284 @@
+"""Which token of a clause comes first, second and so on, and the frequencies that decide it.
+
+The orders of the rt-tree papers (TKDE 2014, section 4.2): at random; ``df``, a greedy cover that
+wants few distinct first tokens; ``idf``, the rarest token first; and both by the frequencies in the
+cell of a grid where the centre of the clause's box lies. New clauses are ordered by the
+frequencies so far, and counted then; what is there is not ordered again.
+
+The order decides how much an index has to look at, never what it finds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from nearcast.columns import Clauses, frozen
+from nearcast.errors import UnknownName
+from nearcast.indexes.options import check_whole
+from nearcast.indexes.statistics import Grid, Statistics
+from nearcast.indexes.token_order import cover as covers
+from nearcast.indexes.token_order import kernels as orders
+from nearcast.indexes.token_order.kernels import Columns, Frequencies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["KINDS", "TokenOrder", "check_kind"]
+
+KINDS = ("random", "df", "idf", "local-df", "local-idf")
+
+_LEAST_SLOTS = 64
+_LOAD = 0.6
+_PART = 1 << 20
+
+
+class TokenOrder:
+    """An order of tokens, with the frequencies it follows.
+
+    Examples
+    --------
+    >>> clauses = Clauses.of([[1, 2], [2, 3], [2]], [[0, 0, 9, 9]] * 3)
+    >>> order, ordered = TokenOrder.count(clauses, "idf")
+    >>> ordered.tolist()
+    [1, 2, 3, 2, 2]
+    >>> order.insert(Clauses.of([[1, 2, 3, 4]], [[0, 0, 9, 9]])).tolist()
+    [4, 1, 3, 2]
+    """
+
+    def __init__(self, kind: str, grid: Grid, seed: int, tables: Frequencies | None) -> None:
+        self.kind = check_kind(kind)
+        self.grid = grid
+        self.seed = seed
+        self._tables = tables
+
+    @classmethod
+    def count(
+        cls,
+        clauses: Clauses,
+        kind: str,
+        *,
+        cells: int = 10_000,
+        statistics: str = "",
+        seed: int = 0,
+    ) -> tuple[Self, NDArray[np.int32]]:
+        """Count the tokens of clauses, and order those of every clause.
+
+        Parameters
+        ----------
+        clauses, kind
+            What to order, and how: one of `KINDS`.
+        cells
+            The cells of the grid of a local order.
+        statistics
+            A folder of statistics whose frequencies (and grid) are taken instead of counting.
+            There is no greedy over clauses then: ``df`` is the most frequent token first.
+        seed
+            Of the random order.
+        """
+        check_whole("cells", cells, 1, 1 << 30)
+        order = cls(kind, _square(cells), seed, None)
+        if order.kind == "random":
+            return order, order._shuffle(clauses, 0)
+        if statistics:
+            order._take(Statistics.load(statistics))
+        else:
+            order._count(clauses)
+        ordered = np.empty(len(clauses.token), np.int32)
+        if order._falling and not statistics:
+            order._cover(clauses, ordered)
+        else:
+            columns, key = _columns(clauses), _keys(clauses)
+            orders.order_clauses(columns, order._open(), order._falling, key, ordered)
+        return order, ordered
+
+    def insert(self, clauses: Clauses, first: int = 0) -> NDArray[np.int32]:
+        """Order clauses from number ``first`` on by the frequencies so far, counting each then."""
+        if self.kind == "random":
+            return self._shuffle(clauses, first)
+        base = clauses.token_start[first]
+        ordered = np.empty(int(clauses.token_start[-1] - base), np.int32)
+        columns, key = _columns(clauses), _keys(clauses, first)
+        done = first
+        while done < len(clauses):
+            done = orders.insert_clauses(
+                columns, done, base, self._open(), self._falling, key, ordered
+            )
+            self._make_room(clauses, done)
+        return ordered
+
+    def delete(self, clauses: Clauses, gone: NDArray[np.int64]) -> None:
+        """Uncount the clauses with these numbers."""
+        if self.kind != "random":
+            orders.uncount_clauses(_columns(clauses), frozen(gone, np.int64), self._open())
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the frequencies, to be stored with the index."""
+        if self._tables is None:
+            return {}
+        tables = self._tables._asdict()
+        if not self._local:
+            del tables["local"]
+        return tables
+
+    @classmethod
+    def from_arrays(
+        cls, kind: str, arrays: Mapping[str, NDArray[Any]], *, cells: int, seed: int
+    ) -> Self:
+        """Make the order from what `arrays` gave; read-only ones are copied at the first change."""
+        if kind == "random":
+            return cls(kind, _square(cells), seed, None)
+        tables = Frequencies(
+            frozen(arrays["anywhere"], np.uint64),
+            frozen(arrays.get("local", ()), np.uint64),
+            frozen(arrays["used"], np.int64),
+            frozen(arrays["grid"], np.int64),
+        )
+        across, up = tables.grid.tolist()
+        return cls(kind, Grid(across, up), seed, tables)
+
+    @property
+    def _local(self) -> bool:
+        return self.kind.startswith("local")
+
+    @property
+    def _names(self) -> list[str]:
+        return ["anywhere", "local"] if self._local else ["anywhere"]
+
+    @property
+    def _falling(self) -> bool:
+        """Whether frequent tokens come first."""
+        return self.kind.endswith("-df") or self.kind == "df"
+
+    def _shuffle(self, clauses: Clauses, first: int) -> NDArray[np.int32]:
+        ordered = np.empty(int(clauses.token_start[-1] - clauses.token_start[first]), np.int32)
+        seed = np.uint64(self.seed % (1 << 64))
+        orders.shuffle_clauses(_columns(clauses), first, seed, _keys(clauses, first), ordered)
+        return ordered
+
+    def _count(self, clauses: Clauses) -> None:
+        self._tables = self._empty(_LEAST_SLOTS, _LEAST_SLOTS)
+        columns, done = _columns(clauses), 0
+        while done < len(clauses):
+            done = orders.count_clauses(columns, done, self._open())
+            self._make_room(clauses, done)
+        tables = self._open()
+        for name, used in zip(self._names, tables.used.tolist(), strict=False):
+            if len(getattr(tables, name)) > _slots(used):
+                self._resize(name, _slots(used))
+
+    def _take(self, statistics: Statistics) -> None:
+        """Take the frequencies of statistics, and their grid."""
+        self.grid = statistics.grid
+        frequency = statistics.vocabulary.frequency
+        self._tables = self._empty(_slots(len(frequency)), _slots(len(statistics.cell_token)))
+        tables = self._open()
+        anywhere = np.full(len(frequency), orders.ANYWHERE)
+        token = np.arange(len(frequency), dtype=np.int32)
+        tables.used[0] = _fill(tables.anywhere, anywhere, token, frequency)
+        if self._local:
+            start, end = statistics.cell_start, len(statistics.cell_token)
+            for first in range(0, end, _PART):
+                part = slice(first, min(first + _PART, end))
+                cell = np.searchsorted(start, np.arange(part.start, part.stop), side="right") - 1
+                token, frequency = statistics.cell_token[part], statistics.cell_frequency[part]
+                tables.used[1] += _fill(tables.local, cell, token, frequency)
+
+    def _cover(self, clauses: Clauses, ordered: NDArray[np.int32]) -> None:
+        """Order by the greedy cover."""
+        tables, columns, key = self._open(), _columns(clauses), _keys(clauses)
+        table = tables.local if self._local else tables.anywhere
+        pairs = covers.Pairs(
+            np.empty(len(clauses.token), np.int32),
+            np.zeros(len(table) + 1, np.int64),
+            np.empty(len(clauses.token), np.int32),
+        )
+        covers.number_pairs(columns, tables, pairs.pair)
+        covers.list_clauses(columns, pairs)
+        left = np.diff(pairs.clause_start).astype(np.int32)
+        cover = covers.Cover(
+            rank=np.full(len(table), -1, np.int32),
+            left=left,
+            below=np.empty(len(table), np.int32),
+            top=np.full(int(left.max(initial=0)) + 1, -1, np.int32),
+            covered=np.zeros(len(clauses), np.bool_),
+        )
+        covers.cover_clauses(columns, pairs, cover)
+        covers.order_by_cover(columns, pairs, cover.rank, table, key, ordered)
+
+    def _empty(self, anywhere: int, local: int) -> Frequencies:
+        return Frequencies(
+            np.zeros(anywhere, np.uint64),
+            np.zeros(local if self._local else 0, np.uint64),
+            np.zeros(2, np.int64),
+            np.array(self.grid, np.int64),
+        )
+
+    def _open(self) -> Frequencies:
+        """Return the tables, writable."""
+        assert self._tables is not None
+        if not all(table.flags.writeable for table in self._tables):
+            anywhere, local, used, grid = self._tables
+            self._tables = Frequencies(anywhere.copy(), local.copy(), used.copy(), grid.copy())
+        return self._tables
+
+    def _make_room(self, clauses: Clauses, clause: int) -> None:
+        """Let tables grow that have no room for a clause, if there is one."""
+        if clause == len(clauses):
+            return
+        tables = self._open()
+        need = int(clauses.token_start[clause + 1] - clauses.token_start[clause])
+        for name, used in zip(self._names, tables.used.tolist(), strict=False):
+            slots = len(getattr(tables, name))
+            if 3 * (used + need) > 2 * slots:
+                self._resize(name, max(2 * slots, _slots(used + need)))
+
+    def _resize(self, name: str, slots: int) -> None:
+        tables = self._open()
+        table = np.zeros(slots, np.uint64)
+        tables.used[self._names.index(name)] = orders.move_table(getattr(tables, name), table)
+        if name == "local":
+            self._tables = tables._replace(local=table)
+        else:
+            self._tables = tables._replace(anywhere=table)
+
+
+def check_kind(kind: str) -> str:
+    """Return the kind if there is such an order."""
+    if kind not in KINDS:
+        raise UnknownName("tokens", kind, KINDS)
+    return kind
+
+
+def _square(cells: int) -> Grid:
+    """Return the grid with as many cells across as up, about so many in all."""
+    side = max(1, round(math.sqrt(cells)))
+    return Grid(side, side)
+
+
+def _slots(pairs: int) -> int:
+    """Return how many slots a table for so many pairs has."""
+    return max(_LEAST_SLOTS, int(pairs / _LOAD))
+
+
+def _columns(clauses: Clauses) -> Columns:
+    return Columns(clauses.token_start, clauses.token, clauses.box)
+
+
+def _keys(clauses: Clauses, first: int = 0) -> NDArray[np.uint64]:
+    """Return room for the keys of one clause."""
+    return np.empty(int(np.diff(clauses.token_start[first:]).max(initial=0)), np.uint64)
+
+
+def _fill(
+    table: NDArray[np.uint64],
+    cell: NDArray[np.int64],
+    token: NDArray[np.int32],
+    frequency: NDArray[np.int64],
+) -> int:
+    columns = frozen(cell, np.int64), frozen(token, np.int32), frozen(frequency, np.int64)
+    return int(orders.fill_table(table, *columns))

@@ -1,0 +1,1 @@
+"""One piece of subscriptions with its index and its deaths."""

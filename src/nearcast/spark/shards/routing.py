@@ -1,0 +1,355 @@
+"""Down a tree of keyword and space nodes, to the shards of subscriptions and messages.
+
+The tree is the top of an adaptive partition tree (Wang, Zhang, Zhang, Lin, Wang: AP-Tree, VLDB
+Journal 2015, section 3.2). The children of a node lie side by side:
+
+- A *keyword* node has an offset ``l`` and cuts of the ranks of tokens. A clause goes into the cut
+  of its ``l``-th rank (they ascend); one with fewer goes to the dummy. A message goes into every
+  cut that one of its ranks hits, below which only its ranks after the first hit count, and to the
+  dummy.
+- A *space* node has cells, column by column and row by row. A clause goes into every cell that
+  its box meets, but to the dummy where its box contains the region of the node. A message goes
+  into every cell that it meets, and to the dummy. Without a dummy, such a clause goes into
+  all cells.
+- A *leaf* names its shard. What lies in a leaf of `EVERYWHERE` lies in every shard.
+
+Coordinates are whole numbers: a cell begins at a split and ends one unit before the next, so
+that a box and a place that meet, be it at a border, have a cell in common.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.compiled.jit import Number, borrow, kernel
+from nearcast.compiled.partition import part_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LEAF, KEYWORDS, SPACE = 0, 1, 2
+"""The kinds of nodes."""
+
+EVERYWHERE = -1
+"""The shard of a leaf whose subscriptions lie in every shard."""
+
+_COLUMN_MIX = 73_856_093
+_ROW_MIX = 19_349_663
+
+
+class TreeArrays(NamedTuple):
+    """The nodes of a tree; node 0 is the root, and children come after their parents.
+
+    ``first`` is the first child of a node, or the shard of a leaf. A node has ``columns * rows``
+    cells or (``rows == 1``) cuts, and behind them the dummy where ``dummy`` is 1. Its splits lie at
+    ``split[split_start[n]:split_start[n + 1]]``: ``columns - 1`` of ranks or longitudes, then
+    ``rows - 1`` of latitudes. ``region`` is what a space node divides, both ends included.
+    """
+
+    kind: NDArray[np.uint8]
+    first: NDArray[np.int32]
+    offset: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    dummy: NDArray[np.uint8]
+    split_start: NDArray[np.int64]
+    split: NDArray[np.int32]
+    region: NDArray[np.int32]
+
+
+class Routed(NamedTuple):
+    """What is routed: row ``i`` consists of the pieces ``piece_start[i]:piece_start[i + 1]``.
+
+    Every piece has tokens and a box; ``rank`` gives the rank of a token.
+    """
+
+    piece_start: NDArray[np.int64]
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+    box: NDArray[np.int32]
+    rank: NDArray[np.int32]
+
+
+class Scratch(NamedTuple):
+    """Room to work in: a stack int32[nodes, 2], ranks int32[most tokens], seen int64[shards]."""
+
+    stack: NDArray[np.int32]
+    rank: NDArray[np.int32]
+    seen: NDArray[np.int64]
+
+
+class Routes(NamedTuple):
+    """The shards of every row, ascending: ``shard[start[i]:start[i + 1]]``."""
+
+    start: NDArray[np.int64]
+    shard: NDArray[np.int32]
+
+
+@kernel
+def ranks_of(routed: Routed, piece: Number, ranks: NDArray[np.int32]) -> Number:
+    """Write the ranks of a piece, ascending and distinct; return how many there are."""
+    count = 0
+    for i in range(routed.token_start[piece], routed.token_start[piece + 1]):
+        ranks[count] = routed.rank[routed.token[i]]
+        count += 1
+    if count > 48:
+        ranks[:count].sort()
+    else:
+        for i in range(1, count):
+            value = ranks[i]
+            j = i
+            while j > 0 and ranks[j - 1] > value:
+                ranks[j] = ranks[j - 1]
+                j -= 1
+            ranks[j] = value
+    kept = 0
+    for i in range(count):
+        if kept == 0 or ranks[i] != ranks[kept - 1]:
+            ranks[kept] = ranks[i]
+            kept += 1
+    return kept
+
+
+@kernel
+def push_cells(
+    tree: TreeArrays,
+    node: Number,
+    box: NDArray[np.int32],
+    position: Number,
+    stack: NDArray[np.int32],
+    top: Number,
+) -> Number:
+    """Put the cells of a space node that a box meets on the stack; return its new top."""
+    middle = tree.split_start[node] + tree.columns[node] - 1
+    west = part_of(tree.split, tree.split_start[node], middle, box[0])
+    south = part_of(tree.split, middle, tree.split_start[node + 1], box[1])
+    east, north = west, south
+    if box[2] != box[0] or box[3] != box[1]:
+        east = part_of(tree.split, tree.split_start[node], middle, box[2])
+        north = part_of(tree.split, middle, tree.split_start[node + 1], box[3])
+    for row in range(south, north + 1):
+        for column in range(west, east + 1):
+            stack[top, 0] = tree.first[node] + row * tree.columns[node] + column
+            stack[top, 1] = position
+            top += 1
+    return top
+
+
+@kernel
+def push_message(
+    tree: TreeArrays,
+    node: Number,
+    box: NDArray[np.int32],
+    ranks: NDArray[np.int32],
+    position: Number,
+    stack: NDArray[np.int32],
+    top: Number,
+) -> Number:
+    """Put the children that a message visits on the stack, with where its ranks go on."""
+    if tree.kind[node] == SPACE:
+        top = push_cells(tree, node, box, position, stack, top)
+    else:
+        begin, end = tree.split_start[node], tree.split_start[node + 1]
+        last = -1
+        for i in range(position, len(ranks)):
+            cut = part_of(tree.split, begin, end, ranks[i])
+            if cut != last:
+                stack[top, 0] = tree.first[node] + cut
+                stack[top, 1] = i + 1
+                top += 1
+                last = cut
+    if tree.dummy[node]:
+        stack[top, 0] = tree.first[node] + tree.columns[node] * tree.rows[node]
+        stack[top, 1] = position
+        top += 1
+    return top
+
+
+@kernel
+def push_clause(
+    tree: TreeArrays,
+    node: Number,
+    box: NDArray[np.int32],
+    ranks: NDArray[np.int32],
+    position: Number,
+    stack: NDArray[np.int32],
+    top: Number,
+) -> Number:
+    """Put the children in which a clause lies on the stack."""
+    if tree.kind[node] == SPACE:
+        region = tree.region[node]
+        inside = (
+            box[0] <= region[0]
+            and box[1] <= region[1]
+            and box[2] >= region[2]
+            and box[3] >= region[3]
+        )
+        if not (inside and tree.dummy[node]):
+            return push_cells(tree, node, box, position, stack, top)
+    elif tree.offset[node] < len(ranks):
+        begin, end = tree.split_start[node], tree.split_start[node + 1]
+        cut = part_of(tree.split, begin, end, ranks[tree.offset[node]])
+        stack[top, 0] = tree.first[node] + cut
+        stack[top, 1] = position
+        return top + 1
+    stack[top, 0] = tree.first[node] + tree.columns[node] * tree.rows[node]
+    stack[top, 1] = position
+    return top + 1
+
+
+@kernel
+def visit_leaves(
+    tree: TreeArrays,
+    routed: Routed,
+    piece: Number,
+    row: Number,
+    are_messages: Number,
+    scratch: Scratch,
+    shard: NDArray[np.int32],
+    count: Number,
+) -> tuple[Number, Number]:
+    """Append the shards of the leaves that a piece reaches and that its row has not seen yet.
+
+    Returns how many shards there are now, and whether a leaf of `EVERYWHERE` was among them.
+    """
+    everywhere, ranked = False, False
+    box = routed.box[piece]
+    ranks = scratch.rank[:0]
+    stack, seen = scratch.stack, scratch.seen
+    stack[0, 0] = stack[0, 1] = 0
+    top = 1
+    while top:
+        top -= 1
+        node, position = stack[top, 0], stack[top, 1]
+        if tree.kind[node] != LEAF:
+            if tree.kind[node] == KEYWORDS and not ranked:  # many pieces never come to one
+                ranks = scratch.rank[: ranks_of(routed, piece, scratch.rank)]
+                ranked = True
+            if are_messages:
+                top = push_message(tree, node, box, ranks, position, stack, top)
+            else:
+                top = push_clause(tree, node, box, ranks, position, stack, top)
+        elif tree.first[node] == EVERYWHERE:
+            everywhere = True
+        elif seen[tree.first[node]] != row:
+            seen[tree.first[node]] = row
+            shard[count] = tree.first[node]
+            count += 1
+    return count, everywhere
+
+
+@kernel
+def route(
+    tree: TreeArrays,
+    routed: Routed,
+    are_messages: Number,
+    first: Number,
+    scratch: Scratch,
+    routes: Routes,
+) -> Number:
+    """Route the rows from ``first`` on, as long as there is room for all shards.
+
+    ``routes`` (int64[rows + 1], int32[any]) is filled; ``scratch.seen`` holds no row from ``first``
+    on. Returns the first row that had no room.
+
+    A message that reaches leaves of `EVERYWHERE` only visits one shard, chosen by its place.
+    """
+    tree, routed = borrowed_tree(tree), borrowed_rows(routed)
+    scratch = Scratch(borrow(scratch.stack), borrow(scratch.rank), borrow(scratch.seen))
+    shards = len(scratch.seen)
+    shard = borrow(routes.shard)
+    for row in range(first, len(routed.piece_start) - 1):
+        begin = routes.start[row]
+        if begin + shards > len(shard):
+            return row
+        count, everywhere = begin, False
+        for piece in range(routed.piece_start[row], routed.piece_start[row + 1]):
+            count, found = visit_leaves(
+                tree, routed, piece, row, are_messages, scratch, shard, count
+            )
+            everywhere = everywhere or found
+        if everywhere and not are_messages:
+            for s in range(shards):
+                shard[begin + s] = s
+            count = begin + shards
+        elif everywhere and count == begin:
+            box = routed.box[routed.piece_start[row]]
+            mixed = np.int64(box[0]) * _COLUMN_MIX ^ np.int64(box[1]) * _ROW_MIX
+            shard[count] = (mixed >> 7) % shards
+            count += 1
+        elif count - begin > 1:
+            shard[begin:count].sort()
+        routes.start[row + 1] = count
+    return len(routed.piece_start) - 1
+
+
+@kernel
+def borrowed_tree(tree: TreeArrays) -> TreeArrays:
+    """Return the tree with arrays that nobody counts references to."""
+    return TreeArrays(
+        borrow(tree.kind),
+        borrow(tree.first),
+        borrow(tree.offset),
+        borrow(tree.columns),
+        borrow(tree.rows),
+        borrow(tree.dummy),
+        borrow(tree.split_start),
+        borrow(tree.split),
+        borrow(tree.region),
+    )
+
+
+@kernel
+def borrowed_rows(routed: Routed) -> Routed:
+    """Return what is routed with arrays that nobody counts references to."""
+    return Routed(
+        borrow(routed.piece_start),
+        borrow(routed.token_start),
+        borrow(routed.token),
+        borrow(routed.box),
+        borrow(routed.rank),
+    )
+
+
+@kernel
+def first_unsound(tree: TreeArrays, shards: Number, above: NDArray[np.int32]) -> Number:
+    """Return the first node that cannot be walked, or -1; ``above`` int32[nodes] is filled.
+
+    Children must tile the nodes after the root, splits ascend, and offsets grow downwards
+    (``above`` is the offset of the nearest keyword node in one of whose cuts a node lies).
+    """
+    expected = np.int64(1)
+    above[0] = -1
+    for node in range(len(tree.kind)):
+        kind, first = tree.kind[node], np.int64(tree.first[node])
+        begin, end = tree.split_start[node], tree.split_start[node + 1]
+        if kind == LEAF:
+            if begin != end or first < EVERYWHERE or first >= shards:
+                return node
+            continue
+        columns, rows = np.int64(tree.columns[node]), np.int64(tree.rows[node])
+        if kind > SPACE or tree.dummy[node] > 1 or columns < 1 or rows < 1:
+            return node
+        if kind == KEYWORDS and (rows != 1 or not tree.dummy[node]):
+            return node
+        children = columns * rows + tree.dummy[node]
+        if first != expected or first + children > len(tree.kind):
+            return node
+        expected += children
+        if end - begin != columns + rows - 2:
+            return node
+        for i in range(begin + 1, end):
+            if i != begin + columns - 1 and tree.split[i] <= tree.split[i - 1]:
+                return node
+        offset = above[node]
+        if kind == KEYWORDS:
+            if tree.offset[node] <= offset:
+                return node
+            offset = tree.offset[node]
+        for child in range(first, first + columns * rows):
+            above[child] = offset
+        if tree.dummy[node]:  # nothing is known of the ranks of a message there
+            above[first + columns * rows] = above[node]
+    return -1 if expected == len(tree.kind) else 0

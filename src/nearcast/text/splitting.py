@@ -1,0 +1,161 @@
+"""From text to words, and from words to the ascending distinct tokens of a row.
+
+The text is UTF-8. ASCII letters are folded here; text with anything else in it comes folded
+already, and is decoded only to tell word characters from others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.compiled.jit import kernel
+from nearcast.text.byte_table import HASH_SEED, hash_byte, hash_end
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Alphabet", "Texts", "WordBuffers", "distinct_tokens", "split_words"]
+
+_ENCODED = 0x80
+
+
+class Alphabet(NamedTuple):
+    """What is a word character.
+
+    ``folded[byte]`` is the folded form of an ASCII byte, 0 where it separates words, and 0x80
+    for the bytes of longer characters; for those, ``bit`` has one bit per code point.
+    """
+
+    folded: NDArray[np.uint8]
+    bit: NDArray[np.uint8]
+
+
+class Texts(NamedTuple):
+    """Texts in a buffer; text ``i`` is ``byte[begin[i]:end[i]]``."""
+
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    byte: NDArray[np.uint8]
+
+
+class WordBuffers(NamedTuple):
+    """Room for the words of texts: where those of each text begin, their bytes, their tags."""
+
+    word_start: NDArray[np.int64]
+    byte_start: NDArray[np.int64]
+    byte: NDArray[np.uint8]
+    tag: NDArray[np.uint32]
+
+
+@kernel
+def _character_bytes(lead: int) -> int:
+    """Return how many bytes a character takes whose first byte is 0x80 or more."""
+    if lead < 0xE0:
+        return 2
+    return 3 if lead < 0xF0 else 4
+
+
+@kernel
+def _is_word_character(bit: NDArray[np.uint8], byte: NDArray[np.uint8], at: int, size: int) -> bool:
+    """Whether the character of ``size`` bytes at this place is one of a word."""
+    code = np.int64(byte[at]) & (0x7F >> size)
+    for b in range(at + 1, at + size):
+        code = (code << 6) | (np.int64(byte[b]) & 0x3F)
+    return (np.int64(bit[code >> 3]) >> (code & 7)) & 1 == 1  # type: ignore[no-any-return]
+
+
+@kernel
+def split_words(texts: Texts, alphabet: Alphabet, out: WordBuffers) -> int:
+    """Cut texts into folded words and hash them; return the number of words.
+
+    ``out`` has room for as many bytes as the texts have, and for half as many words (rounded up
+    for every text).
+    """
+    word = 0
+    written = 0
+    out.byte_start[0] = 0
+    for i in range(len(texts.begin)):
+        out.word_start[i] = word
+        at = texts.begin[i]
+        end = texts.end[i]
+        state = HASH_SEED
+        while at < end:
+            folded = alphabet.folded[texts.byte[at]]
+            size = 1
+            inside = folded != 0
+            if folded == _ENCODED:
+                size = _character_bytes(np.int64(texts.byte[at]))  # type: ignore[arg-type]
+                inside = _is_word_character(alphabet.bit, texts.byte, at, size)
+            if not inside:
+                if written > out.byte_start[word]:
+                    out.tag[word] = hash_end(state)
+                    word += 1
+                    out.byte_start[word] = written
+                    state = HASH_SEED
+                at += size
+            elif size == 1:
+                out.byte[written] = folded
+                state = hash_byte(state, folded)
+                written += 1
+                at += 1
+            else:
+                for b in range(at, at + size):
+                    out.byte[written] = texts.byte[b]
+                    state = hash_byte(state, texts.byte[b])
+                    written += 1
+                at += size
+        if written > out.byte_start[word]:
+            out.tag[word] = hash_end(state)
+            word += 1
+            out.byte_start[word] = written
+    out.word_start[len(texts.begin)] = word
+    return word
+
+
+@kernel
+def _sort(values: NDArray[np.int32], begin: int, end: int) -> None:
+    """Sort a stretch in place (Shell's method, which is insertion sort where it is short)."""
+    gap = 1
+    while gap * 9 < end - begin:
+        gap = gap * 9 // 4 + 1
+    while gap > 0:
+        for i in range(begin + gap, end):
+            value = values[i]
+            at = i
+            while at >= begin + gap and values[at - gap] > value:
+                values[at] = values[at - gap]
+                at -= gap
+            values[at] = value
+        gap = gap * 4 // 9
+
+
+@kernel
+def distinct_tokens(
+    number: NDArray[np.int32],
+    word_start: NDArray[np.int64],
+    token_start: NDArray[np.int64],
+    token: NDArray[np.int32],
+) -> int:
+    """Sort the numbers of each row's words and leave out repeated and negative ones.
+
+    Row ``i`` has the words ``word_start[i]:word_start[i + 1]``. Returns the number of tokens.
+    """
+    count = 0
+    for row in range(len(word_start) - 1):
+        first = count
+        token_start[row] = first
+        for i in range(word_start[row], word_start[row + 1]):
+            if number[i] >= 0:
+                token[count] = number[i]
+                count += 1
+        _sort(token, first, count)
+        kept = first
+        for i in range(first, count):
+            if kept == first or token[i] != token[kept - 1]:
+                token[kept] = token[i]
+                kept += 1
+        count = kept
+    token_start[len(word_start) - 1] = count
+    return count

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.columns import NEVER, Clauses, Messages, Shapes, frozen
+from nearcast.indexes.boolean import Linear
 from nearcast.indexes.contract import NoOptions
-from nearcast.indexes.linear import Linear
 from nearcast.indexes.scan import Scan
 from nearcast.segments.visible import LifeArrays, MatchArrays, keep_visible
 

@@ -11,6 +11,7 @@ from nearcast import indexes
 from nearcast.errors import StorageError, UnknownId, UnknownName
 from nearcast.indexes import Builder, UpdatableIndex
 from nearcast.indexes.scan import Scan
+from nearcast.indexes.trie_pyramid import TriePyramid
 from nearcast.storage import clauses_to_arrays, write_arrays
 from nearcast.testing import check_index, draw
 
@@ -87,15 +88,14 @@ def test_an_error_in_an_index_names_the_check(monkeypatch: pytest.MonkeyPatch) -
 
 def test_check_index_finds_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks can fail: an index that loses its last clause is caught."""
-    trie_pyramid = indexes.get("trie-pyramid")
-    find = trie_pyramid.find
+    find = TriePyramid.find
 
-    def forgetful(self: indexes.Index, messages: object, threads: int) -> indexes.Found:
-        found = find(self, messages, threads)  # type: ignore[arg-type]
+    def forgetful(self: TriePyramid, messages: Messages, threads: int) -> indexes.Found:
+        found = find(self, messages, threads)
         start = found.start.copy()
         start[-1] -= start[-1] > start[-2]
         return indexes.Found(start, found.clause[: start[-1]], found.examined)
 
-    monkeypatch.setattr(trie_pyramid, "find", forgetful)
+    monkeypatch.setattr(TriePyramid, "find", forgetful)
     with pytest.raises(AssertionError, match="agrees_on_lattice with seed 0: lattice: missed"):
         check_index("trie-pyramid")

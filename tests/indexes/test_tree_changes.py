@@ -26,7 +26,7 @@ from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.errors import UnknownId
-from nearcast.indexes.changing import ChangingIndex
+from nearcast.indexes.in_place import InPlaceIndex
 from nearcast.indexes.rtree.index import TreeIndex
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.token_order.order import KINDS
@@ -99,13 +99,13 @@ class Changes(RuleBasedStateMachine):
         self.alive = np.ones(self.clauses.subscriptions, np.bool_)
 
     def insert(self, clauses: Clauses) -> None:
-        assert isinstance(self.index, ChangingIndex)
+        assert isinstance(self.index, InPlaceIndex)
         self.index.insert(clauses)
         self.clauses = Clauses.concatenate([self.clauses, clauses])
         self.alive = np.append(self.alive, np.ones(clauses.subscriptions, np.bool_))
 
     def delete(self, rows: NDArray[np.int64]) -> None:
-        assert isinstance(self.index, ChangingIndex)
+        assert isinstance(self.index, InPlaceIndex)
         self.index.delete(rows)
         self.alive[rows] = False
 
@@ -152,7 +152,7 @@ class Changes(RuleBasedStateMachine):
     @precondition(lambda self: not self.alive.all())
     @rule(data=st.data())
     def delete_what_is_gone(self, data: Any) -> None:
-        assert isinstance(self.index, ChangingIndex)
+        assert isinstance(self.index, InPlaceIndex)
         gone = data.draw(st.sampled_from(np.flatnonzero(~self.alive).tolist()))
         with pytest.raises(UnknownId, match=f"row {gone} is not in the index"):
             self.index.delete(np.append(np.flatnonzero(self.alive), gone))
@@ -177,7 +177,7 @@ class Changes(RuleBasedStateMachine):
 
     @invariant()
     def holds(self) -> None:
-        assert isinstance(self.index, ChangingIndex)
+        assert isinstance(self.index, InPlaceIndex)
         assert self.index.alive.tolist() == self.alive.tolist()
         if isinstance(self.index, TreeIndex):
             check_tree(self.index)

@@ -9,7 +9,7 @@ import numpy as np
 
 from nearcast.columns import Clauses, Subscriptions, gather
 from nearcast.engine.restore import conjunctions_of
-from nearcast.indexes.linear import Linear
+from nearcast.indexes.boolean import Linear
 from nearcast.intake.places import regions_of
 from nearcast.model import Update
 

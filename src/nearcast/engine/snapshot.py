@@ -10,7 +10,7 @@ import numpy as np
 from nearcast import indexes
 from nearcast.engine.store import StoredSegment
 from nearcast.errors import NearcastError, StorageError
-from nearcast.indexes.linear import Linear
+from nearcast.indexes.boolean import Linear
 from nearcast.intake import MessageBatch
 from nearcast.storage import (
     ids_from_arrays,

@@ -26,7 +26,7 @@ from nearcast.engine.merging import (
 )
 from nearcast.engine.segment import Segment, State
 from nearcast.errors import StorageError
-from nearcast.indexes.linear import Linear
+from nearcast.indexes.boolean import Linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

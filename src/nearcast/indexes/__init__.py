@@ -6,11 +6,13 @@ True
 >>> builder = indexes.create("trie-pyramid", list_size=32)
 """
 
-from nearcast.indexes.contract import Builder, Found, Index, UpdatableIndex
+from nearcast.indexes.boolean import BooleanIndex, Found
+from nearcast.indexes.contract import Builder, Index, UpdatableIndex
 from nearcast.indexes.registry import DEFAULT, create, get, load, names
 
 __all__ = [
     "DEFAULT",
+    "BooleanIndex",
     "Builder",
     "Found",
     "Index",

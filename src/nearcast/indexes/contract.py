@@ -1,24 +1,17 @@
-"""The contract of an index: built from clauses, it answers which subscriptions match.
+"""The contract of every index: subscriptions in, matches out, arrays to save.
 
-An index has one thing to say: which *clauses* have all their tokens in a message and a box that
-meets it (`Index.find`). What a match yields is the same for every index and lives here: messages
-cut at the antimeridian, forbidden tokens, exact shapes, one match per subscription. An index is
-arrays: it is saved, memory-mapped, pickled and shipped as it is.
+`Index` is what an index of any kind does. `nearcast.indexes.boolean.BooleanIndex` is the subclass
+for boolean subscriptions: an index of that kind only says which clauses have all their tokens in a
+message and a box that overlaps it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
-from nearcast.columns import Clauses, Matches, Messages
-from nearcast.compiled.messages import MessageArrays
-from nearcast.compiled.shapes import ShapeArrays
-from nearcast.errors import InvalidInput, StorageError
-from nearcast.indexes.verification import ClauseArrays, finish_matches, join_pieces
+from nearcast.errors import StorageError
 from nearcast.storage import (
     clauses_from_arrays,
     clauses_to_arrays,
@@ -30,25 +23,14 @@ from nearcast.storage import (
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-__all__ = ["Builder", "Found", "Index", "NoOptions", "UpdatableIndex"]
+    from nearcast.columns import Clauses, Matches, Messages
 
-
-class Found(NamedTuple):
-    """The clauses found: those of message ``m`` are ``clause[start[m]:start[m + 1]]``.
-
-    ``examined`` counts the candidates that had to be verified, ``visited`` the nodes that had to be
-    opened, where the index is a tree.
-    """
-
-    start: NDArray[np.int64]
-    clause: NDArray[np.int32]
-    examined: int
-    visited: int = 0
+__all__ = ["Builder", "Index", "NoOptions", "UpdatableIndex"]
 
 
 @dataclass(frozen=True)
@@ -57,10 +39,14 @@ class NoOptions:
 
 
 class Index(ABC):
-    """An index over clauses. See `nearcast.testing.check_index` for what every one must pass."""
+    """An index over subscriptions. See `nearcast.testing.check_index` for what every one must pass.
+
+    An index is arrays: `arrays` and `from_arrays` are all that saving, memory-mapping, pickling and
+    shipping need.
+    """
 
     name: ClassVar[str]
-    """What the registry calls it."""
+    """The name in the registry."""
 
     summary: ClassVar[str]
     """One line for people who choose an index."""
@@ -76,12 +62,14 @@ class Index(ABC):
     def build(cls, clauses: Clauses, options: Any) -> Self:
         """Build the index over clauses, with an instance of `Options`."""
 
+    @classmethod
     @abstractmethod
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Find the clauses whose tokens all occur in, and whose box meets, each message.
+    def build_small(cls, clauses: Clauses) -> Index:
+        """Return an index of the same kind for a few subscriptions that costs nothing to build."""
 
-        No message crosses the antimeridian here.
-        """
+    @abstractmethod
+    def match(self, messages: Messages, *, threads: int = 1) -> Matches:
+        """Return the subscriptions that match each message, each once."""
 
     @abstractmethod
     def arrays(self) -> Mapping[str, NDArray[Any]]:
@@ -94,6 +82,16 @@ class Index(ABC):
     ) -> Self:
         """Make the index from what `arrays` gave."""
 
+    def check_structure(self) -> None:  # noqa: B027
+        """Raise `StorageError` unless every offset, size and level in the arrays is in range.
+
+        Called for arrays that were read from disk: kernels do not check bounds. An index that
+        has no arrays of its own has nothing to check.
+        """
+
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
+        return type(self).from_arrays, (self.clauses, self.options, dict(self.arrays()))
+
     @classmethod
     def vocabulary(cls, options: Any) -> Vocabulary:
         """Return the vocabulary to read subscriptions with: empty unless the options name one."""
@@ -103,42 +101,6 @@ class Index(ABC):
     def nbytes(self) -> int:
         """The bytes of the index itself, without its clauses."""
         return sum(array.nbytes for array in self.arrays().values())
-
-    def match(self, messages: Messages, *, threads: int = 1) -> Matches:
-        """Return the subscriptions that match each message, each once."""
-        if threads < 1:
-            raise InvalidInput("threads", threads, "must be at least 1")
-        if not len(messages) or not len(self.clauses):
-            return Matches(np.zeros(len(messages) + 1, np.int64), np.empty(0, np.int32), 0)
-        if not messages.wraps.any():
-            return self._finish(messages, None, self.find(messages, threads))
-        pieces, message_of = messages.cut()
-        piece_start = np.searchsorted(message_of, np.arange(len(messages) + 1))
-        return self._finish(pieces, piece_start, self.find(pieces, threads))
-
-    def _finish(
-        self, pieces: Messages, piece_start: NDArray[np.int64] | None, found: Found
-    ) -> Matches:
-        clauses = self.clauses
-        if piece_start is None and clauses.plain:
-            return Matches(found.start, found.clause, found.examined, visited=found.visited)
-        if piece_start is None:
-            piece_start = np.arange(len(pieces) + 1)
-        start = np.zeros(len(piece_start), np.int64)
-        if clauses.plain:
-            join_pieces(piece_start, found.start, found.clause, start)
-            matched = found.clause[: start[-1]]
-            return Matches(start, matched, found.examined, visited=found.visited)
-        finish_matches(
-            ClauseArrays(clauses.negative_start, clauses.negative, clauses.row, clauses.shape),
-            shape_arrays(clauses),
-            message_arrays(pieces),
-            piece_start,
-            found.start,
-            found.clause,
-            start,
-        )
-        return Matches(start, found.clause[: start[-1]], found.examined, visited=found.visited)
 
     def save(self, folder: str | Path) -> None:
         """Write the index and its clauses into a folder, replacing what was there."""
@@ -161,19 +123,25 @@ class Index(ABC):
                 f"{folder} holds an index {meta.get('index')!r}, expected {cls.name!r}; "
                 "open it with nearcast.indexes.load"
             )
-        return cls.from_stored(arrays, meta)
+        return cls.from_stored(arrays, meta, verify=verify)
 
     @classmethod
-    def from_stored(cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> Self:
+    def from_stored(
+        cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], *, verify: bool = True
+    ) -> Self:
         """Make the index from what was read of its folder."""
         clauses = clauses_from_arrays(nested("clauses", arrays))
         try:
-            return cls.from_arrays(clauses, cls.Options(**meta["options"]), nested("index", arrays))
+            options = cls.Options(**meta["options"])
+            index = cls.from_arrays(clauses, options, nested("index", arrays))
         except (KeyError, TypeError) as missing:
             raise StorageError(
                 f"this {cls.name} was saved by another version of nearcast ({missing}); "
                 "build it again from its subscriptions"
             ) from missing
+        if verify:
+            index.check_structure()
+        return index
 
 
 class UpdatableIndex(Index):
@@ -203,13 +171,6 @@ class Builder:
         """Build the index over clauses."""
         return self.index.build(clauses, self.options)
 
-
-def message_arrays(messages: Messages) -> MessageArrays:
-    """Return what kernels see of messages."""
-    return MessageArrays(messages.token_start, messages.token, messages.box)
-
-
-def shape_arrays(clauses: Clauses) -> ShapeArrays:
-    """Return what kernels see of exact shapes."""
-    shapes = clauses.shapes
-    return ShapeArrays(shapes.radius_m, shapes.ring_start, shapes.point_start, shapes.point)
+    def build_small(self, clauses: Clauses) -> Index:
+        """Return an index for a few subscriptions that costs nothing to build."""
+        return self.index.build_small(clauses)

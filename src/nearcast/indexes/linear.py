@@ -1,74 +1,64 @@
-"""The index of a buffer: no index at all.
-
-It costs nothing to build, so that a subscription can be added for the price of copying a few
-columns; it is fast enough for as many subscriptions as a buffer holds.
-"""
+"""The linear scan over few clauses: no structure, so nothing to build."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.indexes.contract import Found, Index, NoOptions, message_arrays
-from nearcast.indexes.linear_kernels import LinearArrays, scan_clauses
+from nearcast.compiled.jit import Number, kernel
+from nearcast.compiled.messages import MessageArrays, contains
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
-    from nearcast.columns import Clauses, Messages
 
-__all__ = ["Linear"]
+class LinearArrays(NamedTuple):
+    """The columns of the clauses that are looked at."""
+
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+    box: NDArray[np.int32]
 
 
-class Linear(Index):
-    """Looks at every clause, for sets of a thousand at most.
+@kernel
+def has_tokens(clauses: LinearArrays, clause: Number, tokens: NDArray[np.int32]) -> Number:
+    """Tell whether all tokens of a clause are among these ascending ones."""
+    for i in range(clauses.token_start[clause], clauses.token_start[clause + 1]):
+        if not contains(tokens, clauses.token[i]):
+            return False
+    return True
 
-    Examples
-    --------
-    >>> from nearcast.columns import Clauses, Messages
-    >>> linear = Linear.build(Clauses.of([[1]], [[0, 0, 9, 9]]))
-    >>> linear.match(Messages.of([[1, 5], [5]], [[9, 9], [0, 0]])).pairs()
-    {(0, 0)}
+
+@kernel
+def scan_clauses(
+    clauses: LinearArrays,
+    messages: MessageArrays,
+    part: tuple[Number, Number],
+    start: NDArray[np.int64],
+    found: NDArray[np.int32],
+) -> tuple[Number, Number]:
+    """Find the clauses of the messages of a part, as long as the output has room for them.
+
+    ``start`` int64[messages + 1] is filled, ``found`` int32[any] too. Returns the first message
+    that had no room, and how many clauses met a message by their box.
     """
-
-    name = "linear"
-    summary = "looks at every clause; for the youngest subscriptions of an engine"
-
-    def __init__(self, clauses: Clauses) -> None:
-        self.clauses = clauses
-        self.options = NoOptions()
-
-    @classmethod
-    def build(cls, clauses: Clauses, options: NoOptions | None = None) -> Self:
-        """Take the clauses as they are."""
-        return cls(clauses)
-
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Find the clauses of each message; ``threads`` makes no difference."""
-        clauses = self.clauses
-        columns = LinearArrays(clauses.token_start, clauses.token, clauses.box)
-        arrays = message_arrays(messages)
-        start = np.zeros(len(messages) + 1, np.int64)
-        clause = np.empty(64 + 2 * len(messages), np.int32)
-        done, examined = 0, 0
-        while True:
-            done, more = scan_clauses(columns, arrays, done, start, clause)
-            examined += more
-            if done == len(messages):
-                return Found(start, clause[: start[done]], examined)
-            room = np.empty(len(clause) + len(clauses), np.int32)
-            clause = np.concatenate([clause[: start[done]], room])
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Return nothing: the clauses are all there is."""
-        return {}
-
-    @classmethod
-    def from_arrays(
-        cls, clauses: Clauses, options: NoOptions, arrays: Mapping[str, NDArray[Any]]
-    ) -> Self:
-        """Take the clauses as they are."""
-        return cls(clauses)
+    examined = np.int64(0)
+    for message in range(part[0], part[1]):
+        west, south = messages.box[message, 0], messages.box[message, 1]
+        east, north = messages.box[message, 2], messages.box[message, 3]
+        tokens = messages.token[messages.token_start[message] : messages.token_start[message + 1]]
+        count = start[message]
+        met = np.int64(0)
+        for clause in range(len(clauses.box)):
+            box = clauses.box[clause]
+            if box[0] <= east and box[2] >= west and box[1] <= north and box[3] >= south:
+                met += 1
+                if has_tokens(clauses, clause, tokens):
+                    if count == len(found):
+                        return message, examined
+                    found[count] = clause
+                    count += 1
+        start[message + 1] = count
+        examined += met
+    return part[1], examined

@@ -6,22 +6,16 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import StorageError, UnknownName
-from nearcast.indexes.ap_tree.index import ApTree
+from nearcast.indexes.ap_tree import ApTree
 from nearcast.indexes.contract import Builder, Index
-from nearcast.indexes.keyword_first.index import KeywordFirst
-from nearcast.indexes.lfilter.index import Lfilter
-from nearcast.indexes.mbr_trie.index import MbrTrie
-from nearcast.indexes.pt_quadtree.index import PtQuadtree
-from nearcast.indexes.quadtrees.iq_tree import IqTree
-from nearcast.indexes.quadtrees.rq_tree import RqTree
-from nearcast.indexes.quadtrees.trie_quadtree import TrieQuadtree
-from nearcast.indexes.rtree.ir_tree import IrTree
-from nearcast.indexes.rtree.rt_plus_plus_tree import RtPlusPlusTree
-from nearcast.indexes.rtree.rt_plus_tree import RtPlusTree
-from nearcast.indexes.rtree.rt_tree import RtTree
-from nearcast.indexes.rtree.spatial_first import SpatialFirst
+from nearcast.indexes.keyword_first import KeywordFirst
+from nearcast.indexes.lfilter import Lfilter
+from nearcast.indexes.mbr_trie import MbrTrie
+from nearcast.indexes.pt_quadtree import PtQuadtree
+from nearcast.indexes.quadtrees import IqTree, RqTree, TrieQuadtree
+from nearcast.indexes.rtree import IrTree, RtPlusPlusTree, RtPlusTree, RtTree, SpatialFirst
 from nearcast.indexes.scan import Scan
-from nearcast.indexes.trie_pyramid.index import TriePyramid
+from nearcast.indexes.trie_pyramid import TriePyramid
 from nearcast.storage import read_arrays
 
 if TYPE_CHECKING:
@@ -97,4 +91,4 @@ def load(folder: str | Path, *, verify: bool = True) -> Index:
     name = meta.get("index")
     if name not in _INDEXES:
         raise StorageError(f"{folder} holds an index {name!r}, which this version does not know")
-    return _INDEXES[name].from_stored(arrays, meta)
+    return _INDEXES[name].from_stored(arrays, meta, verify=verify)

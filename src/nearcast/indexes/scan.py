@@ -13,7 +13,7 @@ import shapely
 
 from nearcast.columns import EARTH_RADIUS_M, TOLERANCE_M, WORLD, Clauses, Matches, Messages
 from nearcast.errors import UnknownId
-from nearcast.indexes.contract import Found, NoOptions, UpdatableIndex
+from nearcast.indexes.contract import NoOptions, UpdatableIndex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +47,11 @@ class Scan(UpdatableIndex):
         """Take the clauses as they are."""
         return cls(clauses, np.ones(clauses.subscriptions, np.bool_))
 
+    @classmethod
+    def build_small(cls, clauses: Clauses) -> Scan:
+        """Return a scan: it costs nothing to build."""
+        return cls.build(clauses, NoOptions())
+
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return which subscriptions are alive."""
         return {"alive": self._alive}
@@ -76,13 +81,6 @@ class Scan(UpdatableIndex):
         start = np.cumsum([0, *(len(r) for r in rows)])
         flat = np.concatenate([np.empty(0, np.int32), *rows]).astype(np.int32)
         return Matches(start, flat, len(messages) * len(self.clauses))
-
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Find clauses by tokens and box alone, which is less than `match` checks."""
-        found = [self._found(messages, m) for m in range(len(messages))]
-        start = np.cumsum([0, *(len(f) for f in found)])
-        flat = np.concatenate([np.empty(0, np.int32), *found]).astype(np.int32)
-        return Found(start, flat, len(messages) * len(self.clauses))
 
     def _rows(self, messages: Messages, m: int) -> NDArray[Any]:
         clauses = self.clauses

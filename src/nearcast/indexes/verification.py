@@ -82,7 +82,7 @@ def join_pieces(
 
 
 @kernel
-def finish_matches(
+def verify_clauses(
     clauses: ClauseArrays,
     shapes: ShapeArrays,
     messages: MessageArrays,

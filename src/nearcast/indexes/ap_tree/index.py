@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, Messages, frozen
+from nearcast.columns import Clauses, GrowingArray, frozen
 from nearcast.errors import UnknownName
 from nearcast.indexes.ap_tree import allocation as rooms
 from nearcast.indexes.ap_tree import change, grow, ranks
@@ -30,10 +30,8 @@ from nearcast.indexes.ap_tree.tree import (
     Ranked,
     Tree,
 )
-from nearcast.indexes.changing import ChangingIndex, check_tokens
-from nearcast.indexes.contract import Found, message_arrays
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.options import check_number, check_whole
-from nearcast.indexes.parts import find_in_parts
 from nearcast.indexes.statistics import Statistics
 from nearcast.storage import nested, prefixed
 from nearcast.text import Vocabulary
@@ -43,8 +41,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nearcast.compiled.messages import MessageArrays
     from nearcast.indexes.ap_tree.cost import Hits
-    from nearcast.indexes.parts import Run
+    from nearcast.indexes.ap_tree.verify import Scratch
+    from nearcast.indexes.boolean import Progress
 
 __all__ = ["ApTree", "ApTreeOptions"]
 
@@ -125,7 +125,7 @@ class ApTreeOptions:
         return self.leaf, self.fanout, PREFERENCES[self.prefer], optimal, rare
 
 
-class ApTree(ChangingIndex):
+class ApTree(InPlaceIndex):
     """An adaptive partition tree.
 
     ``examined`` counts the clauses in opened leaves, ``visited`` the nodes opened.
@@ -199,23 +199,31 @@ class ApTree(ChangingIndex):
             clauses, options, tree, table, rooms.Sample(**nested("sample", arrays)), arrays["alive"]
         )
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
-        return type(self).from_arrays, (self.clauses, self.options, dict(self.arrays()))
-
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Take every message down the tree; several threads take a part of the batch each."""
+    def find_part(
+        self,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: Scratch,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Take every message down the tree."""
         tree = Tree(frozen(self._tree.arena, np.int32), frozen(self._tree.state, np.int64))
-        ranked, slot = self._ranked(), frozen(self._slot, np.uint64)
+        scratch = scratch._replace(walk=scratch.walk._replace(box=messages.box))
+        return match_messages(
+            tree,
+            self._ranked(),
+            frozen(self._slot, np.uint64),
+            messages,
+            part,
+            scratch,
+            start,
+            clause,
+        )
 
-        def prepare(messages: Messages, first: int, last: int) -> Run:
-            arrays = message_arrays(messages)
-            most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-            scratch = rooms.scratch(tree, arrays.box, most)
-            return lambda done, start, clause: match_messages(
-                tree, ranked, slot, arrays, (done, last), scratch, start, clause
-            )
-
-        return find_in_parts(messages, threads, prepare)
+    def make_scratch(self, tokens: int) -> Scratch:
+        """Return scratch space for messages of at most ``tokens`` tokens."""
+        return rooms.scratch(self._tree, self.clauses.box, tokens)
 
     def _ranked(self) -> Ranked:
         rank = self._rank.view if isinstance(self._rank, GrowingArray) else self._rank

@@ -14,30 +14,31 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, Messages, at_cache_line, frozen
+from nearcast.columns import Clauses, GrowingArray, at_cache_line, frozen
 from nearcast.compiled.box_lists import CAPACITY, SPARE, WIDTH, Tokens
 from nearcast.compiled.token_filter import FILTER_WORDS
-from nearcast.indexes.changing import ChangingIndex, check_tokens
-from nearcast.indexes.contract import Found, NoOptions, message_arrays
+from nearcast.indexes.contract import NoOptions
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.keyword_first import lists as kernels
 from nearcast.indexes.keyword_first.lists import LEFT, LISTS, TOP, Lists, Ordered
 from nearcast.indexes.keyword_first.match import Scratch, match_messages
-from nearcast.indexes.parts import find_in_parts
 from nearcast.indexes.token_order.order import TokenOrder
 from nearcast.storage import nested, prefixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from nearcast.indexes.parts import Run
+    from nearcast.compiled.messages import MessageArrays
+    from nearcast.indexes.boolean import Progress
+
 
 SLOT_LOAD = 0.5
 CANDIDATES = 1024
 
 
-class KeywordFirst(ChangingIndex):
+class KeywordFirst(InPlaceIndex):
     """Lists of clauses by their rarest token.
 
     Examples
@@ -103,34 +104,29 @@ class KeywordFirst(ChangingIndex):
         order = TokenOrder.from_arrays("idf", nested("order", arrays), cells=1, seed=0)
         return cls(clauses, lists, order, arrays["alive"])
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
-        return type(self).from_arrays, (self.clauses, self.options, self.arrays())
-
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Find the clauses of each message; several threads take a part of the batch each."""
-        return find_in_parts(messages, threads, self._prepare)
-
-    def _prepare(self, messages: Messages, first: int, last: int) -> Run:
-        """Make room for the messages of a part."""
-        lists, arrays = _frozen(self._lists), message_arrays(messages)
+    def find_part(
+        self,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: Scratch,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Scan the lists of the tokens of each message."""
         clauses = Tokens(self.clauses.token_start, self.clauses.token)
-        most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-        scratch = Scratch(
+        done, examined = match_messages(
+            _frozen(self._lists), clauses, messages, *part, scratch, start, clause
+        )
+        return done, examined, 0
+
+    def make_scratch(self, tokens: int) -> Scratch:
+        """Return scratch space for messages of at most ``tokens`` tokens."""
+        return Scratch(
             np.zeros(FILTER_WORDS, np.uint64),
-            np.empty((most + 1, 3), np.int64),
+            np.empty((tokens + 1, 3), np.int64),
             np.empty(CANDIDATES, np.int64),
             np.empty(CANDIDATES, np.int32),
         )
-
-        def run(
-            done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
-        ) -> tuple[int, int, int]:
-            done, examined = match_messages(
-                lists, clauses, arrays, done, last, scratch, start, clause
-            )
-            return done, examined, 0
-
-        return run
 
     def _begin_changing(self) -> None:
         slot, entry, first, state = self._lists

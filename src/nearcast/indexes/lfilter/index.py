@@ -9,30 +9,31 @@ pays. `Lfilter.explain` tells what was chosen, and at which cost.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from nearcast.columns import WORLD, Clauses, Messages, frozen
 from nearcast.errors import UnknownName
-from nearcast.indexes.changing import ChangingIndex
-from nearcast.indexes.contract import Found, message_arrays
+from nearcast.indexes.in_place import InPlaceIndex
 from nearcast.indexes.lfilter import match as matches
 from nearcast.indexes.lfilter import prune as pruning
 from nearcast.indexes.lfilter.cost import ALL_LONG, SHORT, Model, trie_cost, weigh
 from nearcast.indexes.mbr_trie.index import PROBES, MbrTrie, MbrTrieOptions
 from nearcast.indexes.mbr_trie.trie import DEPTH
-from nearcast.indexes.parts import find_in_parts
 from nearcast.indexes.pt_quadtree.index import PtQuadtree, PtQuadtreeOptions
 from nearcast.indexes.pt_quadtree.tree import NODES
 from nearcast.storage import nested, prefixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from nearcast.indexes.parts import Run
+    from nearcast.compiled.messages import MessageArrays
+    from nearcast.indexes.boolean import Progress
+
 
 __all__ = ["FILTERS", "VERIFIES", "Explanation", "Lfilter", "LfilterOptions"]
 
@@ -138,7 +139,7 @@ class Explanation:
         )
 
 
-class Lfilter(ChangingIndex):
+class Lfilter(InPlaceIndex):
     """A trie and a quadtree over the same clauses.
 
     Examples
@@ -205,13 +206,30 @@ class Lfilter(ChangingIndex):
         model = Model(*(frozen(stored[name], np.float64) for name in Model._fields))
         return cls(clauses, options, (trie, quadtree), model, arrays["alive"])
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
-        return type(self).from_arrays, (self.clauses, self.options, dict(self.arrays()))
-
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Filter every message by the part that costs less; threads take a part each."""
+    def find_part(
+        self,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: matches.Rooms,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Filter every message by the part that costs less."""
         notes = matches.Notes(np.empty((0, 2)), np.empty((0, _TALLY), np.int64))
-        return find_in_parts(messages, threads, lambda *part: self._prepare(notes, *part))
+        return self._find_noting(notes, messages, part, scratch, start, clause)
+
+    def make_scratch(self, tokens: int) -> matches.Rooms:
+        """Return scratch space for messages of at most ``tokens`` tokens."""
+        pool = pruning.Pool(
+            np.empty((_RUNS, 3), np.int64),
+            np.empty((8 * _PARTS, 3), np.int64),
+            np.empty(_PARTS, np.int64),
+            np.empty((int(self._both().trie.state[DEPTH]) + 2, 5), np.int64),
+            np.zeros(_TALLY, np.int64),
+        )
+        return matches.Rooms(
+            self._quadtree.make_scratch(tokens), self._trie.make_scratch(tokens), pool
+        )
 
     def explain(self, messages: Messages) -> Explanation:
         """Match messages, and tell what was chosen for each."""
@@ -220,7 +238,7 @@ class Lfilter(ChangingIndex):
         count = np.zeros((len(messages), _TALLY), np.int64)
         notes = matches.Notes(np.zeros((len(messages), 2)), count)
         if len(messages):
-            find_in_parts(messages, 1, lambda *part: self._prepare(notes, *part))
+            self._find(messages, 1, partial(self._find_noting, notes))
         return Explanation(
             count[:, matches.CHOSEN] == matches.BY_TRIE,
             notes.cost[:, 0],
@@ -231,34 +249,24 @@ class Lfilter(ChangingIndex):
             count[:, pruning.VISITED],
         )
 
-    def _prepare(self, notes: matches.Notes, messages: Messages, first: int, last: int) -> Run:
-        """Make room for the messages of a part."""
-        both, model = self._both(), self._model
-        arrays = message_arrays(messages)
-        most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-        scratch = self._quadtree.scratch(most)
-        pool = pruning.Pool(
-            np.empty((_RUNS, 3), np.int64),
-            np.empty((8 * _PARTS, 3), np.int64),
-            np.empty(_PARTS, np.int64),
-            np.empty((int(both.trie.state[DEPTH]) + 2, 5), np.int64),
-            np.zeros(_TALLY, np.int64),
-        )
-        rooms = matches.Rooms(scratch, self._trie.scratch(most), pool)
+    def _find_noting(
+        self,
+        notes: matches.Notes,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: matches.Rooms,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Find clauses, and note what was chosen for each message if there is room for notes."""
         options = self.options
         ways = matches.Ways(
             FILTERS[options.filter], VERIFIES[options.verify], PROBES[options.probe]
         )
-
-        def run(
-            done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
-        ) -> tuple[int, int, int]:
-            reached, examined, visited = matches.match_messages(
-                both, model, arrays, ways, (done, last), rooms, notes, start, clause
-            )
-            return int(reached), int(examined), int(visited)
-
-        return run
+        reached, examined, visited = matches.match_messages(
+            self._both(), self._model, messages, ways, part, scratch, notes, start, clause
+        )
+        return int(reached), int(examined), int(visited)
 
     def _both(self) -> pruning.Both:
         if self._seen is None:

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, Messages, at_cache_line, frozen, gather, starts
+from nearcast.columns import Clauses, at_cache_line, frozen, gather, starts
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import UnknownName
-from nearcast.indexes.changing import ChangingIndex, check_tokens
-from nearcast.indexes.contract import Found, message_arrays
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.mbr_trie import change as changes
 from nearcast.indexes.mbr_trie import load as loads
 from nearcast.indexes.mbr_trie import match as matches
@@ -43,14 +42,15 @@ from nearcast.indexes.mbr_trie.trie import (
     Columns,
     Trie,
 )
-from nearcast.indexes.parts import find_in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from nearcast.indexes.parts import Run
+    from nearcast.compiled.messages import MessageArrays
+    from nearcast.indexes.boolean import Progress
+
 
 __all__ = ["MbrTrie", "MbrTrieOptions"]
 
@@ -87,7 +87,7 @@ class MbrTrieOptions:
             raise UnknownName("order", self.order, ORDERS)
 
 
-class MbrTrie(ChangingIndex):
+class MbrTrie(InPlaceIndex):
     """A trie of token sets with boxes.
 
     Examples
@@ -155,15 +155,28 @@ class MbrTrie(ChangingIndex):
         trie = _frozen(Trie(*(arrays[name] for name in Trie._fields)))
         return cls(clauses, options, trie, arrays["alive"])
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
-        return type(self).from_arrays, (self.clauses, self.options, dict(self.arrays()))
+    def find_part(
+        self,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: matches.Scratch,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Take every message through the trie."""
+        reached, examined, visited = matches.match_messages(
+            self.seen(),
+            self.clauses.box,
+            messages,
+            PROBES[self.options.probe],
+            part,
+            scratch,
+            start,
+            clause,
+        )
+        return int(reached), int(examined), int(visited)
 
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Walk every message down the trie; several threads take a part of the batch each."""
-        trie = self.seen()
-        return find_in_parts(messages, threads, lambda *part: self._prepare(trie, *part))
-
-    def scratch(self, tokens: int) -> matches.Scratch:
+    def make_scratch(self, tokens: int) -> matches.Scratch:
         """Return room for messages of so many tokens at most."""
         return matches.Scratch(
             np.zeros(FILTER_WORDS, np.uint64),
@@ -180,23 +193,6 @@ class MbrTrie(ChangingIndex):
     def clause_label(self) -> NDArray[np.int64]:
         """The labels of all clauses, if they were asked for; they change with the trie."""
         return self._trie.clause_label
-
-    def _prepare(self, trie: Trie, messages: Messages, first: int, last: int) -> Run:
-        """Make room for the messages of a part."""
-        arrays, box = message_arrays(messages), self.clauses.box
-        probe = PROBES[self.options.probe]
-        most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-        scratch = self.scratch(most)
-
-        def run(
-            done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
-        ) -> tuple[int, int, int]:
-            reached, examined, visited = matches.match_messages(
-                trie, box, arrays, probe, (done, last), scratch, start, clause
-            )
-            return int(reached), int(examined), int(visited)
-
-        return run
 
     def _begin_changing(self) -> None:
         if self._trie.state.flags.writeable:  # built here, and nobody else's

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, Messages, frozen, starts
+from nearcast.columns import Clauses, GrowingArray, frozen, starts
 from nearcast.compiled.ordered_clauses import Ordered
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import UnknownName
-from nearcast.indexes.changing import ChangingIndex, check_tokens
-from nearcast.indexes.contract import Found, message_arrays
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.options import check_number, check_whole
-from nearcast.indexes.parts import find_in_parts
 from nearcast.indexes.pt_quadtree import allocation as rooms
 from nearcast.indexes.pt_quadtree import change, grow, push
 from nearcast.indexes.pt_quadtree.match import match_messages
@@ -32,7 +30,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.indexes.parts import Run
+    from nearcast.compiled.messages import MessageArrays
+    from nearcast.indexes.boolean import Progress
+
 
 __all__ = ["PLACES", "PtQuadtree", "PtQuadtreeOptions"]
 
@@ -86,7 +86,7 @@ class PtQuadtreeOptions:
         return rooms.Settings(self.list_size, depth, self.place == "leaf")
 
 
-class PtQuadtree(ChangingIndex):
+class PtQuadtree(InPlaceIndex):
     """A quadtree with pivotal tokens.
 
     Examples
@@ -175,24 +175,19 @@ class PtQuadtree(ChangingIndex):
         tokens = frozen(arrays["token"], np.int32)
         return cls(clauses, options, order, tokens, tree, arrays["alive"])
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
-        return type(self).from_arrays, (self.clauses, self.options, dict(self.arrays()))
-
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Filter and verify every message; several threads take a part of the batch each."""
+    def find_part(
+        self,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: Scratch,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Filter and verify every message."""
         tree, ordered = self.seen()
+        return match_messages(tree, ordered, messages, part, scratch, start, clause)
 
-        def prepare(messages: Messages, first: int, last: int) -> Run:
-            arrays = message_arrays(messages)
-            most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-            scratch = self.scratch(most)
-            return lambda done, start, clause: match_messages(
-                tree, ordered, arrays, (done, last), scratch, start, clause
-            )
-
-        return find_in_parts(messages, threads, prepare)
-
-    def scratch(self, tokens: int) -> Scratch:
+    def make_scratch(self, tokens: int) -> Scratch:
         """Return room for messages of so many tokens at most."""
         return Scratch(
             np.zeros(FILTER_WORDS, np.uint64),

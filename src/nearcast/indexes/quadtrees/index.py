@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, Messages, frozen
+from nearcast.columns import Clauses, GrowingArray, frozen
 from nearcast.compiled.box_lists import Tokens
 from nearcast.compiled.ordered_clauses import Ordered
-from nearcast.indexes.changing import ChangingIndex, check_tokens
-from nearcast.indexes.contract import Found, message_arrays
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.options import check_number, check_whole
-from nearcast.indexes.parts import find_in_parts
 from nearcast.indexes.quadtrees import allocation as rooms
 from nearcast.indexes.quadtrees.cells import Costs, rate_clauses
 from nearcast.indexes.quadtrees.lists import (
@@ -41,11 +39,14 @@ from nearcast.storage import nested, prefixed
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from nearcast.indexes.parts import Run
+    from nearcast.compiled.messages import MessageArrays
+    from nearcast.indexes.boolean import Progress
+    from nearcast.indexes.quadtrees.scan import Scratch
+
 
 __all__ = ["QuadIndex", "QuadOptions", "QuadSettings"]
 
@@ -103,7 +104,7 @@ class QuadOptions(ABC):
         """What the arrays are told."""
 
 
-class QuadIndex(ChangingIndex):
+class QuadIndex(InPlaceIndex):
     """An index of quadtrees; a subclass says how clauses are added to its lists, and removed."""
 
     _FIELDS = ("slot", "node", "run", "listed", "entry", "state")
@@ -183,26 +184,24 @@ class QuadIndex(ChangingIndex):
         quad = rooms.read_only(Quad(*(arrays[name] for name in cls._FIELDS)))
         return cls(clauses, options, order, columns, quad, arrays["alive"])
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
-        return type(self).from_arrays, (self.clauses, self.options, dict(self.arrays()))
-
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Find the clauses of each message; several threads take a part of the batch each."""
+    def find_part(
+        self,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: Scratch,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Find the clauses of each message in the lists of its tokens and cells."""
         if self._seen is None:
             self._seen = rooms.read_only(self._quad)
-        quad, ordered = self._seen, self._ordered()
+        ordered = self._ordered()
         clauses = Tokens(ordered.start, ordered.token)
-        levels = self.options.settings.trie_levels
+        return match_messages(self._seen, clauses, messages, part, scratch, start, clause)
 
-        def prepare(messages: Messages, first: int, last: int) -> Run:
-            arrays = message_arrays(messages)
-            most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-            scratch = rooms.scratch(most, levels)
-            return lambda done, start, clause: match_messages(
-                quad, clauses, arrays, (done, last), scratch, start, clause
-            )
-
-        return find_in_parts(messages, threads, prepare)
+    def make_scratch(self, tokens: int) -> Scratch:
+        """Return scratch space for messages of at most ``tokens`` tokens."""
+        return rooms.scratch(tokens, self.options.settings.trie_levels)
 
     @abstractmethod
     def _put(self, clauses: NDArray[np.int32]) -> int:

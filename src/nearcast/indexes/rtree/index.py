@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, Messages, frozen
+from nearcast.columns import Clauses, GrowingArray, frozen
 from nearcast.compiled.ordered_clauses import Ordered
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.compiled.token_table import EVERY, SIZE, Tables, move_tables
-from nearcast.indexes.changing import ChangingIndex, check_tokens
-from nearcast.indexes.contract import Found, message_arrays
-from nearcast.indexes.parts import find_in_parts
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.rtree.change import condense
 from nearcast.indexes.rtree.loading import (
     TreeOptions,
@@ -39,7 +37,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.indexes.parts import Run
+    from nearcast.compiled.messages import MessageArrays
+    from nearcast.indexes.boolean import Progress
+
 
 __all__ = ["TreeIndex"]
 
@@ -57,8 +57,13 @@ class _Stamps(NamedTuple):
     stamp: NDArray[np.uint32]
     epoch: NDArray[np.int64]
 
+    @classmethod
+    def zeros(cls, clauses: int) -> _Stamps:
+        """Return stamps of clauses that no message met yet."""
+        return cls(np.zeros(clauses, np.uint32), np.zeros(1, np.int64))
 
-class TreeIndex(ChangingIndex):
+
+class TreeIndex(InPlaceIndex):
     """An index over an R-tree: build, find, insert, delete and store."""
 
     kind: ClassVar[int]
@@ -143,50 +148,36 @@ class TreeIndex(ChangingIndex):
         tokens = frozen(arrays["token"], np.int32)
         return cls(clauses, options, order, tokens, tree, known, arrays["alive"])
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
-        return type(self).from_arrays, (self.clauses, self.options, dict(self.arrays()))
-
     @property
     def height(self) -> int:
         """The levels of the tree above its leaves."""
         return int(self._tree.level[self._tree.state[ROOT]])
 
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Walk every message down the tree; several threads take a part of the batch each."""
+    def find_part(
+        self,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: TreeScratch,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Walk every message down the tree."""
         if self._seen is None:
             self._seen = _each(self._arrays(), lambda array: frozen(array, array.dtype))
-        index = self._seen
-        return find_in_parts(messages, threads, lambda *part: self._prepare(index, *part))
+        return walk_messages(self._seen, self.kind, messages, part, scratch, start, clause)
 
-    def _prepare(self, index: TreeArrays, messages: Messages, first: int, last: int) -> Run:
-        """Make room for walking the messages of a part."""
-        arrays = message_arrays(messages)
-        most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-        stamps = self._take_stamps()
-        scratch = _scratch(self.height + 2, most + 1, stamps)
-
-        def run(
-            done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
-        ) -> tuple[int, int, int]:
-            done, examined, visited = walk_messages(
-                index, self.kind, arrays, (done, last), scratch, start, clause
-            )
-            if done == last:
-                self._stamps.append(stamps)
-            return done, examined, visited
-
-        return run
-
-    def _take_stamps(self) -> _Stamps:
-        """Return stamps that nobody uses: to clear new ones for every batch would take longer."""
+    def make_scratch(self, tokens: int) -> TreeScratch:
+        """Return scratch space for messages of at most ``tokens`` tokens."""
         needed = len(self.clauses) if self.kind == LISTS else 0
-        try:
-            stamps = self._stamps.pop()
-        except IndexError:
-            stamps = _Stamps(np.empty(0, np.uint32), np.zeros(1, np.int64))
+        stamps = self._stamps.pop() if self._stamps else _Stamps.zeros(0)
         if len(stamps.stamp) < needed:
-            return _Stamps(np.zeros(needed + needed // 8, np.uint32), np.zeros(1, np.int64))
-        return stamps
+            stamps = _Stamps.zeros(needed + needed // 8)
+        return _scratch(self.height + 2, tokens + 1, stamps)
+
+    def _drop_scratch(self) -> None:
+        # Stamps stay valid while the tree changes, and clearing new ones costs as much as a batch.
+        self._stamps += [_Stamps(scratch.stamp, scratch.epoch) for _, scratch in self._idle]
+        super()._drop_scratch()
 
     def _ordered(self) -> Ordered:
         tokens = self._tokens.view if isinstance(self._tokens, GrowingArray) else self._tokens

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, Messages, at_cache_line, frozen
+from nearcast.columns import Clauses, at_cache_line, frozen
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.compiled.token_table import EVERY
 from nearcast.errors import InvalidInput
-from nearcast.indexes.contract import Found, Index, message_arrays
+from nearcast.indexes.boolean import BooleanIndex
 from nearcast.indexes.options import check_number, check_whole
-from nearcast.indexes.parts import find_in_parts
 from nearcast.indexes.trie_pyramid import layout as layouts
 from nearcast.indexes.trie_pyramid import trie as trees
 from nearcast.indexes.trie_pyramid.arrays import SPARE, WAITING, TriePyramidArrays
@@ -35,12 +34,13 @@ from nearcast.indexes.trie_pyramid.verify import Asked, Sifted
 from nearcast.indexes.trie_pyramid.walk import Queues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
     from nearcast.compiled.messages import MessageArrays
-    from nearcast.indexes.parts import Run
+    from nearcast.indexes.boolean import Progress
+
 
 SIZE_BITS = 27
 MOST_CLAUSES = 1 << SIZE_BITS
@@ -74,7 +74,7 @@ class TriePyramidOptions:
         check_number("child_size", self.child_size, 0, 1e18)
 
 
-class TriePyramid(Index):
+class TriePyramid(BooleanIndex):
     """The default index: live through `nearcast.Engine`, immutable by itself.
 
     Examples
@@ -93,10 +93,8 @@ class TriePyramid(Index):
     def __init__(
         self, clauses: Clauses, options: TriePyramidOptions, arrays: TriePyramidArrays
     ) -> None:
-        self.clauses = clauses
-        self.options = options
+        super().__init__(clauses, options)
         self._arrays = arrays
-        self._idle: list[Scratch] = []
 
     @classmethod
     def build(cls, clauses: Clauses, options: TriePyramidOptions) -> Self:
@@ -121,38 +119,20 @@ class TriePyramid(Index):
         own += [clauses.box, clauses.token_start, clauses.token]
         return cls(clauses, options, TriePyramidArrays(*own))
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
-        return type(self).from_arrays, (self.clauses, self.options, self.arrays())
+    def find_part(
+        self,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: Scratch,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Look up the tokens of each message, and compare the boxes of their lists."""
+        return match_messages(self._arrays, messages, *part, scratch, start, clause)
 
-    def find(self, messages: Messages, threads: int) -> Found:
-        """Find the clauses of each message; several threads take a part of the batch each."""
-        return find_in_parts(messages, threads, self._prepare)
-
-    def _prepare(self, messages: Messages, first: int, last: int) -> Run:
-        """Make room for walking the messages of a part, or take what an earlier part left."""
-        arrays: MessageArrays = message_arrays(messages)
-        most = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
-        scratch = self._scratch(most)
-
-        def run(
-            done: int, start: NDArray[np.int64], clause: NDArray[np.int32]
-        ) -> tuple[int, int, int]:
-            result = match_messages(self._arrays, arrays, done, last, scratch, start, clause)
-            if result[0] == last:
-                self._idle.append(scratch)
-            return result
-
-        return run
-
-    def _scratch(self, tokens: int) -> Scratch:
-        """Return room that nobody else has: for single messages it costs more than matching."""
-        try:
-            idle = self._idle.pop()
-        except IndexError:
-            return message_scratch(tokens, self._arrays)
-        if len(idle.asked.table) >= 1 << table_bits(tokens):
-            return idle
-        return idle._replace(asked=_asked(tokens))
+    def make_scratch(self, tokens: int) -> Scratch:
+        """Return scratch space for messages of at most ``tokens`` tokens."""
+        return message_scratch(tokens, self._arrays)
 
 
 def message_scratch(tokens: int, arrays: TriePyramidArrays) -> Scratch:

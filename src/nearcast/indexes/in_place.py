@@ -14,15 +14,16 @@ import numpy as np
 from nearcast.columns import Clauses, GrowingArray, GrowingClauses, frozen, starts
 from nearcast.compiled.token_table import EVERY
 from nearcast.errors import InvalidInput, UnknownId
+from nearcast.indexes.boolean import BooleanIndex
 from nearcast.indexes.contract import UpdatableIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ChangingIndex", "check_tokens"]
+__all__ = ["InPlaceIndex", "check_tokens"]
 
 
-class ChangingIndex(UpdatableIndex):
+class InPlaceIndex(BooleanIndex, UpdatableIndex):
     """An index over clauses that grow.
 
     A subclass puts ``alive`` among its arrays and says how clauses are added and removed. What
@@ -32,8 +33,7 @@ class ChangingIndex(UpdatableIndex):
     def __init__(
         self, clauses: Clauses, options: Any, alive: NDArray[np.bool_] | None = None
     ) -> None:
-        self.clauses = clauses
-        self.options = options
+        super().__init__(clauses, options)
         if alive is None:
             alive = np.ones(clauses.subscriptions, np.bool_)
         self._fixed_alive = frozen(alive, np.bool_)
@@ -48,6 +48,7 @@ class ChangingIndex(UpdatableIndex):
         """Add subscriptions; their rows follow those that are there."""
         check_tokens(clauses)
         growing, alive = self._changeable()
+        self._drop_scratch()
         first = len(self.clauses)
         growing.append(clauses)
         alive.append(np.ones(clauses.subscriptions, np.bool_))
@@ -59,23 +60,25 @@ class ChangingIndex(UpdatableIndex):
         """Drop the subscriptions of these rows; the other rows keep their numbers."""
         gone = self._present(np.asarray(rows).reshape(-1))
         _, alive = self._changeable()
+        self._drop_scratch()
         clauses = _clauses_of(self.clauses.row, gone)
         if len(clauses):
             self._remove(clauses)
         alive.writable[gone] = False
 
-    def follow_insert(self, leader: ChangingIndex, first: int, last: int) -> None:
+    def follow_insert(self, leader: InPlaceIndex, first: int, last: int) -> None:
         """Take clauses that an index of which this one is a part has taken already."""
         self._join(leader)
         self._add(first, last)
 
-    def follow_delete(self, leader: ChangingIndex, clauses: NDArray[np.int64]) -> None:
+    def follow_delete(self, leader: InPlaceIndex, clauses: NDArray[np.int64]) -> None:
         """Drop clauses that an index of which this one is a part is dropping."""
         self._join(leader)
         self._remove(clauses)
 
-    def _join(self, leader: ChangingIndex) -> None:
+    def _join(self, leader: InPlaceIndex) -> None:
         """Have the same clauses, and the same rows alive, as another index that is changing."""
+        self._drop_scratch()
         if self._growing is None:
             self._begin_changing()
         self._growing = leader._growing

@@ -1,0 +1,247 @@
+"""What all indexes for boolean subscriptions share: how a batch is matched, and what a match is.
+
+An index has one thing to say: which *clauses* have all their tokens in a message and a box that
+overlaps it (`BooleanIndex.find_part`). The rest is the same for every index and lives here: parts
+of a batch on several threads, scratch space, the growing output, messages cut at the antimeridian,
+forbidden tokens, exact shapes, one match per subscription.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.columns import Clauses, Matches, Messages
+from nearcast.compiled.messages import MessageArrays
+from nearcast.compiled.shapes import ShapeArrays
+from nearcast.errors import InvalidInput
+from nearcast.indexes.contract import Index, NoOptions
+from nearcast.indexes.linear import LinearArrays, scan_clauses
+from nearcast.indexes.verification import ClauseArrays, join_pieces, verify_clauses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["BooleanIndex", "Found", "Linear", "Progress"]
+
+Progress: TypeAlias = tuple[int, int, int]
+"""The message at which the output was full (or the end), candidates examined, nodes visited."""
+
+FindPart: TypeAlias = Callable[
+    [MessageArrays, tuple[int, int], Any, NDArray[np.int64], NDArray[np.int32]], Progress
+]
+
+
+class Found(NamedTuple):
+    """The clauses found: those of message ``m`` are ``clause[start[m]:start[m + 1]]``.
+
+    ``examined`` counts the candidates that had to be verified, ``visited`` the nodes that had to be
+    opened, where the index is a tree.
+    """
+
+    start: NDArray[np.int64]
+    clause: NDArray[np.int32]
+    examined: int
+    visited: int = 0
+
+
+class BooleanIndex(Index):
+    """An index for boolean subscriptions: finds clauses, and verifies what they leave open."""
+
+    def __init__(self, clauses: Clauses, options: Any) -> None:
+        self.clauses = clauses
+        self.options = options
+        self._idle: list[tuple[int, Any]] = []
+
+    @classmethod
+    def build_small(cls, clauses: Clauses) -> Index:
+        """Return an index that compares every clause."""
+        return Linear.build(clauses)
+
+    @abstractmethod
+    def find_part(
+        self,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: Any,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Find the clauses whose tokens all occur in, and whose box overlaps, each message.
+
+        Parameters
+        ----------
+        messages
+            The whole batch; none of its messages crosses the antimeridian.
+        part
+            The first message to look at, and the end (excluded).
+        scratch
+            What `make_scratch` returned; no other thread uses it.
+        start, clause
+            The output, as in `Found`; ``start[part[0]]`` is filled already. Clauses of a message
+            that do not fit are left out, and the message is the first of the next call.
+        """
+
+    def make_scratch(self, tokens: int) -> Any:
+        """Return scratch space for messages of at most ``tokens`` tokens; it is used again."""
+        return None
+
+    def find(self, messages: Messages, threads: int = 1) -> Found:
+        """Find the clauses of each message; each thread takes a part of the batch."""
+        return self._find(messages, threads, self.find_part)
+
+    def match(self, messages: Messages, *, threads: int = 1) -> Matches:
+        """Return the subscriptions that match each message, each once."""
+        if threads < 1:
+            raise InvalidInput("threads", threads, "must be at least 1")
+        if not len(messages) or not len(self.clauses):
+            return Matches(np.zeros(len(messages) + 1, np.int64), np.empty(0, np.int32), 0)
+        if not messages.wraps.any():
+            return self._verify(messages, None, self.find(messages, threads))
+        pieces, message_of = messages.cut()
+        piece_start = np.searchsorted(message_of, np.arange(len(messages) + 1))
+        return self._verify(pieces, piece_start, self.find(pieces, threads))
+
+    def _find(self, messages: Messages, threads: int, find_part: FindPart) -> Found:
+        borders = np.linspace(0, len(messages), min(threads, len(messages)) + 1).astype(np.int64)
+        parts = list(pairwise(borders.tolist()))
+        if len(parts) == 1:
+            return self._find_all(messages, find_part, *parts[0])
+        with ThreadPoolExecutor(len(parts)) as pool:
+            found = list(pool.map(lambda part: self._find_all(messages, find_part, *part), parts))
+        bases = np.cumsum([0, *(len(f.clause) for f in found)])
+        start = [f.start[1:] + base for f, base in zip(found, bases, strict=False)]
+        return Found(
+            np.concatenate([np.zeros(1, np.int64), *start]),
+            np.concatenate([f.clause for f in found]),
+            sum(f.examined for f in found),
+            sum(f.visited for f in found),
+        )
+
+    def _find_all(self, messages: Messages, find_part: FindPart, first: int, last: int) -> Found:
+        """Find the clauses of a part; the output grows whenever it is full."""
+        arrays = message_arrays(messages)
+        tokens, scratch = self._take_scratch(messages, first, last)
+        start = np.zeros(len(messages) + 1, np.int64)
+        clause = np.empty(1024 + 16 * (last - first), np.int32)
+        done, examined, visited = first, 0, 0
+        while True:
+            done, more_examined, more_visited = find_part(
+                arrays, (done, last), scratch, start, clause
+            )
+            examined += more_examined
+            visited += more_visited
+            if done == last:
+                self._idle.append((tokens, scratch))
+                return Found(start[first : last + 1], clause[: start[last]], examined, visited)
+            rate = start[done] / max(1, done - first)
+            room = max(2 * len(clause), int(1.1 * rate * (last - first)))
+            clause = np.concatenate([clause[: start[done]], np.empty(room, np.int32)])
+
+    def _take_scratch(self, messages: Messages, first: int, last: int) -> tuple[int, Any]:
+        """Return scratch that nobody uses, and for how many tokens it is.
+
+        Scratch is kept from call to call: making it may take longer than matching a message.
+        """
+        tokens = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
+        try:
+            idle = self._idle.pop()
+            if idle[0] >= tokens:
+                return idle
+        except IndexError:
+            pass
+        tokens = 1 << max(4, (tokens - 1).bit_length())
+        return tokens, self.make_scratch(tokens)
+
+    def _drop_scratch(self) -> None:
+        """Forget idle scratch: its size depends on arrays that have changed."""
+        self._idle.clear()
+
+    def _verify(
+        self, pieces: Messages, piece_start: NDArray[np.int64] | None, found: Found
+    ) -> Matches:
+        """Check what finding left open, and join the pieces of messages."""
+        clauses = self.clauses
+        if piece_start is None and clauses.plain:
+            return Matches(found.start, found.clause, found.examined, visited=found.visited)
+        if piece_start is None:
+            piece_start = np.arange(len(pieces) + 1)
+        start = np.zeros(len(piece_start), np.int64)
+        if clauses.plain:
+            join_pieces(piece_start, found.start, found.clause, start)
+        else:
+            verify_clauses(
+                ClauseArrays(clauses.negative_start, clauses.negative, clauses.row, clauses.shape),
+                shape_arrays(clauses),
+                message_arrays(pieces),
+                piece_start,
+                found.start,
+                found.clause,
+                start,
+            )
+        return Matches(start, found.clause[: start[-1]], found.examined, visited=found.visited)
+
+
+class Linear(BooleanIndex):
+    """Compares every clause: the small form of all boolean indexes, for a thousand at most.
+
+    It costs nothing to build, so a subscription can be added for the price of copying a few
+    columns.
+
+    Examples
+    --------
+    >>> from nearcast.columns import Clauses, Messages
+    >>> linear = Linear.build(Clauses.of([[1]], [[0, 0, 9, 9]]))
+    >>> linear.match(Messages.of([[1, 5], [5]], [[9, 9], [0, 0]])).pairs()
+    {(0, 0)}
+    """
+
+    name = "linear"
+    summary = "compares every clause; for the newest subscriptions of an engine"
+
+    @classmethod
+    def build(cls, clauses: Clauses, options: NoOptions | None = None) -> Self:
+        """Take the clauses as they are."""
+        return cls(clauses, NoOptions())
+
+    def find_part(
+        self,
+        messages: MessageArrays,
+        part: tuple[int, int],
+        scratch: Any,
+        start: NDArray[np.int64],
+        clause: NDArray[np.int32],
+    ) -> Progress:
+        """Compare every clause with each message."""
+        clauses = self.clauses
+        columns = LinearArrays(clauses.token_start, clauses.token, clauses.box)
+        done, examined = scan_clauses(columns, messages, part, start, clause)
+        return done, examined, 0
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Return no arrays: the clauses are all there is."""
+        return {}
+
+    @classmethod
+    def from_arrays(
+        cls, clauses: Clauses, options: NoOptions, arrays: Mapping[str, NDArray[Any]]
+    ) -> Self:
+        """Take the clauses as they are."""
+        return cls(clauses, options)
+
+
+def message_arrays(messages: Messages) -> MessageArrays:
+    """Return what kernels see of messages."""
+    return MessageArrays(messages.token_start, messages.token, messages.box)
+
+
+def shape_arrays(clauses: Clauses) -> ShapeArrays:
+    """Return what kernels see of exact shapes."""
+    shapes = clauses.shapes
+    return ShapeArrays(shapes.radius_m, shapes.ring_start, shapes.point_start, shapes.point)

@@ -18,6 +18,8 @@ from nearcast.testing import check_index, draw
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nearcast.columns import Messages
+
 
 class Own(Scan):
     """An index that is in no registry."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.bench.words import MOST_WORDS, invented_words
+from nearcast.bench.words import MAX_WORDS, invented_words
 from nearcast.errors import InvalidInput
 
 
@@ -25,7 +25,7 @@ def test_words_can_be_pronounced_and_grow_slowly() -> None:
     assert all(word[1::2].strip("aeiou") == "" for word in every[::997])
 
 
-@pytest.mark.parametrize("count", [-1, MOST_WORDS + 1])
+@pytest.mark.parametrize("count", [-1, MAX_WORDS + 1])
 def test_impossible_counts_are_refused(count: int) -> None:
     with pytest.raises(InvalidInput, match="count"):
         invented_words(count)

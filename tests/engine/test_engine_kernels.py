@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.columns import NEVER, Clauses, Messages, Shapes, frozen
+from nearcast.columns import NEVER, Clauses, Messages, Shapes, read_only
 from nearcast.indexes.boolean import Linear
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.scan import Scan
@@ -78,8 +78,10 @@ def test_keep_visible_keeps_what_is_neither_dead_nor_expired(
     kept_start = np.full(len(matches) + 1, -1, np.int64)
     kept = np.full(len(flat), -1, np.int32)
     keep_visible(
-        MatchArrays(frozen(start, np.int64), frozen(flat, np.int32), frozen(times, np.int64)),
-        LifeArrays(frozen(died or [], np.int64), frozen(expires or [], np.int64)),
+        MatchArrays(
+            read_only(start, np.int64), read_only(flat, np.int32), read_only(times, np.int64)
+        ),
+        LifeArrays(read_only(died or [], np.int64), read_only(expires or [], np.int64)),
         version,
         kept_start,
         kept,

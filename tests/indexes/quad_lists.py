@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from nearcast.indexes.quadtrees.index import QuadIndex
 
-EVERY = 2**31 - 1
+NO_TOKEN = 2**31 - 1
 TREE = -1
 
 SOUTH_WEST = (0, -(1 << 31), -(1 << 30))
@@ -133,9 +133,9 @@ def places(plain: Plain, model: Model, clause: int, node: int) -> list[int]:
 
 def ordered_tokens(index: QuadIndex) -> list[list[int]]:
     token, start = index.arrays()["token"].tolist(), index.clauses.token_start.tolist()
-    tokens = [token[a:b] or [EVERY] for a, b in pairwise(start)]
+    tokens = [token[a:b] or [NO_TOKEN] for a, b in pairwise(start)]
     given = index.clauses.token.tolist()
-    assert all(sorted(t) in ([EVERY], sorted(given[a:b])) for t, (a, b) in _zip(tokens, start))
+    assert all(sorted(t) in ([NO_TOKEN], sorted(given[a:b])) for t, (a, b) in _zip(tokens, start))
     return tokens
 
 
@@ -155,7 +155,7 @@ def check_entries(model: Model, plain: Plain, row: list[int], known: int) -> lis
         assert box == model.box[clause]
         rest = model.tokens[clause][known:]
         if not rest:
-            assert after == EVERY
+            assert after == NO_TOKEN
         else:
             assert after == (rest[0] if len(rest) == 1 else ~rest[0])
     return [clause for _, clause, _ in found]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Matches
 
-EVERY = 2**31 - 1
+NO_TOKEN = 2**31 - 1
 
 SUBSCRIPTIONS = {
     "s1": ([1, 2], [5, 5, 80, 60]),
@@ -256,7 +256,7 @@ def test_many_deletes_make_the_index_small(name: str) -> None:
 def test_a_message_may_have_the_id_that_stands_for_no_token(name: str) -> None:
     clauses = Clauses.of([[], [1]], [[0, 0, 9, 9]] * 2)
     index = indexes.create(name).build(clauses)
-    messages = Messages.of([[1, EVERY], [EVERY]], [[5, 5]] * 2)
+    messages = Messages.of([[1, NO_TOKEN], [NO_TOKEN]], [[5, 5]] * 2)
     assert sorted(index.match(messages).pairs()) == [(0, 0), (0, 1), (1, 0)]
 
 

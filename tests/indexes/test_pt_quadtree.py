@@ -30,7 +30,7 @@ from nearcast.testing.checks import assert_same
 if TYPE_CHECKING:
     from nearcast.columns import Matches
 
-EVERY = 2**31 - 1
+NO_TOKEN = 2**31 - 1
 
 
 class Tree:
@@ -130,7 +130,7 @@ def check_quadtree(index: PtQuadtree) -> None:
         else:
             assert tree.size[node] <= tree.rule[node]
     start, token = clauses.token_start.tolist(), clauses.token.tolist()
-    tokens = [set(token[a:b]) or {EVERY} for a, b in pairwise(start)]
+    tokens = [set(token[a:b]) or {NO_TOKEN} for a, b in pairwise(start)]
     standing: dict[int, list[int]] = defaultdict(list)
     total = 0
     for node in nodes:
@@ -142,7 +142,7 @@ def check_quadtree(index: PtQuadtree) -> None:
                 standing[clause].append(node)
                 assert box == clauses.box[clause].tolist()
                 assert key in tokens[clause]
-                others = [t for t in (a, b, c if c >= 0 else ~c) if t != EVERY]
+                others = [t for t in (a, b, c if c >= 0 else ~c) if t != NO_TOKEN]
                 rest = tokens[clause] - {key}
                 assert len(others) == len(set(others)) == min(3, len(rest))
                 assert rest.issuperset(others)
@@ -399,7 +399,7 @@ def test_many_deletes_plant_the_tree_anew() -> None:
 def test_a_message_may_have_the_id_that_stands_for_no_token() -> None:
     clauses = Clauses.of([[], [1]], [[0, 0, 9, 9]] * 2)
     index = indexes.create("pt-quadtree").build(clauses)
-    messages = Messages.of([[1, EVERY], [EVERY]], [[5, 5]] * 2)
+    messages = Messages.of([[1, NO_TOKEN], [NO_TOKEN]], [[5, 5]] * 2)
     assert sorted(index.match(messages).pairs()) == [(0, 0), (0, 1), (1, 0)]
 
 

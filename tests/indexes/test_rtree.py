@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NAMES = ["spatial-first", "ir-tree", "rt-tree", "rt+-tree", "rt++-tree"]
 LOADS = ["str", "hilbert", "insert"]
-EVERY = 2**31 - 1
+NO_TOKEN = 2**31 - 1
 FAR = 2**31 - 1
 
 Box: TypeAlias = tuple[int, int, int, int]
@@ -62,7 +62,7 @@ class Tree:
         given = index.clauses.token.tolist()
         pieces = list(pairwise(start))
         assert all(sorted(token[a:b]) == given[a:b] for a, b in pieces)
-        self.tokens = [token[a:b] or [EVERY] for a, b in pieces]
+        self.tokens = [token[a:b] or [NO_TOKEN] for a, b in pieces]
         self.clause_box = [tuple(box) for box in index.clauses.box.tolist()]
         rows = index.clauses.row.tolist()
         self.alive = [clause for clause, row in enumerate(rows) if arrays["alive"][row]]
@@ -376,10 +376,10 @@ def test_a_tree_without_representatives_has_no_say_in_tokens() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_largest_token_id_is_refused(name: str) -> None:
     """It stands for the token of a clause without tokens."""
-    wrong = Clauses.of([[EVERY]], [[0, 0, 1, 1]])
+    wrong = Clauses.of([[NO_TOKEN]], [[0, 0, 1, 1]])
     with pytest.raises(InvalidInput, match="token: token ids must be below 2,147,483,647"):
         indexes.create(name).build(wrong)
-    index = indexes.create(name).build(Clauses.of([[EVERY - 1]], [[0, 0, 1, 1]]))
+    index = indexes.create(name).build(Clauses.of([[NO_TOKEN - 1]], [[0, 0, 1, 1]]))
     assert isinstance(index, TreeIndex)
     with pytest.raises(InvalidInput, match="token"):
         index.insert(wrong)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nearcast.columns import frozen
+from nearcast.columns import read_only
 from nearcast.text.byte_table import (
     ByteTable,
     Keys,
@@ -31,14 +31,14 @@ UNIVERSE = [bytes([a]) * n for a in range(8) for n in (1, 2, 9)]
 
 
 def batch(strings: Sequence[bytes], tags: Sequence[int] | None = None) -> Keys:
-    start = frozen(np.cumsum([0, *map(len, strings)]), np.int64)
-    byte = frozen(np.frombuffer(b"".join(strings), np.uint8), np.uint8)
+    start = read_only(np.cumsum([0, *map(len, strings)]), np.int64)
+    byte = read_only(np.frombuffer(b"".join(strings), np.uint8), np.uint8)
     tag = np.zeros(len(strings), np.uint32)
     if tags is None:
         hash_keys(start, byte, tag)
     else:
         tag[:] = tags
-    return Keys(start, byte, frozen(tag, np.uint32))
+    return Keys(start, byte, read_only(tag, np.uint32))
 
 
 def table_of(slots: int, numbers: int, key_bytes: int) -> ByteTable:
@@ -48,7 +48,7 @@ def table_of(slots: int, numbers: int, key_bytes: int) -> ByteTable:
 
 
 def readable(table: ByteTable) -> ByteTable:
-    return ByteTable(*(frozen(array, array.dtype) for array in table))
+    return ByteTable(*(read_only(array, array.dtype) for array in table))
 
 
 def found(table: ByteTable, keys: Keys) -> list[int]:
@@ -59,7 +59,7 @@ def found(table: ByteTable, keys: Keys) -> list[int]:
 
 def fill(table: ByteTable, keys: Keys) -> tuple[list[int], int]:
     number = np.full(len(keys.tag), -1, np.int32)
-    fresh = frozen(np.arange(len(keys.tag)), np.int32)
+    fresh = read_only(np.arange(len(keys.tag)), np.int32)
     _, used = add_keys(table, 0, keys, fresh, number)
     return number.tolist(), used
 
@@ -81,7 +81,7 @@ class TableMachine(RuleBasedStateMachine):
         free = sorted(set(range(SLOTS)) - set(self.known.values()))
         number = np.full(len(strings), -1, np.int32)
         taken, self.used = add_keys(
-            self.table, self.used, batch(strings), frozen(free, np.int32), number
+            self.table, self.used, batch(strings), read_only(free, np.int32), number
         )
         assert taken == len(new)
         self.known.update(zip(new, free, strict=False))
@@ -90,7 +90,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         chosen = data.draw(st.lists(st.sampled_from(sorted(self.known) or [b""]), unique=True))
-        number = frozen([self.known.pop(s) for s in chosen if s], np.int32)
+        number = read_only([self.known.pop(s) for s in chosen if s], np.int32)
         freed = np.zeros(len(number), np.int32)
         assert remove_keys(self.table, number, freed) == len(number)
         assert freed.tolist() == number.tolist()
@@ -142,7 +142,7 @@ def test_keys_of_one_tag_are_told_apart_by_their_bytes(tag: int) -> None:
 def test_a_known_number_is_left_alone() -> None:
     table = table_of(7, 5, 20)
     number = np.array([3, -1], np.int32)
-    assert add_keys(table, 0, batch([b"a", b"b"]), frozen([2], np.int32), number) == (1, 1)
+    assert add_keys(table, 0, batch([b"a", b"b"]), read_only([2], np.int32), number) == (1, 1)
     assert number.tolist() == [3, 2]
     assert found(table, batch([b"a", b"b"])) == [-1, 2]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.columns import frozen
+from nearcast.columns import read_only
 from nearcast.compiled.partition import Line, count_cells, improve_cuts, line_cost, spread_cuts
 
 VALUES = st.lists(st.integers(0, 9), min_size=1, max_size=9)
@@ -94,9 +94,9 @@ def test_boxes_count_in_every_cell_that_they_meet(
     box = [[min(w, e), min(s, n), max(w, e), max(s, n)] for w, s, e, n in sides]
     count = np.zeros((len(rows) + 1, len(columns) + 1), np.int64)
     count_cells(
-        frozen(np.array(box, np.int32), np.int32, 4),
-        frozen(sorted(columns), np.int32),
-        frozen(sorted(rows), np.int32),
+        read_only(np.array(box, np.int32), np.int32, 4),
+        read_only(sorted(columns), np.int32),
+        read_only(sorted(rows), np.int32),
         count,
     )
     x, y = [0, *sorted(columns), 10], [0, *sorted(rows), 10]

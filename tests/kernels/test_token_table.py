@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from nearcast.compiled.jit import JIT
 from nearcast.compiled.token_table import (
     COUNT,
-    EVERY,
+    NO_TOKEN,
     SIZE,
     START,
     Tables,
@@ -30,7 +30,7 @@ from nearcast.compiled.token_table import (
 )
 
 OWNERS = 4
-TOKENS = [*range(20), 70, 4_099, 2_000_000_000, int(EVERY) - 1, int(EVERY)]
+TOKENS = [*range(20), 70, 4_099, 2_000_000_000, int(NO_TOKEN) - 1, int(NO_TOKEN)]
 
 owners = st.integers(0, OWNERS - 1)
 tokens = st.sampled_from(TOKENS)
@@ -145,7 +145,7 @@ TestPool.settings = settings(max_examples=100 if JIT else 10, stateful_step_coun
 
 
 @settings(deadline=None)
-@given(token=st.integers(0, int(EVERY)), size=st.integers(1, 2**31))
+@given(token=st.integers(0, int(NO_TOKEN)), size=st.integers(1, 2**31))
 def test_every_token_has_a_home_in_the_region(token: int, size: int) -> None:
     assert 0 <= int(home(token, size)) < size
 

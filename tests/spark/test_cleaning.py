@@ -227,7 +227,7 @@ def test_the_vocabulary_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
             made.append(self)
             super().__init__()
 
-    monkeypatch.setattr(cleaning, "_MOST_TOKENS", 2)
+    monkeypatch.setattr(cleaning, "_MAX_TOKENS", 2)
     monkeypatch.setattr(cleaning, "Vocabulary", Counted)
     wide = [{"id": f"{i}", "keywords": f"a{i} b{i}", **BOX} for i in range(10)]
     batches = [batch_of(wide[i : i + 1], "subscriptions") for i in range(10)]

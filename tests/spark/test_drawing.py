@@ -163,7 +163,7 @@ def test_a_box_may_be_the_world() -> None:
 def test_many_copies_come_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = hashed(table_of()).to_batches()
     whole = pa.Table.from_batches(draw_batches(batches, recipe=Recipe(), rounds=Rounds(0, 9)))
-    monkeypatch.setattr(drawing, "MOST_ROWS", 100)
+    monkeypatch.setattr(drawing, "MAX_ROWS", 100)
     parts = list(draw_batches(batches, recipe=Recipe(), rounds=Rounds(0, 9)))
     assert max(batch.num_rows for batch in parts) == 100
     assert pa.Table.from_batches(parts).combine_chunks().equals(whole.combine_chunks())

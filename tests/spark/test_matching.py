@@ -217,7 +217,7 @@ def test_small_output_batches_give_the_same(
 ) -> None:
     monkeypatch.setattr(answers, "_IDS_AT_A_TIME", 3)
     monkeypatch.setattr(routing, "COPIES_AT_A_TIME", 5)
-    monkeypatch.setattr(routing, "_MOST_TOKENS", 5)
+    monkeypatch.setattr(routing, "_MAX_TOKENS", 5)
     artifact = Artifact(tmp_path)
     subscriptions, messages = subscription_table(150), message_table(50)
     version = build_locally(artifact, subscriptions, 4)

@@ -175,9 +175,9 @@ def test_little_room_gives_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         return len(rows)
 
     whole = run(tmp_path / "whole")
-    monkeypatch.setattr(counting, "MOST_PAIRS", 2_500)
-    monkeypatch.setattr(counting, "MOST_TOKENS", 100)
-    monkeypatch.setattr(counting, "MOST_ROWS", 300)
+    monkeypatch.setattr(counting, "MAX_PAIRS", 2_500)
+    monkeypatch.setattr(counting, "MAX_TOKENS", 100)
+    monkeypatch.setattr(counting, "MAX_ROWS", 300)
     assert run(tmp_path / "little") > 5 * whole
     assert files_of(tmp_path / "whole") == files_of(tmp_path / "little")
 

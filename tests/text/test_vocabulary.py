@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.columns import frozen
+from nearcast.columns import read_only
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.text import Vocabulary
@@ -99,8 +99,8 @@ def test_what_is_no_token_is_refused(token: str) -> None:
 
 def test_a_token_of_16_megabytes_is_refused() -> None:
     size = MAX_KEY_BYTES + 1
-    byte = frozen(np.full(size, ord("x")), np.uint8)
-    keys = Keys(frozen([0, size], np.int64), byte, frozen([5], np.uint32))
+    byte = read_only(np.full(size, ord("x")), np.uint8)
+    keys = Keys(read_only([0, size], np.int64), byte, read_only([5], np.uint32))
     with pytest.raises(InvalidInput, match=r"must have 1 to 16777215 bytes, has 16777216 .*'xxx"):
         Vocabulary().add_keys(keys)
     assert Vocabulary(["x"]).ids_of_keys(keys).tolist() == [-1]

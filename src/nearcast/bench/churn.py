@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["churn"]
 
 _LOAD_ROWS = 100_000
-_MOST_STATS = 200
+_MAX_STATS = 200
 
 
 class _Piece(NamedTuple):
@@ -135,7 +135,7 @@ class _Run:
         """Do one step and note what it cost."""
         plan = self._plan(one)
         timings = _Timings()
-        every = len(plan) // _MOST_STATS + 1
+        every = len(plan) // _MAX_STATS + 1
         for number, piece in enumerate(plan):
             timings.time(piece)
             looked = number % every == 0

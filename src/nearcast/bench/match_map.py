@@ -17,7 +17,7 @@ __all__ = ["MapData"]
 
 CELLS_PER_DEG = 4
 _WIDTH, _HEIGHT = 360 * CELLS_PER_DEG, 180 * CELLS_PER_DEG
-_MOST_POINTS = 20_000
+_MAX_POINTS = 20_000
 _INK = "#1d2733"
 _PAPER = "#f7f8fa"
 
@@ -67,7 +67,7 @@ class MapData:
         west, south, east, north = box[chosen].astype(np.float64).T / UNITS
         middle = np.where(west <= east, (west + east) / 2, west)
         self._points.append(np.stack([middle, (south + north) / 2, found[chosen]], axis=1))
-        while sum(map(len, self._points)) > _MOST_POINTS:
+        while sum(map(len, self._points)) > _MAX_POINTS:
             self._points = [np.concatenate(self._points)[::2]]
             self._stride *= 2
 

@@ -13,7 +13,7 @@ from nearcast.errors import InvalidInput
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MOST_WORDS", "invented_words"]
+__all__ = ["MAX_WORDS", "invented_words"]
 
 _SYLLABLES = np.array([[ord(c), ord(v)] for c in "bcdfghjklmnprstvwxyz" for v in "aeiou"], np.uint8)
 _BASE = len(_SYLLABLES)
@@ -21,7 +21,7 @@ _SHORTEST, _LONGEST = 2, 4
 # Prime, so that words with neighbouring numbers have nothing in common.
 _STEP = 61_803_399
 
-MOST_WORDS = sum(_BASE**syllables for syllables in range(_SHORTEST, _LONGEST + 1))
+MAX_WORDS = sum(_BASE**syllables for syllables in range(_SHORTEST, _LONGEST + 1))
 """How many words can be invented."""
 
 
@@ -33,8 +33,8 @@ def invented_words(count: int) -> pa.StringArray:
     >>> invented_words(10_002).to_pylist()[-4:]
     ['jibi', 'sebe', 'bababa', 'wajozu']
     """
-    if not 0 <= count <= MOST_WORDS:
-        raise InvalidInput("count", count, f"must be from 0 to {MOST_WORDS:,}")
+    if not 0 <= count <= MAX_WORDS:
+        raise InvalidInput("count", count, f"must be from 0 to {MAX_WORDS:,}")
     parts: list[NDArray[np.uint8]] = []
     lengths: list[NDArray[np.int64]] = []
     first = 0

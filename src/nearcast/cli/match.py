@@ -11,7 +11,7 @@ from nearcast.errors import InvalidInput
 
 __all__ = ["match"]
 
-_MOST_REASONS = 12
+_MAX_REASONS = 12
 
 
 def match(
@@ -89,7 +89,7 @@ def _show(result: dict[str, Any]) -> None:
     ]
     show_table("rows", header, rows)
     if result["rejects"]:
-        shown = result["rejects"][:_MOST_REASONS]
+        shown = result["rejects"][:_MAX_REASONS]
         reasons = [[r["source"], r["field"], r["reason"], count(r["rows"])] for r in shown]
         more = len(result["rejects"]) - len(shown)
         caption = f"and {more} more reasons, see {result['rejects_file']}" if more else ""

@@ -13,8 +13,8 @@ from nearcast.columns.arrays import (
     UNITS,
     WORLD,
     at_cache_line,
-    frozen,
     gather,
+    read_only,
     starts,
 )
 from nearcast.columns.clauses import Clauses, Shapes
@@ -37,7 +37,7 @@ __all__ = [
     "Shapes",
     "Subscriptions",
     "at_cache_line",
-    "frozen",
     "gather",
+    "read_only",
     "starts",
 ]

@@ -22,8 +22,8 @@ __all__ = [
     "at_cache_line",
     "chain",
     "freeze",
-    "frozen",
     "gather",
+    "read_only",
     "starts",
 ]
 
@@ -43,7 +43,7 @@ TOLERANCE_M = 1e-3
 """A place within this distance of a circle counts as inside."""
 
 
-def frozen(values: Any, dtype: Any, width: int | None = None) -> NDArray[Any]:
+def read_only(values: Any, dtype: Any, width: int | None = None) -> NDArray[Any]:
     """Return the values as a contiguous read-only array of the type, copied only where needed."""
     array = np.ascontiguousarray(values, dtype=dtype).view()
     if width is not None:
@@ -97,7 +97,7 @@ class Arrays:
 def freeze(arrays: Any, **types: Any) -> None:
     """Make the named arrays of a frozen dataclass read-only arrays of these types."""
     for name, dtype in types.items():
-        object.__setattr__(arrays, name, frozen(getattr(arrays, name), dtype))
+        object.__setattr__(arrays, name, read_only(getattr(arrays, name), dtype))
 
 
 def chain(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

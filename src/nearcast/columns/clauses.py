@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns.arrays import Arrays, chain, freeze, frozen, gather, starts
+from nearcast.columns.arrays import Arrays, chain, freeze, gather, read_only, starts
 from nearcast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Shapes(Arrays):
 
     def __post_init__(self) -> None:
         freeze(self, radius_m=np.float64, ring_start=np.int64, point_start=np.int64)
-        object.__setattr__(self, "point", frozen(self.point, np.int32, 2))
+        object.__setattr__(self, "point", read_only(self.point, np.int32, 2))
 
     def __len__(self) -> int:
         return len(self.radius_m)
@@ -88,7 +88,7 @@ class Clauses(Arrays):
     def __post_init__(self) -> None:
         freeze(self, token_start=np.int64, token=np.int32, row=np.int32, shape=np.int32)
         freeze(self, negative_start=np.int64, negative=np.int32)
-        object.__setattr__(self, "box", frozen(self.box, np.int32, 4))
+        object.__setattr__(self, "box", read_only(self.box, np.int32, 4))
         for name, length in {"box": len(self.box), "shape": len(self.shape)}.items():
             if length != len(self.row):
                 raise InvalidInput(name, length, f"must have one row per clause, {len(self.row)}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GrowingArray", "GrowingClauses"]
 
-_LEAST_ROWS = 16
+_MIN_ROWS = 16
 
 
 class GrowingArray:
@@ -165,7 +165,7 @@ class _GrowingShapes:
 
 def _room(rows: int) -> int:
     """Return for how many rows there shall be room: memory that is not touched costs nothing."""
-    return max(_LEAST_ROWS, 2 * rows)
+    return max(_MIN_ROWS, 2 * rows)
 
 
 def _chain(start: GrowingArray, more: NDArray[np.int64]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns.arrays import WORLD, Arrays, chain, freeze, frozen, gather, starts
+from nearcast.columns.arrays import WORLD, Arrays, chain, freeze, gather, read_only, starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ class Messages(Arrays):
 
     def __post_init__(self) -> None:
         freeze(self, token_start=np.int64, token=np.int32, time_us=np.int64, ttl_us=np.int64)
-        object.__setattr__(self, "box", frozen(self.box, np.int32, 4))
+        object.__setattr__(self, "box", read_only(self.box, np.int32, 4))
 
     def __len__(self) -> int:
         return len(self.box)

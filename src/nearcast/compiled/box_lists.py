@@ -25,7 +25,7 @@ TOKEN, START, SIZE, CAPACITY = 0, 1, 2, 3
 WIDTH = 6
 
 
-SPARE = 3
+PADDING = 3
 """Entries behind the last list: a block of few boxes is read as if it had sixteen."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,9 +22,9 @@ class MessageArrays(NamedTuple):
 
 @kernel
 def known_tokens(tokens: NDArray[np.int32]) -> Number:
-    """Return how many of a message's tokens may be a clause's: no clause has `EVERY` itself."""
+    """Return how many of a message's tokens may be a clause's: no clause has `NO_TOKEN` itself."""
     known = len(tokens)
-    if known > 0 and tokens[known - 1] == EVERY:
+    if known > 0 and tokens[known - 1] == NO_TOKEN:
         known -= 1
     return known
 

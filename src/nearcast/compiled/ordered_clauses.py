@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +17,7 @@ class Ordered(NamedTuple):
     """Clauses as trees see them: box, and tokens in the order of the index.
 
     The tokens of clause ``c`` are ``token[start[c]:start[c + 1]]``; a clause without any counts as
-    having `EVERY`.
+    having `NO_TOKEN`.
     """
 
     start: NDArray[np.int64]
@@ -35,5 +35,5 @@ def length_of(ordered: Ordered, clause: Number) -> Number:
 def token_at(ordered: Ordered, clause: Number, i: Number) -> Number:
     """Return the ``i``-th token of a clause, from 0."""
     if ordered.start[clause] == ordered.start[clause + 1]:
-        return EVERY
+        return NO_TOKEN
     return np.int64(ordered.token[ordered.start[clause] + i])

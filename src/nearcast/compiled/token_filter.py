@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.messages import contains
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,11 +23,11 @@ LOW_BITS = np.uint64((1 << FILTER_BITS) - 1)
 
 @kernel
 def set_filter(token_filter: NDArray[np.uint64], tokens: NDArray[Any]) -> None:
-    """Set the bits of a message's tokens, and that of `EVERY`."""
+    """Set the bits of a message's tokens, and that of `NO_TOKEN`."""
     for i in range(len(tokens)):
         bit = np.uint64(tokens[i]) & LOW_BITS
         token_filter[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
-    bit = np.uint64(EVERY) & LOW_BITS
+    bit = np.uint64(NO_TOKEN) & LOW_BITS
     token_filter[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
 
 
@@ -45,4 +45,4 @@ def occurs(token_filter: NDArray[np.uint64], tokens: NDArray[np.int32], token: N
     bit = np.uint64(token) & LOW_BITS
     if (token_filter[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1) == np.uint64(0):
         return False
-    return token == EVERY or contains(tokens, token)
+    return token == NO_TOKEN or contains(tokens, token)

@@ -17,7 +17,7 @@ from nearcast.compiled.jit import Number, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-EVERY = np.int64(0x7FFFFFFF)
+NO_TOKEN = np.int64(0x7FFFFFFF)
 """Stands for the token of a clause without tokens: every message has it."""
 
 START, SIZE, COUNT = 0, 1, 2

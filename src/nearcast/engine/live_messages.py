@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveMessages"]
 
-_LEAST_ROWS = 1024
+_MIN_ROWS = 1024
 
 
 class WholeVocabulary(Vocabulary):
@@ -49,7 +49,7 @@ class LiveMessages:
         self.vocabulary: Vocabulary = WholeVocabulary()
         self._batches: list[MessageBatch] = []
         self._latest_us = np.iinfo(np.int64).min
-        self._tidy_at = _LEAST_ROWS
+        self._tidy_at = _MIN_ROWS
 
     def __len__(self) -> int:
         return sum(len(batch) for batch in self._batches)
@@ -83,7 +83,7 @@ class LiveMessages:
         self.vocabulary.add(vocabulary.tokens().to_pylist())
         self._batches = [batch] if len(batch) else []
         self.tick(int(batch.messages.time_us.max(initial=self._latest_us)))
-        self._tidy_at = max(_LEAST_ROWS, 2 * len(batch))
+        self._tidy_at = max(_MIN_ROWS, 2 * len(batch))
 
     def _tidy(self, now_us: int) -> None:
         """Drop what has expired, and the tokens that nobody uses any more."""
@@ -91,13 +91,13 @@ class LiveMessages:
         messages = everything.messages
         left = taken(everything, np.flatnonzero(messages.time_us + messages.ttl_us > now_us))
         used = np.unique(left.messages.token)
-        if 2 * len(used) + _LEAST_ROWS < len(self.vocabulary):
+        if 2 * len(used) + _MIN_ROWS < len(self.vocabulary):
             vocabulary = WholeVocabulary(self.vocabulary.tokens().take(used).to_pylist())
             token = np.searchsorted(used, left.messages.token).astype(np.int32)
             left = MessageBatch(left.ids, replace(left.messages, token=token))
             self.vocabulary = vocabulary
         self._batches = [left] if len(left) else []
-        self._tidy_at = max(_LEAST_ROWS, 2 * len(left))
+        self._tidy_at = max(_MIN_ROWS, 2 * len(left))
 
 
 def taken(batch: MessageBatch, rows: NDArray[np.int64]) -> MessageBatch:

@@ -28,9 +28,9 @@ SMALL_ROWS = 64
 _TIER_GROWTH = 8
 _TIER_SEGMENTS = 2
 _SMALL_TIERS = 2
-_MOST_DEAD = 0.25
-_MOST_DEAD_QUIET = 0.1
-_MOST_BESIDE = 1 / 16
+_MAX_DEAD = 0.25
+_MAX_DEAD_QUIET = 0.1
+_MAX_BESIDE = 1 / 16
 _QUIET_S = 0.25
 
 
@@ -113,7 +113,7 @@ def _full_tier(sizes: Sequence[Size]) -> tuple[int, ...]:
 
 def _mostly_dead(sizes: Sequence[Size]) -> tuple[int, ...]:
     for number, size in enumerate(sizes):
-        if not size.open and size.dead > _MOST_DEAD * size.rows:
+        if not size.open and size.dead > _MAX_DEAD * size.rows:
             return (number,)
     return ()
 
@@ -123,7 +123,7 @@ def _consolidation(sizes: Sequence[Size]) -> tuple[int, ...]:
         return ()
     largest = max(range(len(sizes)), key=lambda number: sizes[number].alive)
     beside = sum(size.alive for size in sizes) - sizes[largest].alive
-    if _is_worn(sizes[largest]) or beside > _MOST_BESIDE * sizes[largest].alive:
+    if _is_worn(sizes[largest]) or beside > _MAX_BESIDE * sizes[largest].alive:
         return tuple(range(len(sizes)))
     rest = [number for number in range(len(sizes)) if number != largest]
     return tuple(rest) if len(rest) > 1 or any(_is_worn(sizes[n]) for n in rest) else ()
@@ -132,7 +132,7 @@ def _consolidation(sizes: Sequence[Size]) -> tuple[int, ...]:
 def _is_worn(size: Size) -> bool:
     """Whether a segment would be better for being made anew."""
     unindexed = not size.indexed and size.rows > SMALL_ROWS
-    return unindexed or size.dead > _MOST_DEAD_QUIET * size.rows
+    return unindexed or size.dead > _MAX_DEAD_QUIET * size.rows
 
 
 class Worker:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import NEVER, Matches, frozen
+from nearcast.columns import NEVER, Matches, read_only
 from nearcast.segments.visible import LifeArrays, MatchArrays, keep_visible
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Segment", "State"]
 
-_NOBODY = frozen(np.empty(0), np.int64)
+_NOBODY = read_only(np.empty(0), np.int64)
 
 
 class Segment:
@@ -51,7 +51,7 @@ class Segment:
         self.first_expiry_us = int(columns.expires_us.min(initial=NEVER))
         self._expires_us = _NOBODY
         if self.first_expiry_us < NEVER:
-            self._expires_us = frozen(columns.expires_us, np.int64)
+            self._expires_us = read_only(columns.expires_us, np.int64)
         self._died: NDArray[np.int64] | None = None
         self.died = _NOBODY
 
@@ -75,7 +75,7 @@ class Segment:
         assert self._died is not None
         self._died[rows] = version
         self.tombstones += len(rows)
-        self.died = frozen(self._died, np.int64)
+        self.died = read_only(self._died, np.int64)
 
     def alive(self, version: int) -> NDArray[np.bool_]:
         """Return which rows had not died in a version."""
@@ -98,8 +98,8 @@ class Segment:
         start = np.empty(len(matches.start), np.int64)
         kept = np.empty(len(matches), np.int32)
         found = MatchArrays(
-            frozen(matches.start, np.int64),
-            frozen(matches.subscription, np.int32),
+            read_only(matches.start, np.int64),
+            read_only(matches.subscription, np.int32),
             messages.time_us,
         )
         keep_visible(found, life, version, start, kept)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import frozen
+from nearcast.columns import read_only
 from nearcast.compiled.partition import (
     Line,
     axis_line,
@@ -225,7 +225,9 @@ def cell_counts(
            [1, 1]])
     """
     count = np.zeros((len(row) + 1, len(column) + 1), np.int64)
-    count_cells(frozen(box, np.int32, 4), frozen(column, np.int32), frozen(row, np.int32), count)
+    count_cells(
+        read_only(box, np.int32, 4), read_only(column, np.int32), read_only(row, np.int32), count
+    )
     return count
 
 

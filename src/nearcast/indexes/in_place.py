@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, GrowingClauses, frozen, starts
-from nearcast.compiled.token_table import EVERY
+from nearcast.columns import Clauses, GrowingArray, GrowingClauses, read_only, starts
+from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.errors import InvalidInput, UnknownId
 from nearcast.indexes.boolean import BooleanIndex
 from nearcast.indexes.contract import UpdatableIndex
@@ -36,7 +36,7 @@ class InPlaceIndex(BooleanIndex, UpdatableIndex):
         super().__init__(clauses, options)
         if alive is None:
             alive = np.ones(clauses.subscriptions, np.bool_)
-        self._fixed_alive = frozen(alive, np.bool_)
+        self._fixed_alive = read_only(alive, np.bool_)
         self._growing: tuple[GrowingClauses, GrowingArray] | None = None
 
     @property
@@ -120,8 +120,8 @@ class InPlaceIndex(BooleanIndex, UpdatableIndex):
 
 def check_tokens(clauses: Clauses) -> None:
     """Raise unless all token ids are below the one that stands for no token."""
-    if len(clauses.token) and int(clauses.token.max()) >= EVERY:
-        raise InvalidInput("token", int(EVERY), f"token ids must be below {EVERY:,}")
+    if len(clauses.token) and int(clauses.token.max()) >= NO_TOKEN:
+        raise InvalidInput("token", int(NO_TOKEN), f"token ids must be below {NO_TOKEN:,}")
 
 
 def _clauses_of(row: NDArray[np.int32], rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["read_csv"]
 
 _LONGEST_CELL = 1 << 24
-_MOST_LINES = 10_000
+_MAX_LINES = 10_000
 
 
 def read_csv(source: Source) -> Iterator[Batch]:
@@ -63,7 +63,7 @@ class _Rows:
 
     def __next__(self) -> str:
         line = self._waiting.popleft() if self._waiting else self._source.line()
-        if not line or len(self._taken) >= _MOST_LINES:
+        if not line or len(self._taken) >= _MAX_LINES:
             if line:
                 self._waiting.appendleft(line)
             raise StopIteration

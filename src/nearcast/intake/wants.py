@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import frozen, gather, starts
+from nearcast.columns import gather, read_only, starts
 from nearcast.errors import ExpressionError, InvalidInput
 from nearcast.intake.cells import Lists, read_lists, read_texts, valid
 from nearcast.model import Conjunction, parse
@@ -87,7 +87,9 @@ def distinct(
     """Return the tokens of each piece ascending and once each, and their start."""
     token_start = np.empty(len(start), np.int64)
     kept = np.empty(len(token), np.int32)
-    count = distinct_tokens(frozen(token, np.int32), frozen(start, np.int64), token_start, kept)
+    count = distinct_tokens(
+        read_only(token, np.int32), read_only(start, np.int64), token_start, kept
+    )
     return token_start, kept[:count]
 
 

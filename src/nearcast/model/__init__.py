@@ -8,14 +8,14 @@ its tokens.
 """
 
 from nearcast.model.checks import Id, Time, Tokenize, time_us
-from nearcast.model.expressions import MOST_CLAUSES, Conjunction, parse, to_text
+from nearcast.model.expressions import MAX_CLAUSES, Conjunction, parse, to_text
 from nearcast.model.matches import Match, Update
 from nearcast.model.messages import Message
 from nearcast.model.regions import Circle, Point, Polygon, Rect, Region, region
 from nearcast.model.subscriptions import Subscription
 
 __all__ = [
-    "MOST_CLAUSES",
+    "MAX_CLAUSES",
     "Circle",
     "Conjunction",
     "Id",

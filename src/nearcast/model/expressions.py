@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from nearcast.model.checks import Tokenize
 
-__all__ = ["MOST_CLAUSES", "Conjunction", "parse", "to_text"]
+__all__ = ["MAX_CLAUSES", "Conjunction", "parse", "to_text"]
 
-MOST_CLAUSES = 1_000
+MAX_CLAUSES = 1_000
 """How many clauses an expression may have."""
 
-_MOST_LITERALS = 500_000
+_MAX_LITERALS = 500_000
 _PLAIN = re.compile(r'[^\s()"]+')
 
 # A literal is the number of a token (from 1), negative where the token must not occur.
@@ -118,7 +118,7 @@ class _Expansion:
         self._number: dict[str, int] = {}
         self._tokens: list[str] = []
         self._negated_at: dict[int, int] = {}
-        self._literals_left = _MOST_LITERALS
+        self._literals_left = _MAX_LITERALS
 
     def clauses(self, node: Node, negated_at: int | None) -> set[_Clause]:
         """Return the clauses of a node, or of its negation where the position of a NOT is given."""
@@ -202,9 +202,9 @@ class _Expansion:
                 continue
             kept.add(clause)
             waiting[min(clause, key=uses.__getitem__)].append(clause)
-            if len(kept) > MOST_CLAUSES:
+            if len(kept) > MAX_CLAUSES:
                 problem = (
-                    f"has more than {MOST_CLAUSES:,} clauses when it is multiplied out; "
+                    f"has more than {MAX_CLAUSES:,} clauses when it is multiplied out; "
                     "split it into several subscriptions"
                 )
                 raise ExpressionError(self._expression, node.position, problem)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["java_program", "java_version", "session"]
 
-LEAST_JAVA = 17
+MIN_JAVA = 17
 INSTALL_JAVA = (
-    f"Spark needs Java {LEAST_JAVA} or newer; install it (on Debian: apt-get install "
+    f"Spark needs Java {MIN_JAVA} or newer; install it (on Debian: apt-get install "
     "openjdk-17-jre-headless; on macOS: brew install openjdk@17) or set JAVA_HOME"
 )
 
@@ -119,6 +119,6 @@ def java_version() -> int | None:
 
 def _require_java() -> None:
     version = java_version()
-    if version is None or version < LEAST_JAVA:
+    if version is None or version < MIN_JAVA:
         there = "none was found" if version is None else f"found {version}"
         raise NearcastError(f"{INSTALL_JAVA} ({there})")

@@ -30,7 +30,7 @@ ALIGNMENT = 64
 HEADER_BYTES = 64
 REBUILD = "build it again, or restore it from a copy"
 
-_MOST_AXES = 32
+_MAX_AXES = 32
 _PLAIN = {np.dtype(t).newbyteorder("<").str for t in "?bBhHiIqQefd"}
 
 
@@ -181,7 +181,7 @@ def _read_body(body: dict[str, Any]) -> Manifest:
         offset = _natural(item["offset"])
         entry = Entry(_typed(item["name"], str), dtype, shape, offset, _natural(item["crc32"]))
         room = dtype.itemsize * math.prod(length or 1 for length in shape)
-        if len(shape) > _MOST_AXES or room >> 62:
+        if len(shape) > _MAX_AXES or room >> 62:
             raise ValueError(f"array {entry.name!r} cannot have the shape {shape}")
         if entry.offset != aligned(end) or entry.nbytes != item["bytes"]:
             raise ValueError(f"array {entry.name!r} lies in the wrong place")

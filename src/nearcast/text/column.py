@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import frozen, starts
+from nearcast.columns import read_only, starts
 from nearcast.errors import InvalidInput
 from nearcast.text.byte_table import Keys
 from nearcast.text.keys import string_buffers, strings_as_keys
@@ -101,10 +101,10 @@ def _tokenize(
     else:
         word_start, keys = _call(tokenizer, texts)
     number = vocabulary.add_keys(keys) if add else vocabulary.ids_of_keys(keys)
-    row_start = frozen(word_start[text_start], np.int64)
+    row_start = read_only(word_start[text_start], np.int64)
     token_start = np.empty(len(row_start), np.int64)
     token = np.empty(len(number), np.int32)
-    count = distinct_tokens(frozen(number, np.int32), row_start, token_start, token)
+    count = distinct_tokens(read_only(number, np.int32), row_start, token_start, token)
     return TokenColumn(token_start, token[:count], np.diff(row_start))
 
 
@@ -148,10 +148,10 @@ def _split(texts: pa.Array) -> _Words:
         np.empty(len(byte), np.uint8),
         np.empty(room, np.uint32),
     )
-    source = Texts(frozen(begin, np.int64), frozen(end, np.int64), frozen(byte, np.uint8))
+    source = Texts(read_only(begin, np.int64), read_only(end, np.int64), read_only(byte, np.uint8))
     count = split_words(source, alphabet(not other.any()), out)
-    byte_start = frozen(out.byte_start[: count + 1], np.int64)
-    keys = Keys(byte_start, frozen(out.byte, np.uint8), frozen(out.tag[:count], np.uint32))
+    byte_start = read_only(out.byte_start[: count + 1], np.int64)
+    keys = Keys(byte_start, read_only(out.byte, np.uint8), read_only(out.tag[:count], np.uint32))
     return _Words(out.word_start, keys)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import frozen, starts
+from nearcast.columns import read_only, starts
 from nearcast.errors import InvalidInput
 from nearcast.text.byte_table import MAX_KEY_BYTES, Keys, add_keys, remove_keys
 from nearcast.text.keys import (
@@ -87,7 +87,7 @@ class IdTable:
         self._make_room(count, int(keys.byte_start[-1]))
         recycled = self._free[max(self._free_count - count, 0) : self._free_count][::-1]
         beyond = np.arange(self._handles, self._handles + count - len(recycled))
-        fresh = frozen(np.concatenate([recycled, beyond]), np.int32)
+        fresh = read_only(np.concatenate([recycled, beyond]), np.int32)
         handle = np.full(count, -1, np.int32)
         taken, self._used = add_keys(self._table, self._used, keys, fresh, handle)
         self._free_count -= min(taken, len(recycled))
@@ -99,7 +99,7 @@ class IdTable:
 
         A handle that is not in use is an error; the others are removed nevertheless.
         """
-        chosen = frozen(handles, np.int32)
+        chosen = read_only(handles, np.int32)
         if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self._handles:
             raise InvalidInput("handles", chosen, f"must be from 0 to {self._handles - 1}")
         needed = self._free_count + len(chosen)

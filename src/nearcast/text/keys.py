@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import frozen, starts
+from nearcast.columns import read_only, starts
 from nearcast.errors import InvalidInput
 from nearcast.text.byte_table import (
     MAX_KEY_BYTES,
@@ -36,11 +36,11 @@ __all__ = [
 
 def keys_of(byte_start: NDArray[Any], byte: NDArray[Any]) -> Keys:
     """Return a batch of byte strings laid end to end, hashed."""
-    start = frozen(byte_start, np.int64)
-    content = frozen(byte, np.uint8)
+    start = read_only(byte_start, np.int64)
+    content = read_only(byte, np.uint8)
     tag = np.empty(len(start) - 1, np.uint32)
     hash_keys(start, content, tag)
-    return Keys(start, content, frozen(tag, np.uint32))
+    return Keys(start, content, read_only(tag, np.uint32))
 
 
 def strings_as_keys(strings: Sequence[str], field: str) -> Keys:
@@ -115,5 +115,7 @@ def empty_table() -> ByteTable:
 def frozen_table(table: ByteTable) -> ByteTable:
     """Return the table for readers: the same memory, read-only."""
     return ByteTable(
-        frozen(table.slot, np.uint64), frozen(table.span, np.uint64), frozen(table.key, np.uint8)
+        read_only(table.slot, np.uint64),
+        read_only(table.span, np.uint64),
+        read_only(table.key, np.uint8),
     )

@@ -8,7 +8,7 @@ from unicodedata import category, normalize
 
 import numpy as np
 
-from nearcast.columns import frozen
+from nearcast.columns import read_only
 from nearcast.text.splitting import Alphabet
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def alphabet(ascii_only: bool) -> Alphabet:
     folded = np.full(256, 0x80, np.uint8)
     folded[:128] = [ord(chr(c).lower()) if is_word_character(c) else 0 for c in range(128)]
     if ascii_only:
-        return Alphabet(frozen(folded, np.uint8), frozen(np.empty(0), np.uint8))
+        return Alphabet(read_only(folded, np.uint8), read_only(np.empty(0), np.uint8))
     inside = np.zeros(_CODE_POINTS, np.bool_)
     inside[list(_PLANES)] = [is_word_character(c) for c in _PLANES]
     return Alphabet(
-        frozen(folded, np.uint8), frozen(np.packbits(inside, bitorder="little"), np.uint8)
+        read_only(folded, np.uint8), read_only(np.packbits(inside, bitorder="little"), np.uint8)
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import frozen
+from nearcast.columns import read_only
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.text.byte_table import LENGTH_BITS, MAX_KEY_BYTES, ByteTable, Keys, add_keys
 from nearcast.text.keys import (
@@ -118,7 +118,7 @@ class Vocabulary:
         new = int(unknown.sum())
         if new:
             self._make_room(new, int(np.diff(keys.byte_start)[unknown].sum()))
-            fresh = frozen(np.arange(self._count, self._count + new), np.int32)
+            fresh = read_only(np.arange(self._count, self._count + new), np.int32)
             taken, self._used = add_keys(self._table, self._used, keys, fresh, number)
             self._count += taken
         return number
@@ -163,7 +163,7 @@ class Vocabulary:
     @property
     def frequency(self) -> NDArray[np.int64]:
         """How often each token was counted, by id: its document frequency."""
-        return frozen(self._frequency[: self._count], np.int64)
+        return read_only(self._frequency[: self._count], np.int64)
 
     def count(self, ids: NDArray[Any] | Sequence[int], times: int = 1) -> None:
         """Add to the frequency of tokens: once (or ``times``) for each time that an id occurs.

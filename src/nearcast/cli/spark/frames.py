@@ -53,7 +53,7 @@ Rejects = Annotated[
 ]
 Strict = Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")]
 
-_MOST_REASONS = 12
+_MAX_REASONS = 12
 
 FORMATS = {
     ".parquet": "parquet",
@@ -166,7 +166,7 @@ def write_rejects(
     reason = F.regexp_replace("reason", r" \((got|at character) .*\)$", "").alias("reason")
     by_reason = spark.read.schema(rejects.schema).json(path).groupBy("field", reason)
     most = by_reason.agg(F.count("*").alias("rows")).orderBy(F.desc("rows"), "field", "reason")
-    return [row.asDict() for row in most.limit(_MOST_REASONS).collect()]
+    return [row.asDict() for row in most.limit(_MAX_REASONS).collect()]
 
 
 def show_reasons(reasons: list[dict[str, Any]]) -> None:

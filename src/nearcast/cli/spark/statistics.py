@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Kind", "statistics"]
 
-_MOST_TOKENS = 10
+_MAX_TOKENS = 10
 
 
 class Kind(StrEnum):
@@ -84,7 +84,7 @@ def statistics(
 
 def _summary(found: "Statistics") -> dict[str, Any]:
     frequency, weight = found.vocabulary.frequency, found.idf()
-    top = range(min(_MOST_TOKENS, len(frequency)))
+    top = range(min(_MAX_TOKENS, len(frequency)))
     return {
         "documents": found.documents,
         "rejected": found.rejected,

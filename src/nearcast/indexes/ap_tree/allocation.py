@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from nearcast.columns import WORLD, Clauses, at_cache_line, frozen
+from nearcast.columns import WORLD, Clauses, at_cache_line, read_only
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.indexes.ap_tree import ranks
 from nearcast.indexes.ap_tree.cost import SAMPLE, Draft, Hits
@@ -28,8 +28,8 @@ from nearcast.indexes.ap_tree.tree import (
     FANOUT,
     HIGH,
     LOW,
+    PADDING,
     SETTINGS,
-    SPARE,
     STATES,
     TOP,
     UNIT,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_LEAST_SLOTS = 64
+_MIN_SLOTS = 64
 
 _LEAVES = 2048
 """So many leaves wait at most, before their keys are scanned."""
@@ -97,11 +97,11 @@ class Sample(NamedTuple):
 
 def counted(token: NDArray[np.int32]) -> NDArray[np.uint64]:
     """Return a table with the frequencies of tokens."""
-    slot, used, done = np.zeros(_LEAST_SLOTS, np.uint64), np.zeros(1, np.int64), 0
+    slot, used, done = np.zeros(_MIN_SLOTS, np.uint64), np.zeros(1, np.int64), 0
     while True:
         done = int(ranks.count_tokens(slot, token, done, used))
         if done == len(token):
-            return larger_table(slot, _LEAST_SLOTS + 2 * int(used[0]))
+            return larger_table(slot, _MIN_SLOTS + 2 * int(used[0]))
         slot = larger_table(slot, 4 * len(slot))
 
 
@@ -141,7 +141,7 @@ def with_units(tree: Tree, more: int) -> Tree:
 def compacted(tree: Tree, spare: int = 0) -> Tree:
     """Return the tree in an arena without gaps; every node stands before those below it."""
     used = UNIT * int(tree.state[TOP] - tree.state[DEAD])
-    arena = at_cache_line(used + spare + SPARE, np.int32)
+    arena = at_cache_line(used + spare + PADDING, np.int32)
     stack = np.empty((_waiting(tree), WAY_WIDTH), np.int64)
     move_nodes(tree, arena, stack)
     return tree._replace(arena=arena)
@@ -274,4 +274,4 @@ def tokens_of(clauses: Clauses, numbers: NDArray[np.int32]) -> NDArray[np.int32]
         return clauses.token
     chosen = np.zeros(len(clauses), np.bool_)
     chosen[numbers] = True
-    return frozen(clauses.token[np.repeat(chosen, np.diff(clauses.token_start))], np.int32)
+    return read_only(clauses.token[np.repeat(chosen, np.diff(clauses.token_start))], np.int32)

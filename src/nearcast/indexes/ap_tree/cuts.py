@@ -31,7 +31,7 @@ from nearcast.indexes.ap_tree.tree import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MOST_CHOICES = 1 << 27
+MAX_CHOICES = 1 << 27
 """The best cuts are looked for as long as cuts times tokens are not more: so many numbers are
 remembered. There are fewer cuts where there are more tokens."""
 
@@ -95,7 +95,7 @@ def cut_ranks(
     parts = min(most_parts(state, len(clauses)), known)
     cut = draft.cut[: parts + 1]
     if state[OPTIMAL] != 0:
-        parts = max(min(parts, MOST_CHOICES // known), np.int64(1))
+        parts = max(min(parts, MAX_CHOICES // known), np.int64(1))
         cut = draft.cut[: parts + 1]
         optimal_cuts(line, cut)
     else:

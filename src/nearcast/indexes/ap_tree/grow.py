@@ -67,7 +67,7 @@ STEPS, NEXT, DUE = range(3)
 """In the state of the work: steps on the stack, the clause that is to be changed next, and nodes
 that are due to be made anew."""
 
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 """Nodes so deep are leaves."""
 
 
@@ -248,7 +248,7 @@ def grow_node(tree: Tree, ranked: Ranked, work: Work, hits: Hits, draft: Draft) 
         for side in range(4):
             step[BOX + side] = tree.state[BOUNDS + side]
     chosen = np.int64(LEAF), np.int64(0), np.int64(0)
-    if count > tree.state[LEAF_SIZE] and step[LEVEL] < MOST_DEPTH:
+    if count > tree.state[LEAF_SIZE] and step[LEVEL] < MAX_DEPTH:
         place = step[SKIP], step[BOX : BOX + 4]
         chosen = choose_partition(tree.state, ranked, clauses, place, hits, draft)
     if chosen[0] == LEAF:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, frozen
+from nearcast.columns import Clauses, GrowingArray, read_only
 from nearcast.errors import UnknownName
 from nearcast.indexes.ap_tree import allocation as rooms
 from nearcast.indexes.ap_tree import change, grow, ranks
@@ -22,8 +22,8 @@ from nearcast.indexes.ap_tree.tree import (
     HELD,
     HIGH,
     KEYWORDS,
+    PADDING,
     SPACE,
-    SPARE,
     TOP,
     UNIT,
     WORN,
@@ -52,7 +52,7 @@ PARTITIONS = ("heuristic", "optimal")
 PREFERENCES = {None: 0, "keyword": KEYWORDS, "space": SPACE}
 ORDERS = ("frequent", "rare", "alphabet")
 
-_MOST_FANOUT = 1 << 14
+_MAX_FANOUT = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ApTreeOptions:
             raise UnknownName("prefer", str(self.prefer), ["keyword", "space"])
         if self.order not in ORDERS:
             raise UnknownName("order", self.order, ORDERS)
-        check_whole("fanout", self.fanout, 2, _MOST_FANOUT)
+        check_whole("fanout", self.fanout, 2, _MAX_FANOUT)
         check_whole("leaf", self.leaf, 1, 1 << 24)
         check_number("divergence", self.divergence, 0, float("inf"))
         check_number("tokens", self.tokens, 0, 1e9)
@@ -180,7 +180,7 @@ class ApTree(InPlaceIndex):
         """Return the arrays of the index itself."""
         tree = self._tree
         return {
-            "nodes": tree.arena[: UNIT * int(tree.state[TOP]) + SPARE],
+            "nodes": tree.arena[: UNIT * int(tree.state[TOP]) + PADDING],
             "state": tree.state,
             "slot": self._slot,
             "rank": self._ranked().rank,
@@ -193,8 +193,8 @@ class ApTree(InPlaceIndex):
         cls, clauses: Clauses, options: ApTreeOptions, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """Make the index from its arrays."""
-        tree = Tree(frozen(arrays["nodes"], np.int32), frozen(arrays["state"], np.int64))
-        table = frozen(arrays["slot"], np.uint64), frozen(arrays["rank"], np.int32)
+        tree = Tree(read_only(arrays["nodes"], np.int32), read_only(arrays["state"], np.int64))
+        table = read_only(arrays["slot"], np.uint64), read_only(arrays["rank"], np.int32)
         return cls(
             clauses, options, tree, table, rooms.Sample(**nested("sample", arrays)), arrays["alive"]
         )
@@ -208,12 +208,12 @@ class ApTree(InPlaceIndex):
         clause: NDArray[np.int32],
     ) -> Progress:
         """Take every message down the tree."""
-        tree = Tree(frozen(self._tree.arena, np.int32), frozen(self._tree.state, np.int64))
+        tree = Tree(read_only(self._tree.arena, np.int32), read_only(self._tree.state, np.int64))
         scratch = scratch._replace(walk=scratch.walk._replace(box=messages.box))
         return match_messages(
             tree,
             self._ranked(),
-            frozen(self._slot, np.uint64),
+            read_only(self._slot, np.uint64),
             messages,
             part,
             scratch,
@@ -227,7 +227,7 @@ class ApTree(InPlaceIndex):
 
     def _ranked(self) -> Ranked:
         rank = self._rank.view if isinstance(self._rank, GrowingArray) else self._rank
-        return Ranked(self.clauses.token_start, frozen(rank, np.int32), self.clauses.box)
+        return Ranked(self.clauses.token_start, read_only(rank, np.int32), self.clauses.box)
 
     def _begin_changing(self) -> None:
         self._tree = Tree(self._tree.arena.copy(), self._tree.state.copy())
@@ -249,7 +249,7 @@ class ApTree(InPlaceIndex):
             self._plant(self._alive_clauses())
 
     def _remove(self, clauses: NDArray[np.int64]) -> None:
-        gone = frozen(clauses, np.int64)
+        gone = read_only(clauses, np.int64)
         ranked, limits, room = self._ranked(), self._limits(), self._room()
         room.work.state[:] = 0
         worn = self._complete(

@@ -67,7 +67,7 @@ four sides of the whole region, and five settings."""
 LEAF_SIZE, FANOUT, PREFER, OPTIMAL, RARE = range(SETTINGS, SETTINGS + 5)
 STATES = 17
 
-SPARE = 32
+PADDING = 32
 """Numbers behind the last node: sixteen entries are read at a time."""
 
 NOTHING = np.int64(0x7FFFFFFF)
@@ -150,7 +150,7 @@ def move_entry(
 @kernel
 def has_room(tree: Tree, more: Number) -> Number:
     """Tell whether the arena has room for so many units."""
-    return UNIT * (tree.state[TOP] + more) + SPARE <= len(tree.arena)
+    return UNIT * (tree.state[TOP] + more) + PADDING <= len(tree.arena)
 
 
 @kernel

@@ -41,7 +41,7 @@ TOGETHER = 128
 LINES = 2
 """How many cache lines of a node are asked for, before it is known what it is."""
 
-MOST_LINES = 10
+MAX_LINES = 10
 """How many of a leaf are asked for; of long ones the machine itself sees what comes next."""
 
 BASE, FIRST, WHOSE, STACK_WIDTH = 0, 1, 2, 3
@@ -194,7 +194,7 @@ def walk_on(tree: Tree, walk: Walk, top: Number) -> tuple[Number, Number]:
                 size = np.int64(arena[base + SIZE])
                 walk.group[whose, ENTRIES] += size
                 for line in range(
-                    LINES, min((LEAF_HEADER + 5 * size) // 16 + 1, np.int64(MOST_LINES))
+                    LINES, min((LEAF_HEADER + 5 * size) // 16 + 1, np.int64(MAX_LINES))
                 ):
                     prefetch(arena, base + 16 * line)
                 leaf[leaves, 0], leaf[leaves, 1] = base, whose

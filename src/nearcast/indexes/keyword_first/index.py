@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, at_cache_line, frozen
-from nearcast.compiled.box_lists import CAPACITY, SPARE, WIDTH, Tokens
+from nearcast.columns import Clauses, GrowingArray, at_cache_line, read_only
+from nearcast.compiled.box_lists import CAPACITY, PADDING, WIDTH, Tokens
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
@@ -88,7 +88,7 @@ class KeywordFirst(InPlaceIndex):
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return the lists, the frequencies of tokens, and which subscriptions are alive."""
         lists = self._lists
-        used = lists._replace(entry=lists.entry[: lists.state[TOP] + SPARE])
+        used = lists._replace(entry=lists.entry[: lists.state[TOP] + PADDING])
         return {
             **used._asdict(),
             **prefixed("order", self._order.arrays()),
@@ -100,7 +100,7 @@ class KeywordFirst(InPlaceIndex):
         cls, clauses: Clauses, options: NoOptions, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """Make the index from its arrays."""
-        lists = _frozen(Lists(*(arrays[name] for name in Lists._fields)))
+        lists = _read_only(Lists(*(arrays[name] for name in Lists._fields)))
         order = TokenOrder.from_arrays("idf", nested("order", arrays), cells=1, seed=0)
         return cls(clauses, lists, order, arrays["alive"])
 
@@ -115,7 +115,7 @@ class KeywordFirst(InPlaceIndex):
         """Scan the lists of the tokens of each message."""
         clauses = Tokens(self.clauses.token_start, self.clauses.token)
         done, examined = match_messages(
-            _frozen(self._lists), clauses, messages, *part, scratch, start, clause
+            _read_only(self._lists), clauses, messages, *part, scratch, start, clause
         )
         return done, examined, 0
 
@@ -148,7 +148,7 @@ class KeywordFirst(InPlaceIndex):
                 self._make_room()
 
     def _remove(self, clauses: NDArray[np.int64]) -> None:
-        kernels.remove_clauses(frozen(clauses, np.int64), self._lists)
+        kernels.remove_clauses(read_only(clauses, np.int64), self._lists)
         self._order.delete(self.clauses, clauses)
 
     def _make_room(self) -> None:
@@ -164,16 +164,16 @@ class KeywordFirst(InPlaceIndex):
 
 
 def _ordered(clauses: Clauses, ordered: NDArray[np.int32], base: int) -> Ordered:
-    return Ordered(clauses.token_start, frozen(ordered, np.int32), clauses.box, base)
+    return Ordered(clauses.token_start, read_only(ordered, np.int32), clauses.box, base)
 
 
-def _frozen(lists: Lists) -> Lists:
+def _read_only(lists: Lists) -> Lists:
     """Return read-only views: one type, whether the arrays were just made or memory-mapped."""
     return Lists(
-        frozen(lists.slot, np.int32),
-        frozen(lists.entry, np.int32),
-        frozen(lists.first, np.int32),
-        frozen(lists.state, np.int64),
+        read_only(lists.slot, np.int32),
+        read_only(lists.entry, np.int32),
+        read_only(lists.first, np.int32),
+        read_only(lists.state, np.int64),
     )
 
 
@@ -190,4 +190,4 @@ def _with_slots(lists: Lists, count: int) -> Lists:
 
 def _pool(entries: int) -> NDArray[np.int32]:
     """Return room for so many entries, and to spare, beginning at a cache line."""
-    return at_cache_line(WIDTH * (entries + SPARE), np.int32).reshape(-1, WIDTH)
+    return at_cache_line(WIDTH * (entries + PADDING), np.int32).reshape(-1, WIDTH)

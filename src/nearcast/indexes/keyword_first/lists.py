@@ -9,7 +9,7 @@
 - ``first`` int32[clauses]: the token in whose list a clause stands.
 - ``state`` int64[3]: lists, entries of the pool that were given away, those that were given back.
 
-The next token is the second-rarest of the clause; `EVERY` where there is none, and its complement
+The next token is the second-rarest of the clause; `NO_TOKEN` where there is none, and its complement
 (a negative number) where there are more after it.
 """
 
@@ -21,8 +21,8 @@ import numpy as np
 
 from nearcast.compiled.box_lists import (
     CAPACITY,
+    PADDING,
     SIZE,
-    SPARE,
     START,
     TOKEN,
     WIDTH,
@@ -34,7 +34,7 @@ from nearcast.compiled.box_lists import (
     tail_place,
 )
 from nearcast.compiled.jit import Number, kernel, prefetch
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,7 +87,7 @@ def find_list(slot: NDArray[np.int32], token: Number) -> Number:
 def first_token(clauses: Ordered, clause: Number) -> Number:
     """Return the token in whose list a clause belongs."""
     begin, end = clauses.token_start[clause], clauses.token_start[clause + 1]
-    return np.int64(clauses.token[begin - clauses.base]) if begin < end else EVERY
+    return np.int64(clauses.token[begin - clauses.base]) if begin < end else NO_TOKEN
 
 
 @kernel
@@ -95,7 +95,7 @@ def next_token(clauses: Ordered, clause: Number) -> Number:
     """Return what an entry says of the other tokens of its clause."""
     begin, end = clauses.token_start[clause], clauses.token_start[clause + 1]
     if end - begin < 2:
-        return EVERY
+        return NO_TOKEN
     token = np.int64(clauses.token[begin - clauses.base + 1])
     return token if end - begin == 2 else ~token
 
@@ -193,7 +193,7 @@ def insert_clauses(clauses: Ordered, number: Number, lists: Lists) -> Number:
         if size == capacity:
             larger = rounded(capacity + max(capacity >> 2, np.int64(2)))
             start = aligned(lists.state[TOP], larger)
-            if start + larger + SPARE > len(lists.entry):
+            if start + larger + PADDING > len(lists.entry):
                 return clause
             lists.state[TOP] = start + larger
             if capacity == 0:

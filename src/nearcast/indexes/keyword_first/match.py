@@ -26,7 +26,7 @@ from nearcast.compiled.jit import Number, borrow, kernel, lowest_bit, prefetch
 from nearcast.compiled.messages import known_tokens
 from nearcast.compiled.simd_boxes import LANES, touching_boxes
 from nearcast.compiled.token_filter import clear_filter, set_filter
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.keyword_first.lists import Lists, find_list, home
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def collect_lists(lists: Lists, tokens: NDArray[np.int32], found: NDArray[np.int
     count = np.int64(0)
     known = known_tokens(tokens)
     for i in range(known + 1):
-        at = find_list(lists.slot, np.int64(tokens[i]) if i < known else EVERY)
+        at = find_list(lists.slot, np.int64(tokens[i]) if i < known else NO_TOKEN)
         start, size = np.int64(lists.slot[at, START]), np.int64(lists.slot[at, SIZE])
         if size == 0:
             continue

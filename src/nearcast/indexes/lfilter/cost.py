@@ -23,7 +23,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.token_regions import list_count
-from nearcast.compiled.token_table import EVERY, LOW32
+from nearcast.compiled.token_table import LOW32, NO_TOKEN
 from nearcast.compiled.token_table import SIZE as SLOTS
 from nearcast.compiled.token_table import START as FIRST
 from nearcast.indexes.mbr_trie.trie import BELOW, COUNT, TIMES, TOKEN, Trie, find_slot
@@ -112,7 +112,7 @@ def reckon(tokens: Number, short: Number, long: Number) -> Number:
 @kernel
 def share_of(trie: Trie, token: Number, total: Number) -> Number:
     """Return the share of a token in all tokens of clauses; a message has all the empty ones."""
-    if token == EVERY:
+    if token == NO_TOKEN:
         return 1.0
     at = find_slot(trie.slot, token)
     if trie.slot[at, TOKEN] == 0:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import WORLD, Clauses, Messages, frozen
+from nearcast.columns import WORLD, Clauses, Messages, read_only
 from nearcast.errors import UnknownName
 from nearcast.indexes.in_place import InPlaceIndex
 from nearcast.indexes.lfilter import match as matches
@@ -203,7 +203,7 @@ class Lfilter(InPlaceIndex):
         trie.labelled = True
         quadtree.label(trie.clause_label)
         stored = nested("model", arrays)
-        model = Model(*(frozen(stored[name], np.float64) for name in Model._fields))
+        model = Model(*(read_only(stored[name], np.float64) for name in Model._fields))
         return cls(clauses, options, (trie, quadtree), model, arrays["alive"])
 
     def find_part(
@@ -278,7 +278,7 @@ class Lfilter(InPlaceIndex):
         tree, _ = self._quadtree.seen()
         weight = np.empty((int(tree.state[NODES]), ALL_LONG + 1))
         weigh(tree, self._trie.seen(), weight)
-        return Model(frozen(weight, np.float64), frozen([self._token_cost()], np.float64))
+        return Model(read_only(weight, np.float64), read_only([self._token_cost()], np.float64))
 
     def _token_cost(self) -> float:
         """Return what a token of a message costs with the trie.

@@ -66,7 +66,7 @@ CLEARLY = 0.4
 """The trie is taken if it costs less than this share: estimates are no better, and the quadtree
 examines less."""
 
-LEAST_PRUNED = 8
+MIN_PRUNED = 8
 """Shorter lists are verified as they are."""
 
 
@@ -108,7 +108,7 @@ def wants_pruning(lists: NDArray[np.int64], tokens: Number, way: Number) -> Numb
         return way == PRUNE
     entries = np.int64(0)
     for i in range(len(lists)):
-        if lists[i, 2] >= LEAST_PRUNED:
+        if lists[i, 2] >= MIN_PRUNED:
             entries += lists[i, 2]
     return entries > PRUNE_SHARE * tokens
 
@@ -138,7 +138,7 @@ def verify_all(
             elif tally[PARTS] == len(pool.key):
                 sort_ranks(rooms.trie, ranks)
                 prune_parts(both, question, pool, candidate, match, ways.verifies)
-            elif end - begin < LEAST_PRUNED and ways.verifies == COST:
+            elif end - begin < MIN_PRUNED and ways.verifies == COST:
                 add_run(pool, at, begin, end)
                 begin = end
             else:

@@ -31,8 +31,8 @@ from nearcast.indexes.mbr_trie.trie import (
     NO_TOKENS,
     NODE_WIDTH,
     NODES,
+    PADDING,
     RANK,
-    SPARE,
     TIMES,
     TOKEN,
     TOKENS,
@@ -225,8 +225,8 @@ def insert_clause(trie: Trie, columns: Columns, clause: Number, path: Path) -> M
         return Missing(clause, nothing, nodes, nothing)
     at = path.node[size - 1] if size > 0 else nothing
     entries = pool_needed(trie, at) if known == size else nothing
-    if trie.state[ENTRIES] + entries + SPARE > len(trie.entry):
-        return Missing(clause, nothing, nothing, entries + SPARE)
+    if trie.state[ENTRIES] + entries + PADDING > len(trie.entry):
+        return Missing(clause, nothing, nothing, entries + PADDING)
     if size > 0:
         label = choose_label(trie, path, known, size)
         extend_path(trie, path, known, size, label)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, at_cache_line, frozen, gather, starts
+from nearcast.columns import Clauses, at_cache_line, gather, read_only, starts
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import UnknownName
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
@@ -33,8 +33,8 @@ from nearcast.indexes.mbr_trie.trie import (
     NEXT_RANK,
     NODE_WIDTH,
     NODES,
+    PADDING,
     RANK,
-    SPARE,
     STATES,
     TIMES,
     TOKEN,
@@ -57,7 +57,7 @@ __all__ = ["MbrTrie", "MbrTrieOptions"]
 PROBES = {"cost": matches.COST, "tokens": matches.TOKEN_SET, "trie": matches.TRIE}
 ORDERS = ("frequency", "alphabet")
 
-_LEAST_SLOTS = 64
+_MIN_SLOTS = 64
 _FEW = 32
 """So many clauses may be dead, or new, whatever their share."""
 
@@ -143,7 +143,7 @@ class MbrTrie(InPlaceIndex):
             outline=trie.outline[:nodes],
             node=trie.node[:nodes],
             label=trie.label[:nodes],
-            entry=trie.entry[: entries + SPARE],
+            entry=trie.entry[: entries + PADDING],
             clause_label=trie.clause_label[: len(self.clauses)],
         )
 
@@ -152,7 +152,7 @@ class MbrTrie(InPlaceIndex):
         cls, clauses: Clauses, options: MbrTrieOptions, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """Make the index from its arrays."""
-        trie = _frozen(Trie(*(arrays[name] for name in Trie._fields)))
+        trie = _read_only(Trie(*(arrays[name] for name in Trie._fields)))
         return cls(clauses, options, trie, arrays["alive"])
 
     def find_part(
@@ -187,7 +187,7 @@ class MbrTrie(InPlaceIndex):
 
     def seen(self) -> Trie:
         """Return what matching sees: read-only views of the arrays."""
-        return _frozen(self._trie)
+        return _read_only(self._trie)
 
     @property
     def clause_label(self) -> NDArray[np.int64]:
@@ -224,7 +224,7 @@ class MbrTrie(InPlaceIndex):
             self._renew(self.alive[self.clauses.row])
 
     def _remove(self, clauses: NDArray[np.int64]) -> None:
-        columns, gone = _columns(self.clauses), frozen(clauses, np.int64)
+        columns, gone = _columns(self.clauses), read_only(clauses, np.int64)
         lengths = columns.token_start[gone + 1] - columns.token_start[gone]
         changes.remove_clauses(self._trie, columns, gone, self._path(lengths))
         if self._worn_out():
@@ -289,12 +289,12 @@ def _built(
     # Room is reserved amply: untouched, it costs nothing.
     nodes = len(ranked.rank) + 1
     trie = Trie(
-        np.zeros((_LEAST_SLOTS, 4), np.int32),
+        np.zeros((_MIN_SLOTS, 4), np.int32),
         np.zeros(nodes, np.int32),
         np.zeros(nodes, np.uint64),
         np.zeros((nodes, NODE_WIDTH), np.int32),
         np.zeros((nodes, 2), np.int64),
-        at_cache_line(11 * len(numbers) + 2 * SPARE, np.int32),
+        at_cache_line(11 * len(numbers) + 2 * PADDING, np.int32),
         clause_label,
         np.zeros(STATES, np.int64),
     )
@@ -312,7 +312,7 @@ def _tokens_of(clauses: Clauses, numbers: NDArray[np.int32]) -> NDArray[np.int32
     if len(numbers) == len(clauses):
         return clauses.token
     _, position = gather(clauses.token_start, numbers)
-    return frozen(clauses.token[position], np.int32)
+    return read_only(clauses.token[position], np.int32)
 
 
 def _count_tokens(trie: Trie, tokens: NDArray[np.int32]) -> Trie:
@@ -321,7 +321,7 @@ def _count_tokens(trie: Trie, tokens: NDArray[np.int32]) -> Trie:
     while True:
         done = int(loads.count_tokens(trie.slot, tokens, done, trie.state))
         if done == len(tokens):
-            return _with_slots(trie, _LEAST_SLOTS + 2 * int(trie.state[TOKENS]))
+            return _with_slots(trie, _MIN_SLOTS + 2 * int(trie.state[TOKENS]))
         trie = _with_slots(trie, 4 * len(trie.slot))
 
 
@@ -364,18 +364,18 @@ def _columns(clauses: Clauses) -> Columns:
     return Columns(clauses.token_start, clauses.token, clauses.box)
 
 
-def _frozen(trie: Trie) -> Trie:
+def _read_only(trie: Trie) -> Trie:
     """Return read-only views: one type, whether the arrays were just made or memory-mapped."""
     slot, rank, outline, node, label, entry, clause_label, state = trie
     return Trie(
-        frozen(slot, np.int32),
-        frozen(rank, np.int32),
-        frozen(outline, np.uint64),
-        frozen(node, np.int32),
-        frozen(label, np.int64),
-        frozen(entry, np.int32),
-        frozen(clause_label, np.int64),
-        frozen(state, np.int64),
+        read_only(slot, np.int32),
+        read_only(rank, np.int32),
+        read_only(outline, np.uint64),
+        read_only(node, np.int32),
+        read_only(label, np.int64),
+        read_only(entry, np.int32),
+        read_only(clause_label, np.int64),
+        read_only(state, np.int64),
     )
 
 

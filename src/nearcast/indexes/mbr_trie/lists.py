@@ -33,7 +33,7 @@ from nearcast.indexes.mbr_trie.trie import (
     stride_of,
 )
 
-LEAST_ROOM = 4
+MIN_ROOM = 4
 """For so many clauses there is room once a node has more than one."""
 
 GONE = np.int32(-1)
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 @kernel
 def larger_room(room: Number) -> Number:
     """Return the room of a list that has none left."""
-    return rounded(np.int64(max(room + (room >> 1), LEAST_ROOM)))
+    return rounded(np.int64(max(room + (room >> 1), MIN_ROOM)))
 
 
 @kernel

@@ -67,7 +67,7 @@ STATES = 8
 FIRST_RANK = 1 << 30
 """Ranks by frequency begin here. New tokens are rare: they count down from it, to the front."""
 
-SPARE = 4 * LANES
+PADDING = 4 * LANES
 """Behind the pool: a block of few boxes is read as if it had sixteen."""
 
 NOWHERE = (np.int32(2**31 - 1), np.int32(2**31 - 1), np.int32(-(2**31)), np.int32(-(2**31)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import WORLD, frozen
+from nearcast.columns import WORLD, read_only
 from nearcast.compiled.token_table import SIZE, Tables, move_tables
 from nearcast.indexes.pt_quadtree.change import move_entries
 from nearcast.indexes.pt_quadtree.cover import Cover
@@ -148,8 +148,8 @@ def used(tables: Tables, nodes: int) -> dict[str, NDArray[Any]]:
 
 def tables(arrays: Mapping[str, NDArray[Any]]) -> Tables:
     """Make tables from what was stored."""
-    slot = frozen(arrays["slot"], np.uint64)
-    return Tables(slot, frozen(arrays["table"], np.int64), frozen([len(slot)], np.int64))
+    slot = read_only(arrays["slot"], np.uint64)
+    return Tables(slot, read_only(arrays["table"], np.int64), read_only([len(slot)], np.int64))
 
 
 def each(tree: Quadtree, make: Callable[[NDArray[Any]], NDArray[Any]]) -> Quadtree:

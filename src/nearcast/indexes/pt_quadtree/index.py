@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, frozen, starts
+from nearcast.columns import Clauses, GrowingArray, read_only, starts
 from nearcast.compiled.ordered_clauses import Ordered
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import UnknownName
@@ -39,9 +39,9 @@ __all__ = ["PLACES", "PtQuadtree", "PtQuadtreeOptions"]
 PLACES = ("leaf", "mx-cif")
 """Where clauses may stand: in all leaves that they touch, or in the smallest region around them."""
 
-_LEAST_AREA_SHARE = 1e-12
-_MOST_PUSH = 1e6
-_LEAST_REMOVED = 64
+_MIN_AREA_SHARE = 1e-12
+_MAX_PUSH = 1e6
+_MIN_REMOVED = 64
 _CANDIDATES = 512
 
 
@@ -72,8 +72,8 @@ class PtQuadtreeOptions:
 
     def __post_init__(self) -> None:
         check_whole("list_size", self.list_size, 1, 1 << 28)
-        check_number("area_share", self.area_share, _LEAST_AREA_SHARE, 1)
-        check_number("push", self.push, 0, _MOST_PUSH)
+        check_number("area_share", self.area_share, _MIN_AREA_SHARE, 1)
+        check_number("push", self.push, 0, _MAX_PUSH)
         if self.place not in PLACES:
             raise UnknownName("place", self.place, PLACES)
 
@@ -135,7 +135,7 @@ class PtQuadtree(InPlaceIndex):
         order, tokens = TokenOrder.count(clauses, "idf")
         region = rooms.around(clauses.box, options.settings.depth)
         tree = rooms.planted(region, options.settings, len(clauses), clause_label)
-        index = cls(clauses, options, order, frozen(tokens, np.int32), tree)
+        index = cls(clauses, options, order, read_only(tokens, np.int32), tree)
         index._plant(np.arange(len(clauses), dtype=np.int32))
         built = cls.from_arrays(clauses, options, index.arrays())
         built.label(index._tree.clause_label)
@@ -163,16 +163,16 @@ class PtQuadtree(InPlaceIndex):
     ) -> Self:
         """Make the index from its arrays."""
         tree = Quadtree(
-            frozen(arrays["node"], np.int32),
+            read_only(arrays["node"], np.int32),
             rooms.tables(nested("sets", arrays)),
             rooms.tables(nested("lists", arrays)),
-            frozen(arrays["entry"], np.int32),
-            frozen(arrays["entry_rank"], np.int32),
+            read_only(arrays["entry"], np.int32),
+            read_only(arrays["entry_rank"], np.int32),
             np.empty(0, np.int64),
-            frozen(arrays["state"], np.int64),
+            read_only(arrays["state"], np.int64),
         )
         order = TokenOrder.from_arrays("idf", nested("order", arrays), cells=1, seed=0)
-        tokens = frozen(arrays["token"], np.int32)
+        tokens = read_only(arrays["token"], np.int32)
         return cls(clauses, options, order, tokens, tree, arrays["alive"])
 
     def find_part(
@@ -199,7 +199,7 @@ class PtQuadtree(InPlaceIndex):
     def seen(self) -> tuple[Quadtree, Ordered]:
         """Return what matching sees: the arrays of the tree, and tokens and boxes of clauses."""
         if self._seen is None:
-            self._seen = rooms.each(self._tree, lambda a: frozen(a, a.dtype)), self._ordered()
+            self._seen = rooms.each(self._tree, lambda a: read_only(a, a.dtype)), self._ordered()
         return self._seen
 
     def label(self, clause_label: NDArray[np.int64]) -> None:
@@ -252,11 +252,11 @@ class PtQuadtree(InPlaceIndex):
         state = self._tree.state
         state[HELD] -= len(clauses)
         state[REMOVED] += len(clauses)
-        if state[REMOVED] > max(_LEAST_REMOVED, int(state[HELD]) // 2):
+        if state[REMOVED] > max(_MIN_REMOVED, int(state[HELD]) // 2):
             left = np.setdiff1d(self._alive_clauses(), clauses.astype(np.int32))
             self._replant(left, self._tree.node[0, :4])
             return
-        gone = frozen(clauses, np.int64)
+        gone = read_only(clauses, np.int64)
         change.remove_clauses(self._tree, self._ordered(), gone, self._work.stack)
 
     def _alive_clauses(self) -> NDArray[np.int32]:

@@ -26,7 +26,7 @@ from nearcast.compiled.messages import known_tokens
 from nearcast.compiled.ordered_clauses import Ordered
 from nearcast.compiled.token_filter import clear_filter, occurs, set_filter
 from nearcast.compiled.token_regions import list_count, list_start
-from nearcast.compiled.token_table import COUNT, EVERY, LOW32, Tables, find_slot, home
+from nearcast.compiled.token_table import COUNT, LOW32, NO_TOKEN, Tables, find_slot, home
 from nearcast.compiled.token_table import SIZE as SLOTS
 from nearcast.compiled.token_table import START as FIRST
 from nearcast.indexes.pt_quadtree.tree import (
@@ -86,7 +86,7 @@ def open_children(sets: Tables, at: Number, seen: Seen, wanted: Number) -> Numbe
                     break
         return found
     for i in range(len(seen.tokens) + 1):
-        token = np.int64(seen.tokens[i]) if i < len(seen.tokens) else EVERY
+        token = np.int64(seen.tokens[i]) if i < len(seen.tokens) else NO_TOKEN
         slot = find_slot(sets, at, token)
         if slot >= 0:
             found |= sets.slot[slot, 1] & wanted
@@ -128,7 +128,7 @@ def collect_lists(
         return count
     ask_ahead(tables, at, seen)
     for i in range(len(seen.tokens) + 1):
-        token = np.int64(seen.tokens[i]) if i < len(seen.tokens) else EVERY
+        token = np.int64(seen.tokens[i]) if i < len(seen.tokens) else NO_TOKEN
         slot = find_slot(tables, at, token)
         if slot >= 0:
             count = collect_list(tree, at, slot, lists, count)

@@ -16,7 +16,7 @@ point lies in one leaf.
   parent covers, which the paper takes out of them: a change needs them there, and a message that
   was let in by its parent's bits does not ask a child again.
 - ``entry`` int32[m, 8], the pool of lists: the box of a clause, its number and three of its other
-  tokens, the rarest first; `EVERY` where there are none, the last one inverted where there are
+  tokens, the rarest first; `NO_TOKEN` where there are none, the last one inverted where there are
   more.
 - ``entry_rank`` int32[m]: the upper half of the label of every entry's clause, where clauses have
   labels; it is empty otherwise.
@@ -35,7 +35,7 @@ import numpy as np
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
 from nearcast.compiled.token_table import (
-    EVERY,
+    NO_TOKEN,
     Tables,
     claim_slot,
     find_slot,
@@ -218,7 +218,7 @@ def write_entry(tree: Quadtree, ordered: Ordered, at: Number, clause: Number, ke
         entry[at, side] = ordered.box[clause, side]
     entry[at, CLAUSE] = clause
     for i in range(OTHERS, WIDTH):
-        entry[at, i] = EVERY
+        entry[at, i] = NO_TOKEN
     others = np.int64(0)
     for i in range(length_of(ordered, clause)):
         token = token_at(ordered, clause, i)

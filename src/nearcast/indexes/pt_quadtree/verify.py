@@ -12,7 +12,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.token_filter import LOW_BITS, occurs
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.pt_quadtree.tree import (
     CLAUSE,
     EAST,
@@ -44,7 +44,7 @@ class Scratch(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A message: ascending tokens (without `EVERY`), its box, and the filter of its tokens."""
+    """A message: ascending tokens (without `NO_TOKEN`), its box, and the filter of its tokens."""
 
     tokens: NDArray[np.int32]
     box: NDArray[np.int32]
@@ -56,7 +56,7 @@ def tokens_occur(entry: NDArray[np.int32], ordered: Ordered, seen: Seen, place: 
     """Tell whether the other tokens of an entry occur."""
     for i in range(OTHERS, WIDTH):
         token = np.int64(entry[place, i])
-        if token == EVERY:
+        if token == NO_TOKEN:
             return True
         if token < 0:  # there are more than an entry has room for
             clause = np.int64(entry[place, CLAUSE])

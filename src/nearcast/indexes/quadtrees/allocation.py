@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import WORLD, at_cache_line, frozen
-from nearcast.compiled.box_lists import SPARE, WIDTH
+from nearcast.columns import WORLD, at_cache_line, read_only
+from nearcast.compiled.box_lists import PADDING, WIDTH
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.indexes.quadtrees.cells import SOUTH_END, WEST_END, count_centres, sum_shares
 from nearcast.indexes.quadtrees.lists import (
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 LEVELS = 7
 """The last level of cells whose shares are counted: of 2.8 by 1.4 degrees."""
 
-MOST_LEVELS = 20
+MAX_LEVELS = 20
 """How deep quadtrees may be: their smallest cells are about 30 m high."""
 
-MOST_PARTS = 64
+MAX_PARTS = 64
 
 _CELLS = ((1 << (2 * LEVELS + 2)) - 1) // 3
 _SPREAD = 4
-_STACK = 4 * MOST_LEVELS
+_STACK = 4 * MAX_LEVELS
 _ASKED = 1024
 _QUEUE = 4096
 _CANDIDATES = 1024
@@ -73,7 +73,7 @@ def used(quad: Quad) -> Quad:
         quad.node[: state[NODES]],
         quad.run[: state[OWNERS]],
         quad.listed[: state[LISTED]],
-        quad.entry[: state[TOP] + SPARE],
+        quad.entry[: state[TOP] + PADDING],
         state,
     )
 
@@ -83,9 +83,9 @@ def each(quad: Quad, make: Callable[[NDArray[Any]], NDArray[Any]]) -> Quad:
     return Quad(*(make(array) for array in quad))
 
 
-def read_only(quad: Quad) -> Quad:
+def read_only_quad(quad: Quad) -> Quad:
     """Return read-only views: one type, whether the arrays were just made or memory-mapped."""
-    return each(quad, lambda array: frozen(array, array.dtype))
+    return each(quad, lambda array: read_only(array, array.dtype))
 
 
 def enlarged(quad: Quad, missing: list[int]) -> Quad:
@@ -174,7 +174,7 @@ def scratch(tokens: int, levels: int) -> Scratch:
 def shares_of(box: NDArray[np.int32]) -> NDArray[np.float32]:
     """Return the shares of cells if messages come from where the centres of clauses are."""
     share = np.zeros(_CELLS, np.float32)
-    count_centres(frozen(box, np.int32, 4), LEVELS, share)
+    count_centres(read_only(box, np.int32, 4), LEVELS, share)
     sum_shares(share, LEVELS, len(box))
     return share
 
@@ -208,4 +208,4 @@ def _nodes(count: int) -> NDArray[np.int32]:
 
 def _pool(entries: int) -> NDArray[np.int32]:
     """Return room for so many entries, and to spare, beginning at a cache line."""
-    return at_cache_line(WIDTH * (entries + SPARE), np.int32).reshape(-1, WIDTH)
+    return at_cache_line(WIDTH * (entries + PADDING), np.int32).reshape(-1, WIDTH)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, frozen
+from nearcast.columns import Clauses, GrowingArray, read_only
 from nearcast.compiled.box_lists import Tokens
 from nearcast.compiled.ordered_clauses import Ordered
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
 __all__ = ["QuadIndex", "QuadOptions", "QuadSettings"]
 
-_LEAST_UPDATE_COST = 1e-12
-_LEAST_CHANGED = 64
-_MOST_LIST = 1 << 28
+_MIN_UPDATE_COST = 1e-12
+_MIN_CHANGED = 64
+_MAX_LIST = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class QuadOptions(ABC):
     statistics: str = ""
 
     def __post_init__(self) -> None:
-        check_whole("list_size", self.list_size, 1, _MOST_LIST)
-        check_number("update_cost", self.update_cost, _LEAST_UPDATE_COST, 1)
-        check_whole("depth", self.depth, 0, rooms.MOST_LEVELS)
-        check_whole("parts", self.parts, 1, rooms.MOST_PARTS)
+        check_whole("list_size", self.list_size, 1, _MAX_LIST)
+        check_number("update_cost", self.update_cost, _MIN_UPDATE_COST, 1)
+        check_whole("depth", self.depth, 0, rooms.MAX_LEVELS)
+        check_whole("parts", self.parts, 1, rooms.MAX_PARTS)
 
     @property
     @abstractmethod
@@ -147,7 +147,7 @@ class QuadIndex(InPlaceIndex):
             share = rooms.shares_in(statistics)
         else:
             share = rooms.shares_of(clauses.box)
-        columns = frozen(tokens, np.int32), hit, frozen(share, np.float32)
+        columns = read_only(tokens, np.int32), hit, read_only(share, np.float32)
         index = cls(clauses, options, order, columns, quad)
         index._plant(np.arange(len(clauses), dtype=np.int32))
         return cls.from_arrays(clauses, options, index.arrays())
@@ -177,11 +177,11 @@ class QuadIndex(InPlaceIndex):
         """Make the index from its arrays."""
         order = TokenOrder.from_arrays("idf", nested("order", arrays), cells=1, seed=0)
         columns = (
-            frozen(arrays["token"], np.int32),
-            frozen(arrays["hit"], np.float32),
-            frozen(arrays["share"], np.float32),
+            read_only(arrays["token"], np.int32),
+            read_only(arrays["hit"], np.float32),
+            read_only(arrays["share"], np.float32),
         )
-        quad = rooms.read_only(Quad(*(arrays[name] for name in cls._FIELDS)))
+        quad = rooms.read_only_quad(Quad(*(arrays[name] for name in cls._FIELDS)))
         return cls(clauses, options, order, columns, quad, arrays["alive"])
 
     def find_part(
@@ -194,7 +194,7 @@ class QuadIndex(InPlaceIndex):
     ) -> Progress:
         """Find the clauses of each message in the lists of its tokens and cells."""
         if self._seen is None:
-            self._seen = rooms.read_only(self._quad)
+            self._seen = rooms.read_only_quad(self._quad)
         ordered = self._ordered()
         clauses = Tokens(ordered.start, ordered.token)
         return match_messages(self._seen, clauses, messages, part, scratch, start, clause)
@@ -220,7 +220,7 @@ class QuadIndex(InPlaceIndex):
     def _costs(self) -> Costs:
         options = self.options
         fine = options.parts.bit_length() - 1
-        share, hit = self._share, frozen(_view(self._hit), np.float32)
+        share, hit = self._share, read_only(_view(self._hit), np.float32)
         return Costs(share, hit, float(options.update_cost), rooms.LEVELS, options.depth, fine)
 
     def _begin_changing(self) -> None:
@@ -238,7 +238,7 @@ class QuadIndex(InPlaceIndex):
         self._hit.extend(last - first)
         state = self._quad.state
         state[HELD] += last - first
-        if state[HELD] > 2 * state[PLANTED] + _LEAST_CHANGED:
+        if state[HELD] > 2 * state[PLANTED] + _MIN_CHANGED:
             self._share = self._counted_share()
             self._replant(self._alive_clauses())
             return
@@ -252,11 +252,11 @@ class QuadIndex(InPlaceIndex):
         state = self._quad.state
         state[HELD] -= len(clauses)
         state[REMOVED] += len(clauses)
-        if state[REMOVED] > max(_LEAST_CHANGED, int(state[HELD]) // 2):
+        if state[REMOVED] > max(_MIN_CHANGED, int(state[HELD]) // 2):
             left = np.setdiff1d(self._alive_clauses(), clauses.astype(np.int32))
             self._replant(left)
             return
-        self._take(frozen(clauses, np.int64))
+        self._take(read_only(clauses, np.int64))
 
     def _alive_clauses(self) -> NDArray[np.int32]:
         return np.flatnonzero(self.alive[self.clauses.row]).astype(np.int32)
@@ -265,7 +265,7 @@ class QuadIndex(InPlaceIndex):
         """Return the shares of cells by the clauses that are there, if there are no statistics."""
         if self._quad.state[DOCUMENTS]:
             return self._share
-        return frozen(rooms.shares_of(self.clauses.box[self._alive_clauses()]), np.float32)
+        return read_only(rooms.shares_of(self.clauses.box[self._alive_clauses()]), np.float32)
 
     def _replant(self, clauses: NDArray[np.int32]) -> None:
         self._plant(clauses)
@@ -293,14 +293,14 @@ class QuadIndex(InPlaceIndex):
         state, ordered = self._quad.state, self._ordered()
         documents = max(1, int(state[DOCUMENTS] or state[HELD]))
         hit = self._hit.writable if isinstance(self._hit, GrowingArray) else self._hit
-        frequency = frozen(self._order.arrays()["anywhere"], np.uint64)
+        frequency = read_only(self._order.arrays()["anywhere"], np.uint64)
         rate_clauses(ordered.start, ordered.token, frequency, documents, hit, first)
 
     def _insert(self, clauses: NDArray[np.int32]) -> None:
         """Put clauses, with more room wherever something is missing."""
         done = 0
         while True:
-            done += self._put(frozen(clauses[done:], np.int32))
+            done += self._put(read_only(clauses[done:], np.int32))
             if done == len(clauses):
                 return
             missing = self._work.missing.tolist()

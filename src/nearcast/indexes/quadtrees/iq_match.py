@@ -14,7 +14,7 @@ from nearcast.compiled.box_lists import START
 from nearcast.compiled.jit import Number, borrow, inlined_kernel
 from nearcast.compiled.messages import known_tokens
 from nearcast.compiled.token_filter import occurs
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.quadtrees.cells import Sides, touched_children
 from nearcast.indexes.quadtrees.lists import (
     OWNER,
@@ -49,7 +49,7 @@ def collect_tokens(
     scratch.level[:] = 0
     known = known_tokens(tokens)
     for i in range(known + 1):
-        token = np.int64(tokens[i]) if i < known else EVERY
+        token = np.int64(tokens[i]) if i < known else NO_TOKEN
         at = find_row(quad.slot, DIRECTORY, token)
         if quad.slot[at, OWNER] != 0:
             bits = np.int64(quad.slot[at, START])

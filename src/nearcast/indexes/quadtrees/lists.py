@@ -22,8 +22,8 @@ import numpy as np
 
 from nearcast.compiled.box_lists import (
     CAPACITY,
+    PADDING,
     SIZE,
-    SPARE,
     START,
     TOKEN,
     aligned,
@@ -35,7 +35,7 @@ from nearcast.compiled.box_lists import (
 )
 from nearcast.compiled.jit import Number, borrow, kernel
 from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
-from nearcast.compiled.token_table import EVERY, MIXER
+from nearcast.compiled.token_table import MIXER, NO_TOKEN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,7 +140,7 @@ def has_room(quad: Quad, needs: Needs, missing: NDArray[np.int64]) -> Number:
         missing[2], fits = needs.owners, False
     if state[LISTED] + needs.listed > len(quad.listed):
         missing[3], fits = needs.listed, False
-    if state[TOP] + needs.entries + SPARE > len(quad.entry):
+    if state[TOP] + needs.entries + PADDING > len(quad.entry):
         missing[4], fits = needs.entries, False
     return fits
 
@@ -227,11 +227,11 @@ def move_list(quad: Quad, row: NDArray[np.int32], capacity: Number) -> None:
 def next_token(ordered: Ordered, clause: Number, known: Number) -> Number:
     """Return what an entry says of the tokens of its clause behind the first ``known`` ones.
 
-    The next of them; `EVERY` where there is none, the complement where there are more after it.
+    The next of them; `NO_TOKEN` where there is none, the complement where there are more after it.
     """
     left = length_of(ordered, clause) - known
     if left <= 0:
-        return EVERY
+        return NO_TOKEN
     token = token_at(ordered, clause, known)
     return token if left == 1 else ~token
 

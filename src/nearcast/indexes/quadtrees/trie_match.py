@@ -15,7 +15,7 @@ from nearcast.compiled.box_lists import CAPACITY, SIZE, START
 from nearcast.compiled.jit import Number, inlined_kernel, kernel, prefetch
 from nearcast.compiled.messages import known_tokens
 from nearcast.compiled.token_filter import occurs
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.quadtrees.cells import Sides, touched_children
 from nearcast.indexes.quadtrees.lists import (
     BRANCH,
@@ -72,7 +72,7 @@ def ask_top(quad: Quad, tokens: NDArray[np.int32], scratch: Scratch) -> Number:
     known = known_tokens(tokens)
     for i in range(known + 1):
         scratch.asked[i, 0] = TOP_OWNER
-        scratch.asked[i, 1] = np.int64(tokens[i]) if i < known else EVERY
+        scratch.asked[i, 1] = np.int64(tokens[i]) if i < known else NO_TOKEN
     return np.int64(known + 1)
 
 

@@ -24,8 +24,8 @@ __all__ = ["ORDERS", "QuadTrie", "TrieQuadtree", "TrieQuadtreeOptions"]
 ORDERS = ("rare", "frequent")
 """Which tokens come first."""
 
-_MOST_LEVELS = 16
-_MOST_CHILD_SIZE = 1 << 28
+_MAX_LEVELS = 16
+_MAX_CHILD_SIZE = 1 << 28
 
 
 class QuadTrie(QuadIndex):
@@ -66,13 +66,13 @@ class TrieQuadtreeOptions(QuadOptions):
         super().__post_init__()
         if self.order not in ORDERS:
             raise UnknownName("order", self.order, ORDERS)
-        check_whole("child_size", self.child_size, 0, _MOST_CHILD_SIZE)
+        check_whole("child_size", self.child_size, 0, _MAX_CHILD_SIZE)
 
     @property
     def settings(self) -> QuadSettings:
         """What the arrays are told: nodes get children before their lists become quadtrees."""
         child_size = min(self.child_size, self.list_size)
-        return QuadSettings(False, self.list_size, child_size, _MOST_LEVELS)
+        return QuadSettings(False, self.list_size, child_size, _MAX_LEVELS)
 
 
 class TrieQuadtree(QuadTrie):

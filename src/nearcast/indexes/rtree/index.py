@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, frozen
+from nearcast.columns import Clauses, GrowingArray, read_only
 from nearcast.compiled.ordered_clauses import Ordered
 from nearcast.compiled.token_filter import FILTER_WORDS
-from nearcast.compiled.token_table import EVERY, SIZE, Tables, move_tables
+from nearcast.compiled.token_table import NO_TOKEN, SIZE, Tables, move_tables
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.rtree.change import condense
 from nearcast.indexes.rtree.loading import (
@@ -94,7 +94,7 @@ class TreeIndex(InPlaceIndex):
         """Order the tokens of all clauses, load the tree, and tell its nodes what is below them."""
         check_tokens(clauses)
         order, tokens = cls._count(clauses, options)
-        tokens = frozen(tokens, np.int32)
+        tokens = read_only(tokens, np.int32)
         tree = load_tree(clauses.box, _keys(clauses.token_start, tokens), options)
         height = int(tree.level[tree.state[ROOT]])
         known = _nothing_known(len(tree.used), len(tokens) + len(clauses), height)
@@ -136,16 +136,18 @@ class TreeIndex(InPlaceIndex):
         own = dict(nested("tree", arrays))
         own["mark"] = np.zeros(len(own["used"]), np.uint8)
         own["marked"] = np.zeros(len(own["used"]), np.int32)
-        tree = RTree(**{name: frozen(array, array.dtype) for name, array in own.items()})
+        tree = RTree(**{name: read_only(array, array.dtype) for name, array in own.items()})
         slot, posting = arrays["slot"], arrays["posting"]
         known = _Known(
             Tables(
-                frozen(slot, np.uint64), frozen(arrays["table"], np.int64), _frozen_top(len(slot))
+                read_only(slot, np.uint64),
+                read_only(arrays["table"], np.int64),
+                _frozen_top(len(slot)),
             ),
-            Postings(frozen(posting, np.int32), _frozen_top(len(posting))),
+            Postings(read_only(posting, np.int32), _frozen_top(len(posting))),
         )
         order = cls._restore_order(options, nested("order", arrays))
-        tokens = frozen(arrays["token"], np.int32)
+        tokens = read_only(arrays["token"], np.int32)
         return cls(clauses, options, order, tokens, tree, known, arrays["alive"])
 
     @property
@@ -163,7 +165,7 @@ class TreeIndex(InPlaceIndex):
     ) -> Progress:
         """Walk every message down the tree."""
         if self._seen is None:
-            self._seen = _each(self._arrays(), lambda array: frozen(array, array.dtype))
+            self._seen = _each(self._arrays(), lambda array: read_only(array, array.dtype))
         return walk_messages(self._seen, self.kind, messages, part, scratch, start, clause)
 
     def make_scratch(self, tokens: int) -> TreeScratch:
@@ -271,14 +273,14 @@ class TreeIndex(InPlaceIndex):
 
 def _keys(start: NDArray[np.int64], token: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the first token of every clause."""
-    key = np.full(len(start) - 1, EVERY, np.int32)
+    key = np.full(len(start) - 1, NO_TOKEN, np.int32)
     some = start[1:] > start[:-1]
     key[some] = token[start[:-1][some]]
     return key
 
 
 def _frozen_top(top: int) -> NDArray[np.int64]:
-    return frozen([top], np.int64)
+    return read_only([top], np.int64)
 
 
 def _each(arrays: TreeArrays, change: Callable[[NDArray[Any]], NDArray[Any]]) -> TreeArrays:

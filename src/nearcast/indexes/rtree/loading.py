@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import frozen
+from nearcast.columns import read_only
 from nearcast.errors import UnknownName
 from nearcast.indexes.options import check_whole
 from nearcast.indexes.rtree.change import insert_clauses
 from nearcast.indexes.rtree.load import bound_nodes, hilbert_keys, pack_leaves, pack_nodes
-from nearcast.indexes.rtree.nodes import MOST_ENTRIES, RTree
+from nearcast.indexes.rtree.nodes import MAX_ENTRIES, RTree
 from nearcast.indexes.rtree.split import SplitScratch
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TreeOptions:
     load: str = "str"
 
     def __post_init__(self) -> None:
-        check_whole("most", self.most, 3, MOST_ENTRIES)
+        check_whole("most", self.most, 3, MAX_ENTRIES)
         check_whole("least", self.least, 2, (self.most + 1) // 2)
         if self.load not in LOADS:
             raise UnknownName("load", self.load, LOADS)
@@ -72,7 +72,7 @@ def load_tree(box: NDArray[np.int32], key: NDArray[np.int32], options: TreeOptio
     for level, cut in enumerate(cuts[1:], 1):
         around = np.empty((first - below, 4), np.int32)
         bound_nodes(tree, below, first, around)
-        order = below + _spatial_order(frozen(around, np.int32), level, options)
+        order = below + _spatial_order(read_only(around, np.int32), level, options)
         pack_nodes(tree, level, first, order, cut)
         below, first = first, first + len(cut) - 1
     tree.state[:3] = nodes - 1, nodes, -1

@@ -16,7 +16,7 @@ from nearcast.compiled.jit import Number, bit_count, kernel, lowest_bit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MOST_ENTRIES = 64
+MAX_ENTRIES = 64
 """The entries of a node that one word can tell apart."""
 
 FAR = np.int32(2_147_483_647)

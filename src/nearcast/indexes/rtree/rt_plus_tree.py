@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RepresentativeTree", "RtPlusTree", "TokenOptions"]
 
-_MOST_CELLS = 1 << 30
-_MOST_SEED = (1 << 63) - 1
+_MAX_CELLS = 1 << 30
+_MAX_SEED = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class TokenOptions(TreeOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_kind(self.tokens)
-        check_whole("cells", self.cells, 1, _MOST_CELLS)
-        check_whole("seed", self.seed, 0, _MOST_SEED)
+        check_whole("cells", self.cells, 1, _MAX_CELLS)
+        check_whole("seed", self.seed, 0, _MAX_SEED)
 
 
 class RepresentativeTree(TreeIndex):

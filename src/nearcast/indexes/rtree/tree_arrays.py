@@ -10,7 +10,7 @@ from nearcast.compiled.jit import Number, borrow, kernel
 from nearcast.compiled.messages import known_tokens
 from nearcast.compiled.ordered_clauses import Ordered
 from nearcast.compiled.token_filter import set_filter
-from nearcast.compiled.token_table import EVERY, Tables
+from nearcast.compiled.token_table import NO_TOKEN, Tables
 from nearcast.indexes.rtree.nodes import ROOT, Box, RTree
 from nearcast.indexes.rtree.token_tree import Postings
 
@@ -74,7 +74,7 @@ def start_message(
     for i in range(count):
         scratch.token[frame, i] = np.uint64(tokens[i])
         scratch.entries[frame, i] = np.uint64(1)
-    scratch.token[frame, count] = np.uint64(EVERY)
+    scratch.token[frame, count] = np.uint64(NO_TOKEN)
     scratch.entries[frame, count] = np.uint64(1)
     scratch.size[frame] = count + 1
     set_filter(scratch.token_filter, tokens)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import Clauses, Messages, frozen
+from nearcast.columns import Clauses, Messages, read_only
 from nearcast.columns.arrays import Arrays, freeze
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.indexes.statistics.tally import BINS, Counts, Grid, Tally
@@ -183,4 +183,6 @@ def _by_frequency(tokens: pa.LargeStringArray, frequency: NDArray[np.int64]) -> 
 def _vocabulary(tokens: pa.LargeStringArray, frequency: NDArray[np.int64]) -> Vocabulary:
     vocabulary = Vocabulary()
     vocabulary.add_keys(keys_of(*string_buffers(tokens)))
-    return Vocabulary.from_arrays({**vocabulary.arrays(), "frequency": frozen(frequency, np.int64)})
+    return Vocabulary.from_arrays(
+        {**vocabulary.arrays(), "frequency": read_only(frequency, np.int64)}
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from nearcast.columns import WORLD, Clauses, Messages, frozen
+from nearcast.columns import WORLD, Clauses, Messages, read_only
 from nearcast.errors import InvalidInput
 from nearcast.indexes.statistics.counting import Pieces, count_pieces, move_pairs
 
@@ -22,8 +22,8 @@ __all__ = ["BINS", "Counts", "Grid", "Tally"]
 BINS = 33
 """Bins of widths and heights: 0 for no extent, ``b`` for those from ``2**(b-1)`` below ``2**b``."""
 
-_MOST_CELLS = 1 << 30
-_LEAST_SLOTS = 1 << 12
+_MAX_CELLS = 1 << 30
+_MIN_SLOTS = 1 << 12
 
 
 class Grid(NamedTuple):
@@ -50,8 +50,8 @@ class Grid(NamedTuple):
         for name in ("across", "up"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, getattr(self, name), "must be at least 1")
-        if self.cells > _MOST_CELLS:
-            raise InvalidInput("across", self.across, f"times up must be at most {_MOST_CELLS:,}")
+        if self.cells > _MAX_CELLS:
+            raise InvalidInput("across", self.across, f"times up must be at most {_MAX_CELLS:,}")
         return self
 
     def cell_of(self, points: Any) -> NDArray[np.int64]:
@@ -63,7 +63,7 @@ class Grid(NamedTuple):
     def ranges(self, box: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return first column, first row, last column and last row of boxes (west <= east)."""
         corner = box.astype(np.int64).reshape(-1, 2)
-        return frozen(self._columns_and_rows(corner), np.int32, 4)
+        return read_only(self._columns_and_rows(corner), np.int32, 4)
 
     def _columns_and_rows(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
         size = np.array([self.across, self.up], np.int64)
@@ -117,7 +117,7 @@ class Tally:
 
     def clear(self) -> None:
         """Forget what was counted."""
-        self._slot = np.zeros((_LEAST_SLOTS, 2), np.uint64)
+        self._slot = np.zeros((_MIN_SLOTS, 2), np.uint64)
         self._seen = 0
         self._used = 0
         self._documents = 0
@@ -164,14 +164,14 @@ class Tally:
             box, start, token = columns.box, columns.token_start, columns.token
             document = columns.row.astype(np.int64)
         nowhere = np.tile(np.array([0, 0, -1, -1], np.int32), (len(box), 1))
-        cell = self.grid.ranges(box) if self._cells else frozen(nowhere, np.int32)
+        cell = self.grid.ranges(box) if self._cells else read_only(nowhere, np.int32)
         if not self._tokens:
-            start, token = frozen(np.zeros(len(start)), np.int64), frozen([], np.int32)
-        return Pieces(frozen(document, np.int64), cell, start, token)
+            start, token = read_only(np.zeros(len(start)), np.int64), read_only([], np.int32)
+        return Pieces(read_only(document, np.int64), cell, start, token)
 
     def _count(self, pieces: Pieces, first: int) -> int:
         # Rows of different batches are different documents: a slot remembers the last one.
-        numbered = pieces._replace(document=frozen(pieces.document + self._seen, np.int64))
+        numbered = pieces._replace(document=read_only(pieces.document + self._seen, np.int64))
         at = first
         while at < len(pieces.document):
             at, self._used, need = count_pieces(

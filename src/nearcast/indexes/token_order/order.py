@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, frozen
+from nearcast.columns import Clauses, read_only
 from nearcast.errors import UnknownName
 from nearcast.indexes.options import check_whole
 from nearcast.indexes.statistics import Grid, Statistics
@@ -32,7 +32,7 @@ __all__ = ["KINDS", "TokenOrder", "check_kind"]
 
 KINDS = ("random", "df", "idf", "local-df", "local-idf")
 
-_LEAST_SLOTS = 64
+_MIN_SLOTS = 64
 _LOAD = 0.6
 _PART = 1 << 20
 
@@ -114,7 +114,7 @@ class TokenOrder:
     def delete(self, clauses: Clauses, gone: NDArray[np.int64]) -> None:
         """Uncount the clauses with these numbers."""
         if self.kind != "random":
-            orders.uncount_clauses(_columns(clauses), frozen(gone, np.int64), self._open())
+            orders.uncount_clauses(_columns(clauses), read_only(gone, np.int64), self._open())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the frequencies, to be stored with the index."""
@@ -133,10 +133,10 @@ class TokenOrder:
         if kind == "random":
             return cls(kind, _square(cells), seed, None)
         tables = Frequencies(
-            frozen(arrays["anywhere"], np.uint64),
-            frozen(arrays.get("local", ()), np.uint64),
-            frozen(arrays["used"], np.int64),
-            frozen(arrays["grid"], np.int64),
+            read_only(arrays["anywhere"], np.uint64),
+            read_only(arrays.get("local", ()), np.uint64),
+            read_only(arrays["used"], np.int64),
+            read_only(arrays["grid"], np.int64),
         )
         across, up = tables.grid.tolist()
         return cls(kind, Grid(across, up), seed, tables)
@@ -161,7 +161,7 @@ class TokenOrder:
         return ordered
 
     def _count(self, clauses: Clauses) -> None:
-        self._tables = self._empty(_LEAST_SLOTS, _LEAST_SLOTS)
+        self._tables = self._empty(_MIN_SLOTS, _MIN_SLOTS)
         columns, done = _columns(clauses), 0
         while done < len(clauses):
             done = orders.count_clauses(columns, done, self._open())
@@ -262,7 +262,7 @@ def _square(cells: int) -> Grid:
 
 def _slots(pairs: int) -> int:
     """Return how many slots a table for so many pairs has."""
-    return max(_LEAST_SLOTS, int(pairs / _LOAD))
+    return max(_MIN_SLOTS, int(pairs / _LOAD))
 
 
 def _columns(clauses: Clauses) -> Columns:
@@ -280,5 +280,5 @@ def _fill(
     token: NDArray[np.int32],
     frequency: NDArray[np.int64],
 ) -> int:
-    columns = frozen(cell, np.int64), frozen(token, np.int32), frozen(frequency, np.int64)
+    columns = read_only(cell, np.int64), read_only(token, np.int32), read_only(frequency, np.int64)
     return int(orders.fill_table(table, *columns))

@@ -5,7 +5,7 @@
   (`nearcast.indexes.trie_pyramid.pyramid`) or a node (`NODE` set), 0 for a free slot; two words of places
   (`nearcast.indexes.trie_pyramid.places`).
 - ``pyramid`` uint64[w]: the pyramids. The word of an entry is its clause and, in the upper half,
-  the next token that must occur: `EVERY` where none is left, its complement (a negative number)
+  the next token that must occur: `NO_TOKEN` where none is left, its complement (a negative number)
   where there are more after it.
 - ``node`` uint64[n, 4], the nodes that have children: a bit for each of the children's tokens;
   their first and how many they are; the pyramid of clauses that no child has, 0 for none; unused.
@@ -41,7 +41,7 @@ NODE = np.uint64(1 << 63)
 LOW32 = np.uint64(0xFFFFFFFF)
 BITS32 = np.uint64(32)
 
-SPARE = 8
+PADDING = 8
 """Words behind the last pyramid: a block of few boxes is read as if it were full."""
 
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, at_cache_line, frozen
+from nearcast.columns import Clauses, at_cache_line, read_only
 from nearcast.compiled.token_filter import FILTER_WORDS
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.errors import InvalidInput
 from nearcast.indexes.boolean import BooleanIndex
 from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.trie_pyramid import layout as layouts
 from nearcast.indexes.trie_pyramid import trie as trees
-from nearcast.indexes.trie_pyramid.arrays import SPARE, WAITING, TriePyramidArrays
+from nearcast.indexes.trie_pyramid.arrays import PADDING, WAITING, TriePyramidArrays
 from nearcast.indexes.trie_pyramid.match import CHUNK, Scratch, match_messages
 from nearcast.indexes.trie_pyramid.places import place_level
 from nearcast.indexes.trie_pyramid.pyramid import BLOCK, fill_words
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 SIZE_BITS = 27
-MOST_CLAUSES = 1 << SIZE_BITS
+MAX_CLAUSES = 1 << SIZE_BITS
 
 SLOT_LOAD = 0.34
 """Tokens are looked up more often than anything else: most are found at the first look."""
@@ -99,10 +99,10 @@ class TriePyramid(BooleanIndex):
     @classmethod
     def build(cls, clauses: Clauses, options: TriePyramidOptions) -> Self:
         """Build the index: less than half a microsecond a clause."""
-        if len(clauses) > MOST_CLAUSES:
-            raise InvalidInput("clauses", len(clauses), f"an index holds {MOST_CLAUSES:,} at most")
-        if len(clauses.token) and int(clauses.token.max()) >= EVERY:
-            raise InvalidInput("token", int(EVERY), f"token ids must be below {EVERY:,}")
+        if len(clauses) > MAX_CLAUSES:
+            raise InvalidInput("clauses", len(clauses), f"an index holds {MAX_CLAUSES:,} at most")
+        if len(clauses.token) and int(clauses.token.max()) >= NO_TOKEN:
+            raise InvalidInput("token", int(NO_TOKEN), f"token ids must be below {NO_TOKEN:,}")
         return cls.from_arrays(clauses, options, _Construction(clauses, options).arrays())
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
@@ -114,8 +114,8 @@ class TriePyramid(BooleanIndex):
         cls, clauses: Clauses, options: TriePyramidOptions, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """Make the index from its arrays."""
-        own = [frozen(arrays[name], arrays[name].dtype) for name in STORED]
-        own += [frozen(arrays["pyramid"], np.uint64).view(np.int16)]
+        own = [read_only(arrays[name], arrays[name].dtype) for name in STORED]
+        own += [read_only(arrays["pyramid"], np.uint64).view(np.int16)]
         own += [clauses.box, clauses.token_start, clauses.token]
         return cls(clauses, options, TriePyramidArrays(*own))
 
@@ -201,7 +201,7 @@ class _Construction:
         rank_of = np.empty(len(frequency), np.int32)
         rank_of[by_rank] = np.arange(len(by_rank), dtype=np.int32)
         rank = np.empty(len(token), np.int32)
-        trees.rank_tokens(clauses.token_start, frozen(token, np.int32), rank_of, rank)
+        trees.rank_tokens(clauses.token_start, read_only(token, np.int32), rank_of, rank)
         token_of_rank = by_rank if distinct is None else distinct[by_rank]
         return trees.Ranked(clauses.token_start, rank, clauses.box, token_of_rank)
 
@@ -217,7 +217,7 @@ class _Construction:
         below = len(ranked.rank)
         if self.options.child_size > 0:  # a child has so many, and of every depth there are no more
             most = float(touching.sum()) / self.options.child_size + 1
-            below = int(min(below, trees.MOST_DEPTH * most))
+            below = int(min(below, trees.MAX_DEPTH * most))
         room = ranks + 1 + below
         trie = trees.Trie(
             order=order,
@@ -247,7 +247,7 @@ class _Construction:
         tokenless = int(lists > 0 and trie.rank[0] < 0)
         setting = np.array([block, place_level(box), tokenless, 0], np.int64)
         words = layouts.count_words(trie, shape, block)
-        pool = at_cache_line(words + SPARE, np.uint64)
+        pool = at_cache_line(words + PADDING, np.uint64)
         slots = 16 + int(lists / SLOT_LOAD)
         return layouts.Layout(
             slot=at_cache_line(4 * slots, np.uint64).reshape(-1, 4),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel, prefetch
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.trie_pyramid.arrays import (
     BITS32,
     BLOCK_SIZE,
@@ -85,7 +85,7 @@ def next_token(ranked: Ranked, clause: Number, depth: Number) -> Number:
     """Return what an entry says of the tokens that are left of its clause."""
     position, end = ranked.token_start[clause] + depth, ranked.token_start[clause + 1]
     if position >= end:
-        return EVERY
+        return NO_TOKEN
     token = np.int64(ranked.token_of_rank[ranked.rank[position]])
     return token if position + 1 == end else ~token
 
@@ -175,7 +175,7 @@ def note_places(row: NDArray[np.int32], layout: Layout, at: Number) -> None:
 def list_token(ranked: Ranked, trie: Trie, at: Number) -> Number:
     """Return the token of a list."""
     if trie.rank[at] < 0:
-        return EVERY
+        return NO_TOKEN
     return np.int64(ranked.token_of_rank[trie.rank[at]])
 
 

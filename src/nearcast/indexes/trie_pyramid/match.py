@@ -17,7 +17,7 @@ import numpy as np
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
 from nearcast.compiled.messages import MessageArrays
 from nearcast.compiled.token_filter import clear_filter
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.trie_pyramid.arrays import TOKENLESS, TriePyramidArrays, home
 from nearcast.indexes.trie_pyramid.pyramid import HALF
 from nearcast.indexes.trie_pyramid.scan import open_heads, scan_leaves
@@ -64,9 +64,9 @@ def prefetch_slots(
 
 @inlined_kernel
 def tokens_end(messages: MessageArrays, message: Number) -> Number:
-    """Return where the tokens of a message end, without `EVERY`, which is asked for anyway."""
+    """Return where the tokens of a message end, without `NO_TOKEN`, which is asked for anyway."""
     end = messages.token_start[message + 1]
-    if end > messages.token_start[message] and messages.token[end - 1] == EVERY:
+    if end > messages.token_start[message] and messages.token[end - 1] == NO_TOKEN:
         return end - 1
     return end
 

@@ -16,7 +16,7 @@ from nearcast.compiled.jit import Number, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MOST_DEPTH = 8
+MAX_DEPTH = 8
 """Lists at this depth have no children, however many clauses share more tokens than that."""
 
 LOW32 = np.uint64(0xFFFFFFFF)
@@ -217,6 +217,6 @@ def grow_trie(
     done = np.int64(0)
     while done < trie.state[LISTS]:
         worth = done >= roots or touching[trie.rank[done] + 1] >= least
-        if worth and 1 <= trie.depth[done] < MOST_DEPTH:
+        if worth and 1 <= trie.depth[done] < MAX_DEPTH:
             split_list(ranked, trie, done, area, least, key)
         done += 1

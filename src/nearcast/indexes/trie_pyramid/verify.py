@@ -13,7 +13,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, inlined_kernel, prefetch
 from nearcast.compiled.token_filter import LOW_BITS, set_filter
-from nearcast.compiled.token_table import EVERY
+from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.trie_pyramid.scan import UNSURE
 from nearcast.indexes.trie_pyramid.tokens import occurs, put_tokens
 
@@ -85,7 +85,7 @@ def sift(
         token = np.int64(word) >> np.int64(32)
         bit = np.uint64(token ^ (token >> np.int64(63))) & LOW_BITS
         may = (token_filter[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & _ONE
-        done = np.int64(token == EVERY) & np.int64(doubt == np.uint64(0))
+        done = np.int64(token == NO_TOKEN) & np.int64(doubt == np.uint64(0))
         sure[sures] = np.int32(word & _CLAUSE)
         sures += done
         aside[asides] = word | doubt
@@ -148,7 +148,7 @@ def finish(
         if token < 0:
             if not has_tokens(index, table, bits, tokens, clause):
                 continue
-        elif token != EVERY and not occurs(table, bits, tokens, token):
+        elif token != NO_TOKEN and not occurs(table, bits, tokens, token):
             continue
         if aside[i] & _DOUBT and not meets(index.box, clause, box):
             continue

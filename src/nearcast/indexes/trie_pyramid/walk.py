@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, inlined_kernel, kernel, prefetch
 from nearcast.compiled.messages import contains
-from nearcast.compiled.token_table import EVERY, MIXER
+from nearcast.compiled.token_table import MIXER, NO_TOKEN
 from nearcast.indexes.trie_pyramid.arrays import (
     BITS32,
     BLOCK_SIZE,
@@ -63,7 +63,7 @@ def look_up(
 ) -> None:
     """Put what there is for tokens ``first`` to ``last`` of a message into the queues.
 
-    Lists whose places are all elsewhere are left out. The token behind the last one is `EVERY`.
+    Lists whose places are all elsewhere are left out. The token behind the last one is `NO_TOKEN`.
     """
     slot, pool, block = index.slot, index.pyramid, index.setting[BLOCK_SIZE]
     leaf, head, node = queues.leaf, queues.head, queues.node
@@ -71,7 +71,7 @@ def look_up(
     low, high = touched_places(box[0], box[1], box[2], box[3], index.setting[PLACE_LEVEL])
     slots = np.uint64(len(slot))
     for i in range(first, last):
-        key = np.uint64(tokens[i]) if i < len(tokens) else np.uint64(EVERY)
+        key = np.uint64(tokens[i]) if i < len(tokens) else np.uint64(NO_TOKEN)
         at = np.int64((((key * MIXER) >> BITS32) * slots) >> BITS32)
         while slot[at, KEY] != key and slot[at, FOUND] != np.uint64(0):
             at += 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import Subscriptions, frozen
+from nearcast.columns import Subscriptions, read_only
 from nearcast.segments.renumber import renumber_tokens
 from nearcast.storage import (
     nested,
@@ -102,7 +102,7 @@ def _renumber(part: Part, vocabulary: Vocabulary) -> Subscriptions:
     start, byte = string_buffers(tokens if used.all() else tokens.filter(pa.array(used)))
     number = np.full(len(used), -1, np.int32)
     number[used] = vocabulary.add_keys(keys_of(start, byte))
-    number = frozen(number, np.int32)
+    number = read_only(number, np.int32)
     token, negative = clauses.token.copy(), clauses.negative.copy()
     renumber_tokens(clauses.token_start, number, token)
     renumber_tokens(clauses.negative_start, number, negative)

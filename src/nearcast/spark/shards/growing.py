@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Sample", "grow_tree"]
 
-MOST_PARTS = 8
+MAX_PARTS = 8
 ROUNDS = 3
-MOST_DEPTH = 24
+MAX_DEPTH = 24
 
 VISIT = 0.25
 """What entering a part costs, in leaves full of clauses to look at."""
@@ -152,9 +152,9 @@ def grow_tree(sample: Sample, leaf_size: float) -> Router:
 def _best_split(sample: Sample, node: Node, leaf_size: float) -> Split | None:
     """Return the cheapest way to cut a node, None where it is small enough or cannot be cut."""
     count = len(node.clause)
-    if count <= leaf_size or node.depth >= MOST_DEPTH:
+    if count <= leaf_size or node.depth >= MAX_DEPTH:
         return None
-    wanted = int(min(max(np.ceil(count / leaf_size), 2), MOST_PARTS))
+    wanted = int(min(max(np.ceil(count / leaf_size), 2), MAX_PARTS))
     for parts in sorted({wanted, min(wanted, 4), 2}, reverse=True):
         tried = [
             _by_keywords(sample, node, parts, VISIT * leaf_size),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import WORLD, Clauses, Matches, Messages, frozen
+from nearcast.columns import WORLD, Clauses, Matches, Messages, read_only
 from nearcast.columns.arrays import Arrays, freeze
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.spark.shards.routing import (
@@ -82,7 +82,7 @@ class Router(Arrays):
 
     def __post_init__(self) -> None:
         freeze(self, **_TYPES)
-        object.__setattr__(self, "region", frozen(self.region, np.int32, 4))
+        object.__setattr__(self, "region", read_only(self.region, np.int32, 4))
         object.__setattr__(self, "shards", int(self.shards))
         _check(self)
 
@@ -143,7 +143,7 @@ class Router(Arrays):
         number = self.vocabulary.ids_of_keys(keys)
         guess = (np.uint64(UNKNOWN_RANKS) * keys.tag.astype(np.uint64)) >> np.uint64(32)
         fresh = np.where(number >= 0, number + UNKNOWN_RANKS, guess.astype(np.int32))
-        return frozen(np.concatenate([done, fresh]), np.int32)
+        return read_only(np.concatenate([done, fresh]), np.int32)
 
     def route_messages(self, messages: Messages, rank: NDArray[np.int32]) -> Routes:
         """Return the shards that every message has to visit, ascending; there is at least one.
@@ -253,7 +253,9 @@ def _rows(
     if most >= len(rank):
         problem = f"must have the rank of every token, up to number {most}; take Router.ranks"
         raise InvalidInput("rank", f"{len(rank)} ranks", problem)
-    return Routed(frozen(piece_start, np.int64), token_start, token, box, frozen(rank, np.int32))
+    return Routed(
+        read_only(piece_start, np.int64), token_start, token, box, read_only(rank, np.int32)
+    )
 
 
 def pack_shards(
@@ -269,8 +271,8 @@ def pack_shards(
     if len(shard) and not 0 <= int(shard.min()) <= int(shard.max()) < shards:
         raise InvalidInput("shard", int(shard.max()), f"must be from 0 to {shards - 1}")
     bits = np.zeros((len(start) - 1, -(-shards // 64)), np.uint64)
-    set_shards(frozen(start, np.int64), frozen(shard, np.int32), bits)
-    return frozen(bits, np.uint64, bits.shape[1])
+    set_shards(read_only(start, np.int64), read_only(shard, np.int32), bits)
+    return read_only(bits, np.uint64, bits.shape[1])
 
 
 def owned_matches(
@@ -301,8 +303,8 @@ def owned_matches(
     start = np.empty(len(matches.start), np.int64)
     kept = np.empty(len(matches), np.int32)
     keep_owned(
-        Pairs(frozen(matches.start, np.int64), frozen(matches.subscription, np.int32)),
-        ShardBits(frozen(row_shards, np.uint64), frozen(message_shards, np.uint64)),
+        Pairs(read_only(matches.start, np.int64), read_only(matches.subscription, np.int32)),
+        ShardBits(read_only(row_shards, np.uint64), read_only(message_shards, np.uint64)),
         shard,
         start,
         kept,

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import indexes
-from nearcast.columns import frozen
+from nearcast.columns import read_only
 from nearcast.spark.artifact.parts import Part, part_arrays, part_from_arrays, trimmed, unite
 from nearcast.spark.artifact.segments import open_segment, write_dead, write_segment
 from nearcast.spark.artifact.versions import Artifact, SegmentRef, ShardRef, Stored
@@ -263,7 +263,7 @@ class _ShardChange:
         dead = np.flatnonzero(~self._alive[number]).astype(np.int32)
         if len(dead) == ref.dead_rows:
             return ref
-        stored = write_dead(self._folder, data_name(), frozen(dead, np.int32))
+        stored = write_dead(self._folder, data_name(), read_only(dead, np.int32))
         return SegmentRef(ref.data, ref.rows, stored, len(dead))
 
     def _written(

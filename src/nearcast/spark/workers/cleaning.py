@@ -65,7 +65,7 @@ _TYPES = {
     **dict.fromkeys(("time", "expires_at"), _TIME),
 }
 _COORDINATES = (*POINT, *BOX)
-_MOST_TOKENS = 1_000_000
+_MAX_TOKENS = 1_000_000
 # Not a single space, as they stand between most words: to replace one by itself is what costs.
 _UNTIDY = r"[\p{Cc}\p{Z}]{2,}|[^\PZ ]|\p{Cc}"
 
@@ -220,7 +220,7 @@ def _judged(
     for batch in batches:
         if not batch.num_rows:
             continue
-        if len(vocabulary) > _MOST_TOKENS:
+        if len(vocabulary) > _MAX_TOKENS:
             vocabulary = Vocabulary()
         table = _without_views(pa.Table.from_batches([batch]))
         rows = table.column("row").to_numpy() + np.arange(done, done + len(table))

@@ -60,9 +60,9 @@ COUNTED = "what tinyint, cell int, token string, times bigint"
 WEIGHTED = "token string, df bigint, idf double"
 """The columns of weighted tokens."""
 
-MOST_PAIRS = 1 << 20
-MOST_TOKENS = 1 << 20
-MOST_ROWS = 50_000
+MAX_PAIRS = 1 << 20
+MAX_TOKENS = 1 << 20
+MAX_ROWS = 50_000
 
 _SCHEMA = pa.schema(
     [("what", pa.int8()), ("cell", pa.int32()), ("token", pa.string()), ("times", pa.int64())]
@@ -114,7 +114,7 @@ def count_batches(
     >>> [row for row in pa.Table.from_batches(counted).to_pylist() if row["token"] == "tea"]
     [{'what': 1, 'cell': -1, 'token': 'tea', 'times': 2}]
     """
-    tally = Tally(grid, tokens=tokens, cells=cells, most=MOST_PAIRS)
+    tally = Tally(grid, tokens=tokens, cells=cells, most=MAX_PAIRS)
     vocabulary, rejected = Vocabulary(), 0
     for batch in batches:
         columns, refused = _read(pa.Table.from_batches([batch]), kind, vocabulary)
@@ -124,7 +124,7 @@ def count_batches(
         while row < count:
             yield from _rows(tally, vocabulary)
             row = tally.add(columns, row)
-        if len(vocabulary) > MOST_TOKENS:
+        if len(vocabulary) > MAX_TOKENS:
             yield from _rows(tally, vocabulary)
             vocabulary = Vocabulary()
     yield from _rows(tally, vocabulary)
@@ -196,8 +196,8 @@ def _rows(tally: Tally, vocabulary: Vocabulary) -> Iterator[pa.RecordBatch]:
     if counts.documents == 0:
         return
     tokens = vocabulary.tokens()
-    for first in range(0, len(counts.cell), MOST_ROWS):
-        part = slice(first, first + MOST_ROWS)
+    for first in range(0, len(counts.cell), MAX_ROWS):
+        part = slice(first, first + MAX_ROWS)
         token = counts.token[part]
         number = pa.array(token, mask=token < 0)
         what = np.full(len(token), PAIR)

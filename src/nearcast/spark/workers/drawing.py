@@ -51,7 +51,7 @@ BUCKETS = 1 << 16
 WORDLESS, REJECTED = BUCKETS, BUCKETS + 1
 """Buckets of messages from which nothing can be drawn: without a word, and no messages at all."""
 
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _SIDES = ("west", "south", "east", "north")
@@ -154,8 +154,8 @@ def draw_batches(
     for batch in batches:
         eligible, _, _ = _eligible(batch)
         copy_start = starts(rounds.copies(_bucket(eligible.hash)))
-        for first in range(0, int(copy_start[-1]), MOST_ROWS):
-            at = np.arange(first, min(first + MOST_ROWS, int(copy_start[-1])))
+        for first in range(0, int(copy_start[-1]), MAX_ROWS):
+            at = np.arange(first, min(first + MAX_ROWS, int(copy_start[-1])))
             row = np.searchsorted(copy_start, at, side="right") - 1
             yield _draw(eligible.take(row), rounds.first + at - copy_start[row], recipe)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import frozen
+from nearcast.columns import read_only
 from nearcast.intake import read_messages
 from nearcast.spark.artifact.segments import open_router
 from nearcast.spark.artifact.versions import Artifact
@@ -60,7 +60,7 @@ many were refused.
 COPIES_AT_A_TIME = 20_000
 """So many copies a batch has at most: a long message that visits many shards is large."""
 
-_MOST_TOKENS = 1_000_000
+_MAX_TOKENS = 1_000_000
 
 
 class Routed(NamedTuple):
@@ -90,7 +90,7 @@ class Words:
 
     def route(self, table: pa.Table, now_us: int) -> Routed:
         """Return which shards each message of a table concerns."""
-        if len(self._vocabulary) > _MOST_TOKENS:
+        if len(self._vocabulary) > _MAX_TOKENS:
             self._forget()
         batch, rejects = read_all_words(table, self._vocabulary, now_us)
         if len(rejects):
@@ -191,7 +191,7 @@ def version_of(
 def bits_of(column: pa.ChunkedArray) -> NDArray[np.uint64]:
     """Return the bits that stand in a column as bytes, as many words in every row."""
     rows: list[bytes] = column.to_pylist()
-    return frozen(np.frombuffer(b"".join(rows), np.uint64), np.uint64, len(rows[0]) // 8)
+    return read_only(np.frombuffer(b"".join(rows), np.uint64), np.uint64, len(rows[0]) // 8)
 
 
 def _bytes_of(bits: NDArray[np.uint64]) -> pa.Array:

@@ -112,8 +112,13 @@ def test_subscriptions_carry_expiry_and_owner() -> None:
     import pyarrow as pa
 
     clauses = Clauses.of([[1], [2]], [[0, 0, 1, 1]] * 2)
-    plain = Subscriptions(Ids.of([1, 2]), clauses, np.array([5, 6]))
-    owned = Subscriptions(Ids.of(["a", "b"]), clauses, np.array([7, 8]), pa.array(["x", None]))
+    plain = Subscriptions(ids=Ids.of([1, 2]), clauses=clauses, expires_us=np.array([5, 6]))
+    owned = Subscriptions(
+        ids=Ids.of(["a", "b"]),
+        clauses=clauses,
+        expires_us=np.array([7, 8]),
+        owner=pa.array(["x", None]),
+    )
     both = Subscriptions.concatenate([plain, owned])
     assert both.ids.tolist() == [1, 2, "a", "b"]
     assert both.expires_us.tolist() == [5, 6, 7, 8]

@@ -20,13 +20,13 @@ def test_tables_match_as_columns_do(dataset: str, range_share: float) -> None:
     vocabulary = Vocabulary()
     subscribed, none = read_subscriptions(subscription_table(workload, clauses), vocabulary)
     table = message_table(workload, messages, boxes=range_share > 0)
-    batch, nothing = read_messages(table, vocabulary, now_us=0)
+    batch, nothing = read_messages(table, now_us=0)
     assert len(none) == len(nothing) == 0
     assert (subscribed.clauses.box == clauses.box).all()
-    assert (batch.messages.box == messages.box).all()
+    assert (batch.box == messages.box).all()
     scan = indexes.create("scan")
     expected = scan.build(clauses).match(messages).pairs()
-    assert scan.build(subscribed.clauses).match(batch.messages).pairs() == expected
+    assert scan.build(subscribed.clauses).match(batch.number(vocabulary)).pairs() == expected
     assert expected
 
 

@@ -12,7 +12,7 @@ from nearcast.columns import NEVER, Clauses, Messages, Shapes, read_only
 from nearcast.indexes.boolean import Linear
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.scan import Scan
-from nearcast.segments.visible import LifeArrays, MatchArrays, keep_visible
+from nearcast.segments.visible import LifeArrays, MatchArrays, visible_matches
 
 coordinate = st.integers(-2, 2)
 box = st.tuples(coordinate, coordinate, coordinate, coordinate).map(
@@ -65,7 +65,7 @@ def test_linear_verifies_exact_shapes() -> None:
     st.integers(0, 3),
     st.data(),
 )
-def test_keep_visible_keeps_what_is_neither_dead_nor_expired(
+def test_visible_matches_keeps_what_is_neither_dead_nor_expired(
     matches: list[list[int]],
     died: list[int] | None,
     expires: list[int] | None,
@@ -76,8 +76,8 @@ def test_keep_visible_keeps_what_is_neither_dead_nor_expired(
     start = np.cumsum([0, *map(len, matches)])
     flat = [row for rows in matches for row in rows]
     kept_start = np.full(len(matches) + 1, -1, np.int64)
-    kept = np.full(len(flat), -1, np.int32)
-    keep_visible(
+    kept = np.full(len(flat), -1, np.int64)
+    visible_matches(
         MatchArrays(
             read_only(start, np.int64), read_only(flat, np.int32), read_only(times, np.int64)
         ),
@@ -94,5 +94,5 @@ def test_keep_visible_keeps_what_is_neither_dead_nor_expired(
         ]
         for rows, time in zip(matches, times, strict=True)
     ]
-    found = [kept[a:b].tolist() for a, b in pairwise(kept_start)]
+    found = [[flat[i] for i in kept[a:b]] for a, b in pairwise(kept_start)]
     assert found == expected

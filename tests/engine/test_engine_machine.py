@@ -123,6 +123,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.patch.setattr(module, "BUFFER_ROWS", 4)
             self.patch.setattr(module, "SMALL_ROWS", 1)
         self.patch.setattr(store, "_BULK_ROWS", 3)
+        self.patch.setattr(store, "_MIN_UNUSED_TOKENS", 0)
         self.patch.setattr(live_messages, "_MIN_ROWS", 2)
         self.folder = Path(tempfile.mkdtemp()) / "engine"
         self.now = 1000.0

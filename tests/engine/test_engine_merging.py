@@ -194,7 +194,7 @@ def test_a_reader_keeps_its_version() -> None:
 def test_a_failure_in_the_background_is_raised_once() -> None:
     engine = Engine()
     engine.subscribe(subscriptions(0, 600))
-    worker: Any = engine._worker
+    worker: Any = engine._store.worker
     worker._failure = MemoryError("no room")
     with pytest.raises(MemoryError, match="no room"):
         engine.unsubscribe(0)
@@ -246,7 +246,7 @@ def test_an_engine_that_nobody_holds_ends_its_thread() -> None:
     engine = Engine()
     engine.subscribe(subscriptions(0, 600))
     engine.subscribe(subscriptions(600, 100))
-    worker, gone = engine._worker, weakref.ref(engine)
+    worker, gone = engine._store.worker, weakref.ref(engine)
     assert worker._thread is not None
     del engine
     gc.collect()

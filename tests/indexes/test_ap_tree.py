@@ -286,15 +286,15 @@ def drifted(divergence: float, half: int) -> tuple[ApTree, ApTree, Messages]:
     late = Workload("tweets", seed=9, cities=20, vocabulary=90_000)
     tokens = late.subscriptions(half)
     new = Clauses(
-        tokens.token_start,
-        tokens.token + 50_000,
-        tokens.negative_start,
-        tokens.negative,
-        tokens.box,
-        tokens.row,
-        tokens.shape,
-        tokens.shapes,
-        tokens.subscriptions,
+        token_start=tokens.token_start,
+        token=tokens.token + 50_000,
+        negative_start=tokens.negative_start,
+        negative=tokens.negative,
+        box=tokens.box,
+        row=tokens.row,
+        shape=tokens.shape,
+        shapes=tokens.shapes,
+        subscriptions=tokens.subscriptions,
     )
     index = build(old, divergence=divergence)
     step = half // 20

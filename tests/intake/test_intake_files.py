@@ -223,12 +223,13 @@ def test_quick_and_careful_reading_agree(tmp_path: Path) -> None:
     quick = list(open_table(write(tmp_path, "quick.json", lines)))
     careful = list(open_table(write(tmp_path, "careful.json", lines + "\nbad")))
     assert [len(batch.rejects) for batch in careful] == [0, 1]
-    one, _ = read_messages(quick[0].table, Vocabulary(["word", "é"]), now_us=0)
-    other, _ = read_messages(careful[0].table, Vocabulary(["word", "é"]), now_us=0)
+    one, _ = read_messages(quick[0].table, now_us=0)
+    other, _ = read_messages(careful[0].table, now_us=0)
+    vocabulary = Vocabulary(["word", "é"])
     assert one.ids.tolist() == other.ids.tolist()
-    assert one.messages.box.tolist() == other.messages.box.tolist()
-    assert one.messages.token.tolist() == other.messages.token.tolist()
-    assert one.messages.time_us.tolist() == other.messages.time_us.tolist()
+    assert one.box.tolist() == other.box.tolist()
+    assert one.number(vocabulary).token.tolist() == other.number(vocabulary).token.tolist()
+    assert one.time_us.tolist() == other.time_us.tolist()
     assert quick[0].rows.tolist() == careful[0].rows.tolist() == list(range(1, 100))
 
 
@@ -295,7 +296,7 @@ def test_other_files_are_unsupported(tmp_path: Path, name: str, reason: str) -> 
 def test_progress_is_told(tmp_path: Path) -> None:
     path = write(tmp_path, "m.csv", "id,text,lon,lat\n1,tea,0,0\n2,tea,0\n")
     told: list[Batch] = []
-    [(batch, rejects)] = load_messages(path, Vocabulary(["tea"]), now_us=0, progress=told.append)
+    [(batch, rejects)] = load_messages(path, now_us=0, progress=told.append)
     assert (len(batch), len(rejects), len(told)) == (1, 1, 1)
     assert told[0].bytes_read == path.stat().st_size
     load_subscriptions(write(tmp_path, "s.csv", CSV), Vocabulary(), progress=told.append)
@@ -310,7 +311,7 @@ def rows_in(path: Path, kind: str) -> tuple[int, int, int]:
             found, rejects = read_subscriptions(batch.table, Vocabulary(), rows=batch.rows)
             taken += len(found)
         else:
-            messages, rejects = read_messages(batch.table, Vocabulary(), now_us=0, rows=batch.rows)
+            messages, rejects = read_messages(batch.table, now_us=0, rows=batch.rows)
             taken += len(messages)
         rows += len(batch.rows) + len(batch.rejects)
         refused += len(batch.rejects) + len(rejects)

@@ -106,7 +106,7 @@ def test_no_message_is_lost(table: pa.Table) -> None:
         path = Path(folder) / "m.parquet"
         parquet.write_table(table, path)
         try:
-            batches = list(load_messages(path, Vocabulary(), now_us=0))
+            batches = list(load_messages(path, now_us=0))
         except NearcastError:
             return
         assert sum(len(batch) + len(rejects) for batch, rejects in batches) == table.num_rows

@@ -76,8 +76,8 @@ def from_model(row: dict[str, Any]) -> Message | None:
         return None
 
 
-def described(batch: MessageBatch) -> list[Any]:
-    messages = batch.messages
+def described(batch: MessageBatch, vocabulary: Vocabulary) -> list[Any]:
+    messages = batch.number(vocabulary)
     tokens = np.split(messages.token, messages.token_start[1:-1]) if len(messages) else []
     return [
         batch.ids.tolist(),
@@ -100,9 +100,10 @@ def test_rows_are_taken_as_the_model_takes_them(rows: list[dict[str, Any]]) -> N
         else:
             expected.append(made)
     vocabulary = Vocabulary(WORDS)
-    found, rejects = read_messages(table_of(rows), vocabulary, now_us=NOW_US)
+    found, rejects = read_messages(table_of(rows), now_us=NOW_US)
     assert rejects.row.tolist() == refused
-    assert described(found) == described(messages_from(expected, vocabulary, now_us=NOW_US))
+    objects = messages_from(expected, now_us=NOW_US)
+    assert described(found, vocabulary) == described(objects, vocabulary)
     assert len(vocabulary) == len(WORDS)
 
 
@@ -118,10 +119,10 @@ def words_of(message: Message, vocabulary: Vocabulary) -> list[int]:
 def test_objects_have_the_tokens_that_the_model_finds(rows: list[dict[str, Any]]) -> None:
     messages = [message for message in map(from_model, rows) if message is not None]
     vocabulary = Vocabulary(WORDS)
-    batch = messages_from(messages, vocabulary, now_us=NOW_US)
-    start = batch.messages.token_start
+    numbered = messages_from(messages, now_us=NOW_US).number(vocabulary)
+    start = numbered.token_start
     for number, message in enumerate(messages):
-        found = batch.messages.token[start[number] : start[number + 1]].tolist()
+        found = numbered.token[start[number] : start[number + 1]].tolist()
         assert found == words_of(message, vocabulary)
 
 
@@ -141,7 +142,7 @@ def test_objects_have_the_tokens_that_the_model_finds(rows: list[dict[str, Any]]
 def test_the_reason_names_the_field(change: dict[str, Any], field: str, reason: str) -> None:
     row = {"id": 1, "text": "tea", "lon": 0.0, "lat": 0.0}
     table = table_of([{**row, **change}, {**row, "id": 2}])
-    found, rejects = read_messages(table, Vocabulary(), now_us=0)
+    found, rejects = read_messages(table, now_us=0)
     assert found.ids.tolist() == [2]
     assert rejects.field == (field,)
     assert reason in rejects.reason[0]
@@ -161,8 +162,8 @@ def test_the_reason_names_the_field(change: dict[str, Any], field: str, reason: 
 )
 def test_180_and_minus_180_are_one_meridian(west: int, east: int, expected: Any) -> None:
     row = {"id": 1, "text": "tea", "west": west, "south": 0, "east": east, "north": 1}
-    found, _ = read_messages(table_of([row]), Vocabulary(), now_us=0)
-    box = found.messages.box[0] // 10_000_000
+    found, _ = read_messages(table_of([row]), now_us=0)
+    box = found.box[0] // 10_000_000
     assert (box[0], box[2]) == expected
 
 
@@ -172,9 +173,10 @@ def test_text_and_tokens_may_be_mixed() -> None:
         {"id": 2, "tokens": ["New York", "tea"], "lon": 0.0, "lat": 0.0},
         {"id": 3, "text": "york", "lon": 0.0, "lat": 0.0},
     ]
-    found, _ = read_messages(table_of(rows), Vocabulary(WORDS), now_us=0)
-    assert found.messages.token_start.tolist() == [0, 2, 5, 6]
-    assert found.messages.token.tolist() == [0, 1, 0, 2, 3, 3]
+    found, _ = read_messages(table_of(rows), now_us=0)
+    messages = found.number(Vocabulary(WORDS))
+    assert messages.token_start.tolist() == [0, 2, 5, 6]
+    assert messages.token.tolist() == [0, 1, 0, 2, 3, 3]
 
 
 def test_missing_columns_are_named() -> None:
@@ -184,4 +186,4 @@ def test_missing_columns_are_named() -> None:
         with pytest.raises(
             UnsupportedFile, match=r"found the columns .*; wanted id, text or tokens"
         ):
-            read_messages(pa.table(columns), Vocabulary(), now_us=0)
+            read_messages(pa.table(columns), now_us=0)

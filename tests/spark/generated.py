@@ -149,9 +149,9 @@ def scanned(subscriptions: pa.Table, messages: pa.Table, now_us: int = NOW_US) -
     """Return every pair, sorted: the scan over whole tables, in one process."""
     vocabulary = Vocabulary()
     known, _ = read_subscriptions(subscriptions, vocabulary)
-    batch, _ = read_messages(messages, vocabulary, now_us=now_us, unique=False)
-    matches = indexes.create("scan").build(known.clauses).match(batch.messages)
-    alive = known.expires_us[matches.subscription] > batch.messages.time_us[matches.message]
+    batch, _ = read_messages(messages, now_us=now_us, unique=False)
+    matches = indexes.create("scan").build(known.clauses).match(batch.number(vocabulary))
+    alive = known.expires_us[matches.subscription] > batch.time_us[matches.message]
     message, subscription = batch.ids.tolist(), known.ids.tolist()
     chosen = zip(matches.message[alive], matches.subscription[alive], strict=True)
     return sorted((message[m], subscription[s]) for m, s in chosen)

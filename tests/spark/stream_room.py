@@ -71,8 +71,8 @@ def scanned(wanted: pa.Table, *told: pa.Table) -> Pairs:
     vocabulary = Vocabulary()
     rows, rejects = read_subscriptions(wanted, vocabulary)
     assert not len(rejects)
-    batch, _ = read_messages(pa.concat_tables(told), vocabulary, now_us=0)
-    found = indexes.create("scan").build(rows.clauses).match(batch.messages)
+    batch, _ = read_messages(pa.concat_tables(told), now_us=0)
+    found = indexes.create("scan").build(rows.clauses).match(batch.number(vocabulary))
     messages, subscriptions = batch.ids.tolist(), rows.ids.tolist()
     return Counter((messages[m], subscriptions[s]) for m, s in found.pairs())
 

@@ -298,12 +298,12 @@ def test_clean_messages_mean_the_same_and_stay_as_they_are(
         twice, _ = run("messages", again.combine_chunks().to_batches()[0], integer_ids=True)
         assert twice.drop_columns("row") == clean.drop_columns("row")
     vocabulary = Vocabulary(words(" ".join(text)))
-    before, _ = read_messages(pa.Table.from_batches([raw]), vocabulary, now_us=0)
-    after, refused = read_messages(clean, vocabulary, now_us=0)
+    before, _ = read_messages(pa.Table.from_batches([raw]), now_us=0)
+    after, refused = read_messages(clean, now_us=0)
     assert not len(refused)
     assert after.ids.tolist() == before.ids.tolist()
-    assert after.messages.box.tolist() == before.messages.box.tolist()
-    assert after.messages.token.tolist() == before.messages.token.tolist()
+    assert after.box.tolist() == before.box.tolist()
+    assert after.number(vocabulary).token.tolist() == before.number(vocabulary).token.tolist()
 
 
 def test_clean_subscriptions_mean_the_same() -> None:

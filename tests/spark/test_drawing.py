@@ -119,8 +119,8 @@ def test_every_subscription_matches_its_message(table: pa.Table) -> None:
     vocabulary = Vocabulary()
     read, rejects = read_subscriptions(drawn, vocabulary)
     assert len(rejects) == 0
-    sent, _ = read_messages(table, vocabulary, now_us=0)
-    pairs = indexes.create("scan").build(read.clauses).match(sent.messages).pairs()
+    sent, _ = read_messages(table, now_us=0)
+    pairs = indexes.create("scan").build(read.clauses).match(sent.number(vocabulary)).pairs()
     message_ids, subscription_ids = sent.ids.tolist(), read.ids.tolist()
     found = {(message_ids[m], subscription_ids[s]) for m, s in pairs}
     assert all((str(id).split("#")[0], id) in found for id in subscription_ids)

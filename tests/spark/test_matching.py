@@ -22,7 +22,7 @@ from generated import (
 from nearcast import indexes
 from nearcast.errors import StorageError
 from nearcast.intake import read_subscriptions
-from nearcast.spark.artifact.parts import Part
+from nearcast.segments.parts import Part
 from nearcast.spark.artifact.segments import open_router, open_segment, write_dead, write_segment
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Version
 from nearcast.spark.shards.router import pack_shards

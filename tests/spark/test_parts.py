@@ -14,7 +14,7 @@ from generated import build_locally, subscription_table
 from nearcast import indexes
 from nearcast.errors import StorageError
 from nearcast.intake import read_subscriptions
-from nearcast.spark.artifact.parts import Part, part_arrays, part_from_arrays, unite
+from nearcast.segments.parts import Part, part_arrays, part_from_arrays, unite
 from nearcast.spark.artifact.segments import open_segment
 from nearcast.spark.artifact.versions import Artifact, ShardRef
 from nearcast.spark.workers import building
@@ -170,5 +170,5 @@ def test_options_reach_the_index(tmp_path: Path) -> None:
     steps = BuildShards(str(tmp_path), json.dumps(parts), "trie-pyramid", '{"list_size": 7}')
     [batch] = list(steps([pa.record_batch({"id": [0]})]))
     [segment] = ShardRef.from_json(batch.to_pylist()[0]["segments"]).segments
-    opened = open_segment(Artifact(tmp_path).folder, segment).segment.index
+    opened = open_segment(Artifact(tmp_path).folder, segment).index
     assert opened.options == indexes.create("trie-pyramid", list_size=7).options

@@ -19,7 +19,6 @@ from nearcast.cli.spark import prepare as command
 from nearcast.errors import NearcastError, UnknownName, UnsupportedFile
 from nearcast.intake import read_messages
 from nearcast.spark.prepare import Prepared, clean, prepare
-from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -317,7 +316,7 @@ def test_the_command_reads_every_format(
     assert sorted(r["field"] for r in rejects) == sorted([*dirty.faults, *[""] * broken])
     assert sum(reason["rows"] for reason in result["rejects"]) == wanted["rejected"]
     table = parquet.read_table(out)
-    assert len(read_messages(table, Vocabulary(), now_us=0)[0]) == len(dirty.clean)
+    assert len(read_messages(table, now_us=0)[0]) == len(dirty.clean)
 
 
 def test_json_ids_and_shapes_keep_their_meaning(spark: SparkSession, tmp_path: Path) -> None:

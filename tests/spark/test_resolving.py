@@ -13,7 +13,7 @@ from generated import SUBSCRIPTION_FIELDS
 from nearcast.columns import NEVER, Ids
 from nearcast.errors import UnsupportedFile
 from nearcast.intake import read_subscriptions
-from nearcast.spark.artifact.parts import Part
+from nearcast.segments.parts import Part
 from nearcast.spark.workers.resolving import Found, Resolved, number_ids, resolve
 from nearcast.text import Vocabulary
 

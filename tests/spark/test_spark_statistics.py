@@ -89,7 +89,7 @@ def counted_locally(name: str, across: int = ACROSS, up: int = UP) -> Statistics
     columns: Any
     if kind == "messages":
         vocabulary.add([t for text in table["text"].to_pylist() for t in words(text)])
-        columns = read_messages(table, vocabulary, now_us=0)[0].messages
+        columns = read_messages(table, now_us=0)[0].number(vocabulary)
     else:
         columns = read_subscriptions(table, vocabulary)[0].clauses
     return Statistics.count(columns, vocabulary, across=across, up=up)

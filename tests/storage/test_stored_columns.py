@@ -59,7 +59,12 @@ def example() -> Subscriptions:
         shapes=shapes,
     )
     expires = np.array([NEVER, 5])
-    return Subscriptions(Ids.of(["a", 7]), clauses, expires, pa.array([None, "me"], pa.string()))
+    return Subscriptions(
+        ids=Ids.of(["a", 7]),
+        clauses=clauses,
+        expires_us=expires,
+        owner=pa.array([None, "me"], pa.string()),
+    )
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -80,7 +85,7 @@ def test_subscriptions_survive_the_disk(tmp_path: Path, mmap: bool) -> None:
 
 
 def test_nothing_survives_the_disk(tmp_path: Path) -> None:
-    empty = Subscriptions(Ids.of([]), Clauses.empty(), np.empty(0, np.int64))
+    empty = Subscriptions.empty()
     write_arrays(tmp_path / "s", "subscriptions", subscriptions_to_arrays(empty), {})
     found = subscriptions_from_arrays(read_arrays(tmp_path / "s", "subscriptions")[0])
     assert len(found) == 0

@@ -80,15 +80,15 @@ class Workload:
         token_start, token = self.source.keyword_tokens(rng, length, at)
         side = self.source.sides(rng, count)
         return Clauses(
-            token_start,
-            token,
-            np.zeros(count + 1, np.int64),
-            np.empty(0, np.int32),
-            boxes(at.lon, at.lat, side * 360, side * 180),
-            np.arange(count, dtype=np.int32),
-            np.full(count, -1, np.int32),
-            Shapes.empty(),
-            count,
+            token_start=token_start,
+            token=token,
+            negative_start=np.zeros(count + 1, np.int64),
+            negative=np.empty(0, np.int32),
+            box=boxes(at.lon, at.lat, side * 360, side * 180),
+            row=np.arange(count, dtype=np.int32),
+            shape=np.full(count, -1, np.int32),
+            shapes=Shapes.empty(),
+            subscriptions=count,
         )
 
     def messages(

@@ -12,24 +12,22 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.cli.writers import open_writer
-from nearcast.columns import NEVER
 from nearcast.errors import InvalidInput
 from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import load_messages, load_subscriptions
-from nearcast.text import Vocabulary, gather_ids
+from nearcast.segments import Segment, deliver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from nearcast.bench.match_map import MapData
     from nearcast.cli.output import Advance
     from nearcast.cli.writers import TableWriter
-    from nearcast.columns import Ids, Messages, Subscriptions
-    from nearcast.indexes import Builder, Index
-    from nearcast.intake import Batch, Rejects
+    from nearcast.columns import Subscriptions
+    from nearcast.indexes import Builder
+    from nearcast.intake import Batch, MessageBatch, Rejects
+    from nearcast.text import Vocabulary
 
 __all__ = ["MatchJob", "Summary"]
 
@@ -139,12 +137,12 @@ class MatchJob:
         with open_writer(self.rejects, _REJECTS) as rejects:
             vocabulary, columns = self._read(rejects, summary, start("subscriptions"))
             watch.lap("read_subscriptions")
-            index = self.builder.build(columns.clauses)
+            segment = Segment.build(columns, self.builder, vocabulary)
             watch.lap("build")
             if picture is not None:
                 picture.add_boxes(columns.clauses.box)
-            matching = _Matching(self, columns, index, summary, watch, picture)
-            matching.run(vocabulary, rejects, start("messages"))
+            matching = _Matching(self, segment, summary, watch, picture)
+            matching.run(rejects, start("messages"))
         return summary
 
     def _check_paths(self) -> None:
@@ -172,32 +170,26 @@ class _Matching:
     def __init__(
         self,
         job: MatchJob,
-        columns: Subscriptions,
-        index: Index,
+        segment: Segment,
         summary: Summary,
         watch: _Stopwatch,
         picture: MapData | None,
     ) -> None:
         self._job = job
-        self._columns = columns
-        self._index = index
+        self._segment = segment
         self._summary = summary
         self._watch = watch
         self._picture = picture
-        self._expires = bool((columns.expires_us != NEVER).any())
 
-    def run(self, vocabulary: Vocabulary, rejects: TableWriter, advance: Advance) -> None:
+    def run(self, rejects: TableWriter, advance: Advance) -> None:
         """Read, match and write the messages batch by batch."""
         batches = load_messages(
-            self._job.messages,
-            vocabulary,
-            now_us=time.time_ns() // 1000,
-            progress=_progress(advance),
+            self._job.messages, now_us=time.time_ns() // 1000, progress=_progress(advance)
         )
         schema = pa.schema(
             [
                 ("message_id", pa.int64()),  # until strings come
-                ("subscription_id", self._columns.ids.to_arrow().type),
+                ("subscription_id", self._segment.subscriptions.ids.to_arrow().type),
                 ("score", pa.float64()),
             ]
         )
@@ -208,35 +200,21 @@ class _Matching:
                 self._watch.lap("read_messages")
                 for first in range(0, len(batch), _MESSAGES_AT_A_TIME):
                     rows = np.arange(first, min(first + _MESSAGES_AT_A_TIME, len(batch)))
-                    self._match(batch.ids.take(rows), batch.messages.take(rows), out)
+                    self._match(batch if len(rows) == len(batch) else batch.take(rows), out)
 
-    def _match(self, ids: Ids, messages: Messages, out: TableWriter) -> None:
-        matches = self._index.match(messages, threads=self._job.threads)
-        message, subscription = matches.message, matches.subscription
-        if self._expires:
-            alive = self._columns.expires_us[subscription] > messages.time_us[message]
-            message, subscription = message[alive], subscription[alive]
+    def _match(self, batch: MessageBatch, out: TableWriter) -> None:
+        found = deliver([self._segment], batch, threads=self._job.threads)
         self._watch.lap("match")
-        found = np.bincount(message, minlength=len(messages))
-        self._summary.matches += len(message)
-        self._summary.examined += matches.examined
-        self._summary.visited += matches.visited
-        self._summary.matched_messages += int((found > 0).sum())
+        count = np.bincount(found.message, minlength=len(batch))
+        self._summary.matches += len(found.message)
+        self._summary.examined += found.examined
+        self._summary.visited += found.visited
+        self._summary.matched_messages += int((count > 0).sum())
         if self._picture is not None:
-            self._picture.add_messages(messages.box, found)
-        for first in range(0, len(message), _MATCHES_AT_A_TIME):
-            piece = slice(first, first + _MATCHES_AT_A_TIME)
-            out.write(self._table(ids, message[piece], subscription[piece]))
+            self._picture.add_messages(batch.box, count)
+        for first in range(0, len(found.message), _MATCHES_AT_A_TIME):
+            out.write(found.to_table(batch.ids, first, first + _MATCHES_AT_A_TIME))
         self._watch.lap("write")
-
-    def _table(self, ids: Ids, message: NDArray[Any], subscription: NDArray[Any]) -> pa.Table:
-        return pa.table(
-            {
-                "message_id": gather_ids(ids, message).to_arrow(),
-                "subscription_id": gather_ids(self._columns.ids, subscription).to_arrow(),
-                "score": pa.nulls(len(message), pa.float64()),
-            }
-        )
 
 
 def write_rejects(out: TableWriter, source: str, rejects: Rejects, summary: Summary) -> None:

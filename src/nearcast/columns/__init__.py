@@ -13,13 +13,14 @@ from nearcast.columns.arrays import (
     UNITS,
     WORLD,
     at_cache_line,
+    chain,
     gather,
     read_only,
     starts,
 )
-from nearcast.columns.clauses import Clauses, Shapes
+from nearcast.columns.clauses import Clauses, Conjunctions, Regions, Shapes, place_conjunctions
 from nearcast.columns.growing import GrowingArray, GrowingClauses
-from nearcast.columns.messages import Matches, Messages
+from nearcast.columns.messages import Matches, Messages, join_scores
 from nearcast.columns.subscriptions import Ids, Subscriptions
 
 __all__ = [
@@ -29,15 +30,20 @@ __all__ = [
     "UNITS",
     "WORLD",
     "Clauses",
+    "Conjunctions",
     "GrowingArray",
     "GrowingClauses",
     "Ids",
     "Matches",
     "Messages",
+    "Regions",
     "Shapes",
     "Subscriptions",
     "at_cache_line",
+    "chain",
     "gather",
+    "join_scores",
+    "place_conjunctions",
     "read_only",
     "starts",
 ]

@@ -85,13 +85,18 @@ class Arrays:
     """What all sets of arrays have in common: their size, and that they pickle read-only."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return _rebuilt, (type(self), values)
 
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays together."""
         values = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
         return sum(value.nbytes for value in values if hasattr(value, "nbytes"))
+
+
+def _rebuilt(kind: type[Any], values: dict[str, Any]) -> Any:
+    return kind(**values)
 
 
 def freeze(arrays: Any, **types: Any) -> None:
@@ -102,6 +107,8 @@ def freeze(arrays: Any, **types: Any) -> None:
 
 def chain(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Return the start array of pieces whose start arrays these are."""
+    if len(parts) == 1:
+        return parts[0]
     bases = np.cumsum([0, *(int(p[-1]) for p in parts)])
     moved = [p[1:] + base for p, base in zip(parts, bases, strict=False)]
     return np.concatenate([np.zeros(1, np.int64), *moved])

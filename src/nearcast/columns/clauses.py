@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Clauses", "Shapes"]
+__all__ = ["Clauses", "Conjunctions", "Regions", "Shapes", "place_conjunctions"]
 
 
 @dataclass(frozen=True, eq=False)
 class Shapes(Arrays):
     """Exact regions that are more than a box: circles and polygons.
 
-    A circle is one ring of one point, its centre, with ``radius_m >= 0``. A polygon has
+    A circle is one ring of one point, its center, with ``radius_m >= 0``. A polygon has
     ``radius_m == -1`` and any number of rings (outer rings of all parts, and holes, in any order:
     a place lies inside when it lies inside an odd number of them, or on a border). Rings are
     closed: the last point repeats the first.
@@ -43,7 +43,7 @@ class Shapes(Arrays):
 
     @classmethod
     def empty(cls) -> Self:
-        """Return no shapes."""
+        """Return an empty set of shapes."""
         none = np.zeros(1, np.int64)
         return cls(np.empty(0), none, none, np.empty((0, 2), np.int32))
 
@@ -64,7 +64,7 @@ class Shapes(Arrays):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Clauses(Arrays):
     """The clauses of a set of subscriptions: what must occur, what must not, and where.
 
@@ -119,20 +119,20 @@ class Clauses(Arrays):
         count = len(ordered)
         rows: NDArray[Any] = np.arange(count) if row is None else np.asarray(row)
         return cls(
-            starts(np.array([len(t) for t in ordered], np.int64)),
-            np.array([t for ts in ordered for t in ts], np.int32),
-            starts(np.array([len(t) for t in without], np.int64)),
-            np.array([t for ts in without for t in ts], np.int32),
-            np.asarray(box, np.int32).reshape(-1, 4),
-            rows,
-            np.full(count, -1) if shape is None else np.asarray(shape),
-            shapes or Shapes.empty(),
-            int(rows[-1]) + 1 if count else 0,
+            token_start=starts(np.array([len(t) for t in ordered], np.int64)),
+            token=np.array([t for ts in ordered for t in ts], np.int32),
+            negative_start=starts(np.array([len(t) for t in without], np.int64)),
+            negative=np.array([t for ts in without for t in ts], np.int32),
+            box=np.asarray(box, np.int32).reshape(-1, 4),
+            row=rows,
+            shape=np.full(count, -1) if shape is None else np.asarray(shape),
+            shapes=shapes or Shapes.empty(),
+            subscriptions=int(rows[-1]) + 1 if count else 0,
         )
 
     @classmethod
     def empty(cls) -> Self:
-        """Return no clauses."""
+        """Return an empty set of clauses."""
         return cls.of([], np.empty((0, 4)))
 
     @cached_property
@@ -144,25 +144,60 @@ class Clauses(Arrays):
             and bool((self.row == np.arange(len(self))).all())
         )
 
+    def clauses_of(self, rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the clauses of these subscription rows, and where those of each row begin.
+
+        A few rows cost a binary search each, whatever the number of clauses.
+        """
+        if len(rows) * 16 > self.subscriptions:
+            clause_start = np.searchsorted(self.row, np.arange(self.subscriptions + 1))
+            return gather(clause_start, rows)
+        wanted = np.asarray(rows, self.row.dtype)  # another type would make NumPy copy ``row``
+        first = np.searchsorted(self.row, wanted)
+        length = np.searchsorted(self.row, wanted, side="right") - first
+        start = starts(length)
+        return start, np.arange(start[-1]) + np.repeat(first - start[:-1], length)
+
     def take(self, rows: NDArray[Any]) -> Self:
         """Return the clauses of these subscription rows (ascending), renumbered from 0."""
-        clause_start = np.searchsorted(self.row, np.arange(self.subscriptions + 1))
-        chosen_start, chosen = gather(clause_start, rows)
+        chosen_start, chosen = self.clauses_of(rows)
         token_start, token = gather(self.token_start, chosen)
         negative_start, negative = gather(self.negative_start, chosen)
         shape = self.shape[chosen]
-        used = np.unique(shape[shape >= 0])
-        renumbered = np.where(shape >= 0, np.searchsorted(used, shape), -1)
+        shapes = self.shapes
+        if len(shapes):
+            used = np.unique(shape[shape >= 0])
+            shape = np.where(shape >= 0, np.searchsorted(used, shape), -1)
+            shapes = shapes.take(used)
         return type(self)(
+            token_start=token_start,
+            token=self.token[token],
+            negative_start=negative_start,
+            negative=self.negative[negative],
+            box=self.box[chosen],
+            row=np.repeat(np.arange(len(rows)), np.diff(chosen_start)),
+            shape=shape,
+            shapes=shapes,
+            subscriptions=len(rows),
+        )
+
+    def conjunctions(self) -> Conjunctions:
+        """Return what each subscription asks for, without its place.
+
+        A conjunction stands in one clause for each box of the region; those of the first box are
+        taken.
+        """
+        clause_start = np.searchsorted(self.row, np.arange(self.subscriptions + 1))
+        first_box = self.box[clause_start[:-1][self.row]] if len(self) else self.box
+        chosen = np.flatnonzero((self.box == first_box).all(axis=1))
+        token_start, token = gather(self.token_start, chosen)
+        negative_start, negative = gather(self.negative_start, chosen)
+        return Conjunctions(
+            starts(np.bincount(self.row[chosen], minlength=self.subscriptions)),
             token_start,
             self.token[token],
             negative_start,
             self.negative[negative],
-            self.box[chosen],
-            np.repeat(np.arange(len(rows)), np.diff(chosen_start)),
-            renumbered,
-            self.shapes.take(used),
-            len(rows),
         )
 
     @classmethod
@@ -174,14 +209,84 @@ class Clauses(Arrays):
             np.where(p.shape >= 0, p.shape + base, -1)
             for p, base in zip(parts, shape_base, strict=False)
         ]
+        rows = [p.row + base for p, base in zip(parts, row_base, strict=False)]
         return cls(
-            chain([p.token_start for p in parts]),
-            np.concatenate([p.token for p in parts]),
-            chain([p.negative_start for p in parts]),
-            np.concatenate([p.negative for p in parts]),
-            np.concatenate([p.box for p in parts]),
-            np.concatenate([p.row + base for p, base in zip(parts, row_base, strict=False)]),
-            np.concatenate(moved),
-            Shapes.concatenate([p.shapes for p in parts]),
-            int(row_base[-1]),
+            token_start=chain([p.token_start for p in parts]),
+            token=np.concatenate([p.token for p in parts]),
+            negative_start=chain([p.negative_start for p in parts]),
+            negative=np.concatenate([p.negative for p in parts]),
+            box=np.concatenate([p.box for p in parts]),
+            row=np.concatenate(rows),
+            shape=np.concatenate(moved),
+            shapes=Shapes.concatenate([p.shapes for p in parts]),
+            subscriptions=int(row_base[-1]),
         )
+
+
+class Conjunctions(NamedTuple):
+    """What rows ask for: row ``i`` has the conjunctions from ``clause_start[i]`` on.
+
+    A conjunction asks for all its tokens and for none of its negative ones, both ascending.
+    """
+
+    clause_start: NDArray[np.int64]
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+    negative_start: NDArray[np.int64]
+    negative: NDArray[np.int32]
+
+
+class Regions(NamedTuple):
+    """Where rows are: row ``i`` has the boxes from ``box_start[i]`` on, and one shape or -1."""
+
+    box_start: NDArray[np.int64]
+    box: NDArray[np.int32]
+    shape: NDArray[np.int32]
+    shapes: Shapes
+
+
+def place_conjunctions(
+    wanted: Conjunctions, regions: Regions, rows: NDArray[np.int64] | None = None
+) -> Clauses:
+    """Return the clauses of rows: each conjunction of a row in each of its boxes.
+
+    Parameters
+    ----------
+    wanted, regions
+        What the rows ask for, and where.
+    rows
+        The rows to take, ascending; all of them if left out.
+
+    Examples
+    --------
+    >>> tea_or_milk = Clauses.of([[0], [1]], [[0, 0, 9, 9]] * 2, row=[0, 0]).conjunctions()
+    >>> boxes = np.array([[0, 0, 1, 1], [5, 5, 6, 6]], np.int32)
+    >>> regions = Regions(np.array([0, 2]), boxes, np.array([-1], np.int32), Shapes.empty())
+    >>> place_conjunctions(tea_or_milk, regions).token.tolist()
+    [0, 0, 1, 1]
+    """
+    if rows is None:
+        rows = np.arange(len(wanted.clause_start) - 1)
+    conjunctions, boxes = np.diff(wanted.clause_start)[rows], np.diff(regions.box_start)[rows]
+    pairs = conjunctions * boxes
+    row = np.repeat(np.arange(len(rows)), pairs)
+    number = np.arange(len(row)) - starts(pairs)[row]
+    conjunction = wanted.clause_start[rows][row] + number // boxes[row]
+    box = regions.box_start[rows][row] + number % boxes[row]
+    token_start, token = gather(wanted.token_start, conjunction)
+    negative_start, negative = gather(wanted.negative_start, conjunction)
+    shape = regions.shape[rows]
+    used = shape[shape >= 0]
+    renumbered = np.full(len(rows), -1, np.int32)
+    renumbered[shape >= 0] = np.arange(len(used))
+    return Clauses(
+        token_start=token_start,
+        token=wanted.token[token],
+        negative_start=negative_start,
+        negative=wanted.negative[negative],
+        box=regions.box[box],
+        row=row.astype(np.int32),
+        shape=renumbered[row],
+        shapes=regions.shapes.take(used),
+        subscriptions=len(rows),
+    )

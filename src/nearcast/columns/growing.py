@@ -126,15 +126,15 @@ class GrowingClauses:
 
     def _views(self, subscriptions: int, plain: bool) -> Clauses:
         clauses = Clauses(
-            self._token_start.view,
-            self._token.view,
-            self._negative_start.view,
-            self._negative.view,
-            self._box.view,
-            self._row.view,
-            self._shape.view,
-            self._shapes.shapes,
-            subscriptions,
+            token_start=self._token_start.view,
+            token=self._token.view,
+            negative_start=self._negative_start.view,
+            negative=self._negative.view,
+            box=self._box.view,
+            row=self._row.view,
+            shape=self._shape.view,
+            shapes=self._shapes.shapes,
+            subscriptions=subscriptions,
         )
         # Known here; looking through all clauses again would make every change cost that much.
         vars(clauses)["plain"] = plain

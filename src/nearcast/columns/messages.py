@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Matches", "Messages"]
+__all__ = ["Matches", "Messages", "join_scores"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,13 +113,35 @@ class Matches:
         return set(zip(self.message.tolist(), self.subscription.tolist(), strict=True))
 
     @classmethod
+    def empty(cls, messages: int) -> Self:
+        """Return the answer to messages that match nothing."""
+        return cls(np.zeros(messages + 1, np.int64), np.empty(0, np.int32), 0)
+
+    def keep(self, start: NDArray[np.int64], position: NDArray[np.int64]) -> Self:
+        """Return the matches at these positions, of which message ``m`` has those from ``start[m]``.
+
+        What finding them cost stays. All code that drops matches goes through here.
+        """
+        score = None if self.score is None else self.score[position]
+        return replace(self, start=start, subscription=self.subscription[position], score=score)
+
+    @classmethod
     def concatenate(cls, parts: Sequence[Matches]) -> Self:
         """Return the answers to consecutive batches as the answer to all of them."""
-        scores = [p.score for p in parts if p.score is not None]
         return cls(
             chain([p.start for p in parts]),
             np.concatenate([p.subscription for p in parts]),
             sum(p.examined for p in parts),
-            np.concatenate(scores) if scores else None,
+            join_scores([p.score for p in parts], [len(p) for p in parts]),
             sum(p.visited for p in parts),
         )
+
+
+def join_scores(
+    scores: Sequence[NDArray[np.float64] | None], lengths: Sequence[int]
+) -> NDArray[np.float64] | None:
+    """Return scores end to end: NaN for boolean matches, None where all of them are boolean."""
+    if all(score is None for score in scores):
+        return None
+    pairs = zip(scores, lengths, strict=True)
+    return np.concatenate([np.full(n, np.nan) if score is None else score for score, n in pairs])

@@ -88,7 +88,7 @@ class Ids:
         return pa.array([str(v) for v in self.tolist()], pa.string())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Subscriptions:
     """A set of subscriptions: clauses, and what belongs to each subscription as a whole.
 
@@ -106,8 +106,8 @@ class Subscriptions:
 
     @classmethod
     def empty(cls) -> Self:
-        """Return none."""
-        return cls(Ids.of([]), Clauses.empty(), np.empty(0, np.int64))
+        """Return an empty set of subscriptions."""
+        return cls(ids=Ids.of([]), clauses=Clauses.empty(), expires_us=np.empty(0, np.int64))
 
     @property
     def nbytes(self) -> int:
@@ -124,10 +124,10 @@ class Subscriptions:
     def take(self, rows: NDArray[Any]) -> Self:
         """Return the subscriptions of these rows (ascending)."""
         return type(self)(
-            self.ids.take(rows),
-            self.clauses.take(rows),
-            self.expires_us[rows],
-            None if self.owner is None else self.owner.take(pa.array(rows)),
+            ids=self.ids.take(rows),
+            clauses=self.clauses.take(rows),
+            expires_us=self.expires_us[rows],
+            owner=None if self.owner is None else self.owner.take(pa.array(rows)),
         )
 
     @classmethod
@@ -139,8 +139,8 @@ class Subscriptions:
                 [pa.nulls(len(p), pa.string()) if p.owner is None else p.owner for p in parts]
             )
         return cls(
-            Ids.concatenate([p.ids for p in parts]),
-            Clauses.concatenate([p.clauses for p in parts]),
-            np.concatenate([p.expires_us for p in parts]),
-            owner,
+            ids=Ids.concatenate([p.ids for p in parts]),
+            clauses=Clauses.concatenate([p.clauses for p in parts]),
+            expires_us=np.concatenate([p.expires_us for p in parts]),
+            owner=owner,
         )

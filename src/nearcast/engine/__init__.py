@@ -12,7 +12,7 @@ A thread merges segments in the background, so that there are few of them.
   `snapshot` is the engine on disk.
 """
 
-from nearcast.engine.delivery import Published, Stats
 from nearcast.engine.engine import Engine
+from nearcast.engine.published import Published, Stats
 
 __all__ = ["Engine", "Published", "Stats"]

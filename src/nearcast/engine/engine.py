@@ -6,29 +6,23 @@ import time as clocks
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from nearcast import indexes
-from nearcast.columns import Ids, Subscriptions
-from nearcast.engine.admission import admit
-from nearcast.engine.delivery import Published, Stats, deliver, matches_table
+from nearcast.columns import Ids
+from nearcast.engine.arguments import ids_of, list_of, table_of, with_taken
 from nearcast.engine.live_messages import LiveMessages, joined
-from nearcast.engine.merging import Worker
-from nearcast.engine.moving import moved, translated, updates_of
+from nearcast.engine.moving import moved, updates_of
+from nearcast.engine.published import Published, Stats
 from nearcast.engine.restore import each_subscription, subscription_of
 from nearcast.engine.snapshot import Snapshot, stored
-from nearcast.engine.sources import (
-    MessageObjects,
-    MessageTable,
-    ids_of,
-    list_of,
-    table_of,
-    with_taken,
-)
 from nearcast.engine.store import Store
 from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
-from nearcast.intake import read_subscriptions, subscriptions_from
+from nearcast.intake import messages_from, read_messages, read_subscriptions, subscriptions_from
 from nearcast.model import Match, Message, Subscription, time_us
 from nearcast.model import region as region_of
 from nearcast.model.checks import identifier
+from nearcast.segments import Part, deliver
 from nearcast.text import UnicodeWords, Vocabulary, words
 
 if TYPE_CHECKING:
@@ -37,7 +31,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from nearcast.intake import Rejects
+    from nearcast.engine.segment import State
+    from nearcast.intake import MessageBatch, Rejects
     from nearcast.model import Id, Region, Time, Update
     from nearcast.text import Tokenizer
 
@@ -87,12 +82,11 @@ class Engine:
         self._clock = clock
         self._tokenizer = tokenizer
         builder = indexes.create(index, **(options or {}))
-        self._vocabulary = builder.vocabulary()
+        vocabulary = builder.vocabulary()
         self._live = LiveMessages()
-        self._store = Store(builder, self._now_us)
-        self._worker = Worker(self._store.merge)
+        self._store = Store(builder, vocabulary, self._now_us, trims=not len(vocabulary))
         self._closed = False
-        weakref.finalize(self, self._worker.stop)
+        weakref.finalize(self, self._store.worker.stop)
 
     def subscribe(self, subscriptions: Subscription | Iterable[Subscription]) -> None:
         """Register a subscription or several, all of them or, if one is wrong, none.
@@ -104,12 +98,11 @@ class Engine:
         InvalidInput
             When the tokenizer finds no token in a keyword.
         """
-        self._before_write()
+        self._check_open()
         given = list_of(subscriptions, Subscription)
-        columns = subscriptions_from(given, self._vocabulary, self._tokenizer)
-        self._store.add(columns, skip=False)
-        self._store.merge_small()
-        self._after_write()
+        vocabulary = self._store.vocabulary
+        columns = subscriptions_from(given, vocabulary, self._tokenizer)
+        self._store.add(Part(columns, vocabulary), skip=False)
 
     def subscribe_table(self, table: pa.Table | pa.RecordBatch) -> Rejects:
         """Register the subscriptions of a table, and return the rows that could not be taken.
@@ -125,12 +118,11 @@ class Engine:
         >>> engine.subscribe_table(table).row.tolist(), len(engine)
         ([1], 1)
         """
-        self._before_write()
+        self._check_open()
         table = table_of(table)
-        columns, rejects = read_subscriptions(table, self._vocabulary, self._tokenizer)
-        taken = self._store.add(columns, skip=True)
-        self._store.merge_small()
-        self._after_write()
+        vocabulary = self._store.vocabulary
+        columns, rejects = read_subscriptions(table, vocabulary, self._tokenizer)
+        taken = self._store.add(Part(columns, vocabulary), skip=True)
         return with_taken(table, rejects, taken) if taken.any() else rejects
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> None:
@@ -141,9 +133,8 @@ class Engine:
         UnknownId
             When an id is not registered, or has expired.
         """
-        self._before_write()
+        self._check_open()
         self._store.remove(ids_of(ids))
-        self._after_write()
 
     def move(self, id: Id, region: Region | Any, time: Time | None = None) -> list[Update]:
         """Give a subscription another region, and return what that changes.
@@ -173,20 +164,16 @@ class Engine:
         >>> engine.move("s1", Rect(4, 4, 6, 6), time=159.0)
         [Update(time=159.0, subscription_id='s1', message_id='m1', sign=1)]
         """
-        self._before_write()
+        self._check_open()
         ids, place = Ids.of([identifier("id", id)]), region_of(region)
         when = self._clock() if time is None else time
         when_us = time_us("time", when)
         # A message is published before the move or after it, never half and half.
         with self._live.lock:
-            both = Subscriptions.concatenate(
-                self._store.replace(ids, lambda columns: moved(columns, place))
-            )
+            before, after = self._store.replace(ids, lambda columns: moved(columns, place))
             self._live.tick(when_us)
-            batches = self._live.batches()
-            clauses = translated(both.clauses, self._vocabulary, self._live.vocabulary)
-        self._after_write()
-        return updates_of(both, clauses, batches, when, when_us)
+            live = self._live.snapshot()
+        return updates_of(before, after, live, when, when_us)
 
     def publish(self, messages: Message | Iterable[Message]) -> list[Match]:
         """Return the subscriptions that a message or several match, in the order of the messages.
@@ -195,11 +182,11 @@ class Engine:
         """
         self._check_open()
         given = list_of(messages, Message)
-        source = MessageObjects(given, self._tokenizer, self._now_us())
-        state, batch, _ = admit(self._store, self._vocabulary, self._live, source)
-        found = deliver(state, batch.messages, 1)
+        batch = messages_from(given, self._tokenizer, now_us=self._now_us())
+        state = self._admit(batch)
+        found = deliver(state.segments, batch, version=state.version)
         of_message = [given[row].id for row in found.message.tolist()]
-        return [*map(Match, of_message, found.subscription.tolist())]
+        return [*map(Match, of_message, found.subscription.tolist(), found.scores())]
 
     def publish_table(self, table: pa.Table | pa.RecordBatch, *, threads: int = 1) -> Published:
         """Publish a table of messages; see `nearcast.intake.read_messages` for the columns.
@@ -225,10 +212,24 @@ class Engine:
         self._check_open()
         if not isinstance(threads, int) or threads < 1:
             raise InvalidInput("threads", threads, "must be a whole number of at least 1")
-        source = MessageTable(table_of(table), self._tokenizer, self._now_us())
-        state, batch, rejects = admit(self._store, self._vocabulary, self._live, source)
-        found = deliver(state, batch.messages, threads)
-        return Published(matches_table(batch.ids, found), rejects, len(batch), found.examined)
+        batch, rejects = read_messages(table_of(table), self._tokenizer, now_us=self._now_us())
+        state = self._admit(batch)
+        found = deliver(state.segments, batch, version=state.version, threads=threads)
+        return Published(found.to_table(batch.ids), rejects, len(batch), found.examined)
+
+    def _admit(self, batch: MessageBatch) -> State:
+        """Keep the messages that stay alive, and return the state that all of them meet.
+
+        The words of messages are numbered after the state is taken, so no token of its
+        subscriptions is unknown. Messages that stay alive are kept and meet their state in one step:
+        for a subscription that moves they come either before the move or after it.
+        """
+        if not batch.ttl_us.any():
+            return self._store.state
+        kept = batch.take(np.flatnonzero(batch.ttl_us > 0))
+        with self._live.lock:
+            self._live.add(kept, self._now_us())
+            return self._store.state
 
     def get(self, id: Id) -> Subscription:
         """Return the subscription with this id, as it was given but for its wording.
@@ -239,7 +240,7 @@ class Engine:
         if place is None:
             raise UnknownId(f"no subscription with the id {id!r} is registered; subscribe first")
         segment, row = place
-        return subscription_of(segment.columns, row, self._vocabulary)
+        return subscription_of(segment.subscriptions, row, segment.vocabulary)
 
     def __contains__(self, id: object) -> bool:
         try:
@@ -252,7 +253,7 @@ class Engine:
 
     def __iter__(self) -> Iterator[Subscription]:
         """Yield the subscriptions that are registered now, whatever happens meanwhile."""
-        return each_subscription(self._store.state, self._now_us(), self._vocabulary)
+        return each_subscription(self._store.state, self._now_us())
 
     def __repr__(self) -> str:
         name = self._store.builder.index.name
@@ -267,27 +268,27 @@ class Engine:
             sum(size.alive for size in sizes),
             tuple(size.rows for size in sizes),
             sum(size.dead for size in sizes),
-            len(self._vocabulary),
+            len(self._store.vocabulary),
             live,
-            self._store.nbytes + self._vocabulary.nbytes + live_bytes,
+            self._store.nbytes + live_bytes,
         )
 
     def settle(self) -> None:
         """Merge what was written so far into one segment: no message can be matched faster."""
-        self._before_write()
+        self._check_open()
         self._store.merge_all()
 
     def save(self, folder: str | Path) -> None:
         """Write the engine as it is now into a folder, replacing what an engine wrote there."""
         with self._live.lock:
-            state, live = self._store.state, joined(self._live.batches())
-            live_vocabulary = self._live.vocabulary.arrays()
+            state = self._store.merge_vocabularies()
+            vocabulary, live = self._store.vocabulary.arrays(), self._live.snapshot()
         Snapshot(
             self._store.builder,
             [stored(segment, state) for segment in state.segments],
-            self._vocabulary.arrays(),
-            live,
-            live_vocabulary,
+            vocabulary,
+            joined(live.batches),
+            live.vocabulary.arrays(),
             _tokenizer_name(self._tokenizer),
         ).write(folder)
 
@@ -323,7 +324,7 @@ class Engine:
         engine = cls(
             builder.index.name, options=vars(builder.options), tokenizer=tokenizer, clock=clock
         )
-        engine._vocabulary = Vocabulary.from_arrays(snapshot.vocabulary)
+        engine._store.vocabulary = Vocabulary.from_arrays(snapshot.vocabulary)
         engine._live.install(snapshot.live, Vocabulary.from_arrays(snapshot.live_vocabulary))
         engine._store.restore(snapshot.segments)
         return engine
@@ -331,8 +332,7 @@ class Engine:
     def close(self) -> None:
         """Stop merging in the background; the engine takes no more calls that change it."""
         self._closed = True
-        self._worker.stop()
-        self._worker.join()
+        self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -346,15 +346,6 @@ class Engine:
     def _check_open(self) -> None:
         if self._closed:
             raise NearcastError("the engine is closed; make another one, or open a saved one")
-
-    def _before_write(self) -> None:
-        self._check_open()
-        self._worker.raise_failure()
-
-    def _after_write(self) -> None:
-        urgent, pending = self._store.work_ahead()
-        if pending or urgent:
-            self._worker.wake(urgent=urgent)
 
 
 def _tokenizer_name(tokenizer: Tokenizer) -> str:

@@ -14,13 +14,12 @@ import time
 import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
+from nearcast.engine.buffer import BUFFER_ROWS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["BUFFER_ROWS", "SMALL_ROWS", "Size", "Worker", "choose", "choose_all", "choose_small"]
-
-BUFFER_ROWS = 1024
-"""How many subscriptions the buffer holds."""
+__all__ = ["SMALL_ROWS", "Size", "Worker", "choose", "choose_all", "choose_small"]
 
 SMALL_ROWS = 64
 """So many subscriptions are scanned as fast as they could be looked up in an index."""

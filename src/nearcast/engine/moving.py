@@ -7,73 +7,50 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import Clauses, Subscriptions, gather
-from nearcast.engine.restore import conjunctions_of
+from nearcast.columns import Subscriptions, place_conjunctions
 from nearcast.indexes.boolean import Linear
 from nearcast.intake.places import regions_of
 from nearcast.model import Update
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from nearcast.intake import MessageBatch
+    from nearcast.engine.live_messages import LiveSnapshot
     from nearcast.model import Id, Region, Time
+    from nearcast.segments import Part
     from nearcast.text import Vocabulary
 
 __all__ = ["moved", "updates_of"]
 
 
-def moved(columns: Subscriptions, region: Region) -> Subscriptions:
+def moved(subscriptions: Subscriptions, region: Region) -> Subscriptions:
     """Return one subscription with another region; it asks for the same words."""
-    clauses, place = columns.clauses, regions_of([region])
-    wanted = conjunctions_of(clauses)
-    clause = np.repeat(wanted, len(place.box))
-    token_start, token = gather(clauses.token_start, clause)
-    negative_start, negative = gather(clauses.negative_start, clause)
-    elsewhere = Clauses(
-        token_start,
-        clauses.token[token],
-        negative_start,
-        clauses.negative[negative],
-        np.tile(place.box, (len(wanted), 1)),
-        np.zeros(len(clause), np.int32),
-        np.full(len(clause), place.shape[0]),
-        place.shapes,
-        1,
-    )
-    return replace(columns, clauses=elsewhere)
-
-
-def translated(clauses: Clauses, source: Vocabulary, target: Vocabulary) -> Clauses:
-    """Return clauses in the numbers of another vocabulary; -1 is a token that it does not know."""
-
-    def numbers(token: NDArray[np.int32]) -> NDArray[np.int32]:
-        return target.ids_of([source.token(number) for number in token.tolist()])
-
-    return replace(clauses, token=numbers(clauses.token), negative=numbers(clauses.negative))
+    clauses = place_conjunctions(subscriptions.clauses.conjunctions(), regions_of([region]))
+    return replace(subscriptions, clauses=clauses)
 
 
 def updates_of(
-    both: Subscriptions, clauses: Clauses, batches: Sequence[MessageBatch], time: Time, time_us: int
+    before: Part, after: Part, live: LiveSnapshot, time: Time, time_us: int
 ) -> list[Update]:
     """Return what a move changes: messages that match only before it (-1), or only after it (+1).
 
     Parameters
     ----------
-    both
+    before, after
         The subscription before and after it moved.
-    clauses
-        Their clauses, in the numbers of the vocabulary of the messages.
-    batches
-        Messages in the order in which they were published.
+    live
+        The messages that were alive when it moved.
     time, time_us
         When it moves: messages that are not alive then do not count.
     """
-    index = Linear.build(clauses)
+    if not live.batches:
+        return []
+    both = Subscriptions.concatenate(
+        [_translated(part, live.vocabulary) for part in (before, after)]
+    )
+    index = Linear.build(both.clauses)
     found: list[tuple[int, Id, int]] = []
-    for batch in batches:
+    for batch in live.batches:
         messages = batch.messages
         matches = index.match(messages)
         change = np.zeros(len(messages), np.int64)
@@ -86,3 +63,14 @@ def updates_of(
     found.sort(key=lambda one: one[0])
     [subscription_id, _] = both.ids.tolist()
     return [Update(time, subscription_id, message_id, sign) for _, message_id, sign in found]
+
+
+def _translated(part: Part, target: Vocabulary) -> Subscriptions:
+    """Return a subscription in the numbers of another vocabulary; -1 is a token it does not know."""
+
+    def numbers(token: NDArray[np.int32]) -> NDArray[np.int32]:
+        return target.ids_of([part.vocabulary.token(number) for number in token.tolist()])
+
+    clauses = part.subscriptions.clauses
+    translated = replace(clauses, token=numbers(clauses.token), negative=numbers(clauses.negative))
+    return replace(part.subscriptions, clauses=translated)

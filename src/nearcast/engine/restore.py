@@ -1,4 +1,4 @@
-"""From columns back to what users say.
+"""From columns back to the objects that users gave.
 
 A subscription comes back with the same meaning, not letter by letter: keywords and expressions as
 tokens, a rectangle that was given as a polygon as a rectangle.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from nearcast.columns import NEVER, UNITS, WORLD
 from nearcast.model import (
@@ -25,89 +26,149 @@ from nearcast.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from nearcast.columns import Clauses, Shapes, Subscriptions
+    from nearcast.columns import Shapes, Subscriptions
     from nearcast.engine.segment import State
     from nearcast.model import Region, Time
     from nearcast.text import Vocabulary
 
-__all__ = ["conjunctions_of", "each_subscription", "subscription_of"]
+__all__ = ["each_subscription", "subscription_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ROWS_AT_A_TIME = 1024
 
 _Box = tuple[int, int, int, int]
+_T = TypeVar("_T")
 
 
-def each_subscription(state: State, now_us: int, vocabulary: Vocabulary) -> Iterator[Subscription]:
+def each_subscription(state: State, now_us: int) -> Iterator[Subscription]:
     """Yield the subscriptions of a state that have not expired."""
     for segment in state.segments:
         visible = segment.alive(state.version) & segment.unexpired(now_us)
-        for row in np.flatnonzero(visible).tolist():
-            yield subscription_of(segment.columns, row, vocabulary)
+        tokens = segment.vocabulary.tokens()
+
+        def texts(numbers: list[int], tokens: pa.Array = tokens) -> list[str]:
+            found: list[str] = tokens.take(pa.array(numbers, pa.int64())).to_pylist()
+            return found
+
+        for first in range(0, len(segment), _ROWS_AT_A_TIME):
+            chosen = np.flatnonzero(visible[first : first + _ROWS_AT_A_TIME]).tolist()
+            if chosen:
+                rows = _Rows(segment.subscriptions, first, first + _ROWS_AT_A_TIME, texts)
+                yield from map(rows.subscription, chosen)
 
 
-def subscription_of(columns: Subscriptions, row: int, vocabulary: Vocabulary) -> Subscription:
+def subscription_of(subscriptions: Subscriptions, row: int, vocabulary: Vocabulary) -> Subscription:
     """Return the subscription of a row."""
-    one = columns.take(np.array([row]))
-    [identifier] = one.ids.tolist()
-    keywords, expression = _wants(one.clauses, vocabulary)
-    return Subscription(
-        identifier,
-        _region(one.clauses),
-        keywords,
-        expression,
-        None if one.owner is None else one.owner[0].as_py(),
-        _time(int(one.expires_us[0])),
-    )
+
+    def texts(numbers: list[int]) -> list[str]:
+        return [vocabulary.token(number) for number in numbers]
+
+    return _Rows(subscriptions, row, row + 1, texts).subscription(0)
 
 
-def conjunctions_of(clauses: Clauses) -> NDArray[np.int64]:
-    """Return, of the clauses of one subscription, one of each conjunction.
+class _Rows:
+    """Some rows of subscriptions as Python lists, from which objects are made one by one.
 
-    Each conjunction stands there once for every box of the region; those of the first box are it.
+    The values were checked when they came in, so objects are made without checking them again.
     """
-    return np.flatnonzero((clauses.box == clauses.box[:1]).all(axis=1))
 
-
-def _wants(clauses: Clauses, vocabulary: Vocabulary) -> tuple[list[str] | None, str | None]:
-    """Return keywords, or an expression, or neither."""
-
-    def tokens(start: NDArray[np.int64], token: NDArray[np.int32], clause: int) -> tuple[str, ...]:
-        numbers = token[start[clause] : start[clause + 1]].tolist()
-        return tuple(sorted(vocabulary.token(number) for number in numbers))
-
-    wanted = [
-        Conjunction(
-            tokens(clauses.token_start, clauses.token, clause),
-            tokens(clauses.negative_start, clauses.negative, clause),
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        first: int,
+        last: int,
+        texts: Callable[[list[int]], list[str]],
+    ) -> None:
+        last = min(last, len(subscriptions))
+        clauses = subscriptions.clauses
+        row = clauses.row
+        start = np.searchsorted(row, np.arange(first, last + 1, dtype=row.dtype))
+        low, high = int(start[0]), int(start[-1])
+        self._clause_start = (start - low).tolist()
+        self._box: list[_Box] = [tuple(box) for box in clauses.box[low:high].tolist()]
+        self._shape = clauses.shape[low:high].tolist()
+        self._shapes = clauses.shapes
+        self._positive = _lists(clauses.token_start[low : high + 1], clauses.token)
+        self._negative = _lists(clauses.negative_start[low : high + 1], clauses.negative)
+        numbers = sorted(
+            {n for lists in (self._positive, self._negative) for ns in lists for n in ns}
         )
-        for clause in conjunctions_of(clauses).tolist()
-    ]
-    if len(wanted) > 1 or wanted[0].negative:
-        return None, to_text(sorted(wanted))
-    return list(wanted[0].positive) or None, None
+        self._text = dict(zip(numbers, texts(numbers), strict=True))
+        whole = first == 0 and last == len(subscriptions)
+        ids = subscriptions.ids
+        self._id = (ids if whole else ids.take(np.arange(first, last))).tolist()
+        self._expires_us = subscriptions.expires_us[first:last].tolist()
+        owner = subscriptions.owner
+        self._owner = None if owner is None else owner.slice(first, last - first).to_pylist()
+
+    def subscription(self, number: int) -> Subscription:
+        """Return one of the subscriptions."""
+        first, last = self._clause_start[number], self._clause_start[number + 1]
+        keywords, expression = self._words(first, last)
+        return _made(
+            Subscription,
+            id=self._id[number],
+            region=self._region(first, last),
+            keywords=keywords,
+            expression=expression,
+            owner=None if self._owner is None else self._owner[number],
+            expires_at=_time(self._expires_us[number]),
+        )
+
+    def _words(self, first: int, last: int) -> tuple[tuple[str, ...] | None, str | None]:
+        """Return keywords, or an expression, or neither.
+
+        A conjunction has a clause for every box of the region; those of the first box are it.
+        """
+        box = self._box[first]
+        wanted = [
+            Conjunction(self._tokens(self._positive[c]), self._tokens(self._negative[c]))
+            for c in range(first, last)
+            if self._box[c] == box
+        ]
+        if len(wanted) > 1 or wanted[0].negative:
+            return None, to_text(sorted(wanted))
+        return wanted[0].positive or None, None
+
+    def _tokens(self, numbers: list[int]) -> tuple[str, ...]:
+        return tuple(sorted([self._text[number] for number in numbers]))
+
+    def _region(self, first: int, last: int) -> Region:
+        if self._shape[first] >= 0:
+            return _shape(self._shapes, self._shape[first])
+        boxes = list(dict.fromkeys(self._box[first:last]))
+        if len(boxes) == 1:
+            return _rect(*boxes[0])
+        (west, south, _, north), (_, _, east, _) = sorted(boxes, reverse=True)
+        pieces = {(west, south, WORLD[2], north), (WORLD[0], south, east, north)}
+        if pieces == set(boxes):
+            return _rect(west, south, east, north)
+        return Polygon([[_corners(box)] for box in boxes])
 
 
-def _region(clauses: Clauses) -> Region:
-    if clauses.shape[0] >= 0:
-        return _shape(clauses.shapes, int(clauses.shape[0]))
-    boxes: list[_Box] = list(dict.fromkeys(tuple(box) for box in clauses.box.tolist()))
-    if len(boxes) == 1:
-        return _rect(*boxes[0])
-    (west, south, _, north), (_, _, east, _) = sorted(boxes, reverse=True)
-    pieces = {(west, south, WORLD[2], north), (WORLD[0], south, east, north)}
-    if pieces == set(boxes):
-        return _rect(west, south, east, north)
-    return Polygon([[_corners(box)] for box in boxes])
+def _lists(start: NDArray[np.int64], token: NDArray[np.int32]) -> list[list[int]]:
+    flat = token[start[0] : start[-1]].tolist()
+    return [flat[a:b] for a, b in pairwise((start - start[0]).tolist())]
+
+
+def _made(kind: type[_T], **fields: Any) -> _T:
+    """Make a frozen object of fields that are known to be right."""
+    made = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def _rect(west: int, south: int, east: int, north: int) -> Region:
     if west == east and south == north:
-        return Point(west / UNITS, south / UNITS)
-    return Rect(west / UNITS, south / UNITS, east / UNITS, north / UNITS)
+        return _made(Point, lon=west / UNITS, lat=south / UNITS)
+    return _made(
+        Rect, west=west / UNITS, south=south / UNITS, east=east / UNITS, north=north / UNITS
+    )
 
 
 def _corners(box: _Box) -> list[tuple[float, float]]:

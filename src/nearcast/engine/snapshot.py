@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast import indexes
+from nearcast.engine.live_messages import LiveBatch
 from nearcast.engine.store import StoredSegment
 from nearcast.errors import NearcastError, StorageError
-from nearcast.indexes.boolean import Linear
-from nearcast.intake import MessageBatch
 from nearcast.storage import (
     ids_from_arrays,
     ids_to_arrays,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.engine.segment import Segment, State
+    from nearcast.engine.segment import LiveSegment, State
     from nearcast.indexes import Builder
 
     Arrays = Mapping[str, NDArray[Any]]
@@ -51,7 +50,7 @@ class Snapshot:
     builder: Builder
     segments: Sequence[StoredSegment]
     vocabulary: Arrays
-    live: MessageBatch
+    live: LiveBatch
     live_vocabulary: Arrays
     tokenizer: str
 
@@ -69,7 +68,7 @@ class Snapshot:
             "index": self.builder.index.name,
             "options": vars(self.builder.options),
             "tokenizer": self.tokenizer,
-            "indexed": [not isinstance(segment.index, Linear) for segment in self.segments],
+            "indexed": [segment.indexed for segment in self.segments],
         }
         write_arrays(folder, KIND, arrays, meta)
 
@@ -80,7 +79,9 @@ class Snapshot:
         try:
             builder = indexes.create(meta["index"], **meta["options"])
             segments = [
-                _segment_from_arrays(nested(f"segment{number}", arrays), builder, indexed)
+                _segment_from_arrays(
+                    nested(f"segment{number}", arrays), builder, indexed=indexed, verify=verify
+                )
                 for number, indexed in enumerate(meta["indexed"])
             ]
             ids = ids_from_arrays(nested("live.ids", arrays))
@@ -88,7 +89,7 @@ class Snapshot:
                 builder,
                 segments,
                 nested("vocabulary", arrays),
-                MessageBatch(ids, messages_from_arrays(nested("live.messages", arrays))),
+                LiveBatch(ids, messages_from_arrays(nested("live.messages", arrays))),
                 nested("live.vocabulary", arrays),
                 meta["tokenizer"],
             )
@@ -101,26 +102,32 @@ class Snapshot:
             ) from error
 
 
-def stored(segment: Segment, state: State) -> StoredSegment:
+def stored(segment: LiveSegment, state: State) -> StoredSegment:
     """Return what is to be saved of a segment."""
-    return StoredSegment(segment.columns, segment.index, segment.alive(state.version))
+    return StoredSegment(
+        segment.subscriptions, segment.index, segment.alive(state.version), segment.indexed
+    )
 
 
 def _segment_to_arrays(segment: StoredSegment) -> dict[str, NDArray[Any]]:
     return {
-        **subscriptions_to_arrays(segment.columns),
+        **subscriptions_to_arrays(segment.subscriptions),
         **prefixed("index", segment.index.arrays()),
         "alive": segment.alive,
     }
 
 
-def _segment_from_arrays(arrays: Arrays, builder: Builder, indexed: bool) -> StoredSegment:
+def _segment_from_arrays(
+    arrays: Arrays, builder: Builder, *, indexed: bool, verify: bool
+) -> StoredSegment:
     columns = subscriptions_from_arrays(arrays)
     alive = arrays["alive"].astype(np.bool_)
     if len(alive) != len(columns):
         raise StorageError(f"{len(alive)} marks for {len(columns)} subscriptions; save it again")
     if not indexed:
-        return StoredSegment(columns, Linear.build(columns.clauses), alive)
+        return StoredSegment(columns, builder.build_small(columns.clauses), alive, indexed)
     own = nested("index", arrays)
     index = builder.index.from_arrays(columns.clauses, builder.options, own)
-    return StoredSegment(columns, index, alive)
+    if verify:
+        index.check_structure()
+    return StoredSegment(columns, index, alive, indexed)

@@ -1,8 +1,10 @@
-"""The store: segments, written by one at a time, read by anyone, merged in the background.
+"""The store: segments, written by one thread at a time, read by all, merged in the background.
 
-What readers see is one immutable `State`, replaced by assignment. A write prepares everything that
-can fail, then lets rows die in the version to come, notes where the new ones lie and puts the new
-state in place. Ids of a large write are reserved while its index is built, so that nobody waits.
+Readers see one immutable `State`, replaced by assignment. A write first does everything that can
+fail, then lets rows die in the next version, notes where the new ones are and puts the new state in
+place: it happens as a whole or not at all. Ids of a large write are reserved while its index is
+built, so other writers do not wait for it. Merging is the store's business alone: callers write, and
+the store decides what to merge at once and what to leave to its thread.
 """
 
 from __future__ import annotations
@@ -14,40 +16,36 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import NEVER, Subscriptions
+from nearcast.columns import NEVER, Ids, Subscriptions
+from nearcast.engine.buffer import BUFFER_ROWS, Buffer
 from nearcast.engine.directory import NOWHERE, Directory, duplicate_id, unknown_id
-from nearcast.engine.merging import (
-    BUFFER_ROWS,
-    SMALL_ROWS,
-    Size,
-    choose,
-    choose_all,
-    choose_small,
-)
-from nearcast.engine.segment import Segment, State
+from nearcast.engine.merging import SMALL_ROWS, Size, Worker, choose, choose_all, choose_small
+from nearcast.engine.segment import LiveSegment, State
 from nearcast.errors import StorageError
-from nearcast.indexes.boolean import Linear
+from nearcast.segments import Part, renumber, trimmed, unite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from nearcast.columns import Ids
     from nearcast.indexes import Builder, Index
+    from nearcast.text import Vocabulary
 
 __all__ = ["Store", "StoredSegment"]
 
 _BULK_ROWS = 512
+_MIN_UNUSED_TOKENS = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class StoredSegment:
-    """A segment as it is saved."""
+    """A segment as it is saved; ``indexed`` as in `LiveSegment`."""
 
-    columns: Subscriptions
+    subscriptions: Subscriptions
     index: Index
     alive: NDArray[np.bool_]
+    indexed: bool
 
 
 class Store:
@@ -57,19 +55,33 @@ class Store:
     ----------
     builder
         The index that large segments get.
+    vocabulary
+        Numbers the tokens of what is written first.
     clock_us
-        The present, in microseconds since 1970.
+        The current time, in microseconds since 1970.
+    trims
+        Whether merging may replace the vocabulary by one without the tokens that nobody uses.
     """
 
-    def __init__(self, builder: Builder, clock_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        builder: Builder,
+        vocabulary: Vocabulary,
+        clock_us: Callable[[], int],
+        *,
+        trims: bool = True,
+    ) -> None:
         self.state = State(0, ())
         self.builder = builder
+        self.vocabulary = vocabulary
+        self._trims = trims
         self._clock_us = clock_us
         self._directory = Directory()
-        self._buffer: Segment | None = None
+        self._buffer: Buffer | None = None
         self._writing = threading.Lock()
         self._merging = threading.Lock()
-        self._claimed: set[Segment] = set()
+        self._claimed: set[LiveSegment] = set()
+        self.worker = Worker(self.merge)
 
     def __len__(self) -> int:
         """Return how many subscriptions are registered and have not expired."""
@@ -79,12 +91,18 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of segments and directory."""
+        """The bytes of segments, directory and vocabularies."""
         with self._writing:
-            return self._directory.nbytes + sum(s.nbytes for s in self.state.segments)
+            segments = self.state.segments
+            vocabularies = {self.vocabulary, *(segment.vocabulary for segment in segments)}
+            return (
+                self._directory.nbytes
+                + sum(segment.nbytes for segment in segments)
+                + sum(vocabulary.nbytes for vocabulary in vocabularies)
+            )
 
-    def find(self, ids: Ids) -> tuple[Segment, int] | None:
-        """Return where the one subscription with this id lies; None if it is not registered."""
+    def find(self, ids: Ids) -> tuple[LiveSegment, int] | None:
+        """Return where the one subscription with this id is; None if it is not registered."""
         with self._writing:
             handle = self._directory.find(ids)
             if not self._registered(handle)[0]:
@@ -92,13 +110,13 @@ class Store:
             [(segment, rows, _)] = self._places(handle)
             return segment, int(rows[0])
 
-    def add(self, columns: Subscriptions, *, skip: bool) -> NDArray[np.bool_]:
+    def add(self, part: Part, *, skip: bool) -> NDArray[np.bool_]:
         """Add subscriptions, all in one version.
 
         Parameters
         ----------
-        columns
-            The subscriptions; no two have the same id.
+        part
+            The subscriptions, no two with the same id, and the vocabulary of their tokens.
         skip
             Whether to leave out those whose id is taken; otherwise they are an error.
 
@@ -107,43 +125,56 @@ class Store:
         ndarray
             Which rows were left out.
         """
+        self.worker.raise_failure()
+        subscriptions = part.subscriptions
         with self._writing:
-            taken = self._taken(columns.ids)
+            taken = self._taken(subscriptions.ids)
             if taken.any():
                 if not skip:
-                    raise duplicate_id(columns.ids, taken)
-                columns = columns.take(np.flatnonzero(~taken))
-            handle = self._directory.reserve(columns.ids)
+                    raise duplicate_id(subscriptions.ids, taken)
+                subscriptions = subscriptions.take(np.flatnonzero(~taken))
+            handle = self._directory.reserve(subscriptions.ids)
+        part = Part(subscriptions, part.vocabulary)
         try:
-            if len(columns) >= _BULK_ROWS:
-                index = self.builder.build(columns.clauses)
+            part = self._renumbered(part)
+            if len(subscriptions) >= _BULK_ROWS:
+                index = self.builder.build(subscriptions.clauses)
                 with self._writing:
-                    self._install(columns, index, handle)
-            elif len(columns):
+                    self._install(part, index, handle)
+            elif len(subscriptions):
                 with self._writing:
-                    self._append(columns, handle)
+                    self._append(part, handle)
         except BaseException:
             with self._writing:
                 self._directory.cancel(handle)
             raise
+        while self._merge(choose_small):  # at once: there would soon be too many of them
+            pass
+        self._wake_worker()
         return taken
 
     def remove(self, ids: Ids) -> None:
         """Remove subscriptions, all in one version; an id that is not registered is an error."""
+        self.worker.raise_failure()
         with self._writing:
             handle = self._directory.find(ids)
             registered = self._registered(handle)
             if not registered.all():
                 raise unknown_id(ids, ~registered)
             handle = np.unique(handle)
-            version = self.state.version + 1
-            self._kill(self._places(handle), version)
+            places = self._places(handle)
+            for segment, _, _ in places:
+                segment.reserve_deaths()
             self._directory.release(handle)
+            version = self.state.version + 1
+            for segment, rows, _ in places:
+                segment.kill(rows, version)
             self.state = State(version, self.state.segments)
+        self._wake_worker()
 
     def replace(
         self, ids: Ids, change: Callable[[Subscriptions], Subscriptions]
-    ) -> tuple[Subscriptions, Subscriptions]:
+    ) -> tuple[Part, Part]:
         """Put a changed subscription in the place of the one with this id, in one version.
 
         Returns
@@ -151,27 +182,22 @@ class Store:
         tuple
             The subscription as it was, and as it is.
         """
+        self.worker.raise_failure()
         with self._writing:
             handle = self._directory.find(ids)
             if not self._registered(handle)[0]:
                 raise unknown_id(ids, np.ones(1, np.bool_))
             [(segment, rows, _)] = self._places(handle)
-            old = segment.columns.take(rows)
-            new = change(old)
+            old = Part(segment.subscriptions.take(rows), segment.vocabulary)
+            new = self._renumbered(Part(change(old.subscriptions), segment.vocabulary))
             self._append(new, handle)
-            return old, new
+        self._wake_worker()
+        return old, new
 
     def sizes(self) -> list[Size]:
         """Return the sizes of all segments; the expired count as dead."""
         with self._writing:
             return self._sizes(self.state.segments, self._clock_us())
-
-    def work_ahead(self) -> tuple[bool, bool]:
-        """Return whether there is something to merge at once, and whether there is anything."""
-        state, now_us = self.state, self._clock_us()
-        sizes = self._sizes(state.segments, None)
-        expiring = any(segment.first_expiry_us <= now_us for segment in state.segments)
-        return bool(choose(sizes, quiet=False)), expiring or bool(choose(sizes, quiet=True))
 
     def merge(self, quiet: bool) -> bool:
         """Merge segments once, if the policy says so; return whether it did."""
@@ -180,27 +206,44 @@ class Store:
 
     def merge_all(self) -> None:
         """Make all segments one."""
+        self.worker.raise_failure()
         with self._merging:
             self._merge(choose_all)
 
-    def merge_small(self) -> None:
-        """Merge small segments, as writers do at once: there would soon be too many of them."""
-        while self._merge(choose_small):
-            pass
+    def merge_vocabularies(self) -> State:
+        """Merge until all segments share the latest vocabulary; return the state in which they do."""
+        with self._merging:
+            while True:
+                state = self.state
+                if all(segment.vocabulary is self.vocabulary for segment in state.segments):
+                    return state
+                self._merge(lambda sizes: tuple(range(len(sizes))))
+
+    def close(self) -> None:
+        """Stop merging in the background."""
+        self.worker.stop()
+        self.worker.join()
 
     def restore(self, segments: Iterable[StoredSegment]) -> None:
         """Take in segments that were saved; the store must be empty."""
         made = []
         for serial, stored in enumerate(segments):
-            columns, rows = stored.columns, np.flatnonzero(stored.alive)
-            handle = np.zeros(len(columns), np.int32)
-            if self._directory.find(columns.ids.take(rows)).max(initial=-1) >= 0:
+            subscriptions, rows = stored.subscriptions, np.flatnonzero(stored.alive)
+            handle = np.zeros(len(subscriptions), np.int32)
+            if self._directory.find(subscriptions.ids.take(rows)).max(initial=-1) >= 0:
                 raise StorageError("two stored segments have the same id; restore a copy")
-            handle[rows] = self._directory.reserve(columns.ids.take(rows))
+            handle[rows] = self._directory.reserve(subscriptions.ids.take(rows))
             self._directory.place(handle[rows], serial, rows)
-            segment = Segment(columns, stored.index, handle, serial)
+            segment = LiveSegment(
+                subscriptions,
+                stored.index,
+                self.vocabulary,
+                handle=handle,
+                serial=serial,
+                indexed=stored.indexed,
+            )
             if len(rows) < len(segment):
-                segment.kill(np.flatnonzero(~stored.alive), 0)
+                segment.kill(np.flatnonzero(~stored.alive))
             made.append(segment)
         if len(self._directory) != sum(len(s) - s.tombstones for s in made):
             raise StorageError("a stored segment has the same id twice; restore a copy")
@@ -217,12 +260,12 @@ class Store:
         now_us = self._clock_us()
         for segment, rows, positions in self._places(handle):
             if segment.first_expiry_us <= now_us:
-                registered[positions] = segment.columns.expires_us[rows] > now_us
+                registered[positions] = segment.subscriptions.expires_us[rows] > now_us
         return registered
 
     def _places(
         self, handle: NDArray[np.int32]
-    ) -> list[tuple[Segment, NDArray[np.int32], NDArray[np.int64]]]:
+    ) -> list[tuple[LiveSegment, NDArray[np.int32], NDArray[np.int64]]]:
         """Return segment by segment the rows of handles, and their positions among the handles."""
         serial = self._directory.segment_of(handle)
         if len(serial) == 0 or serial.max() == NOWHERE:
@@ -231,68 +274,112 @@ class Store:
         row_of = self._directory.row_of
         return [(s, row_of(handle[chosen]), chosen) for s, chosen in of_segment if len(chosen)]
 
-    def _install(self, columns: Subscriptions, index: Index, handle: NDArray[np.int32]) -> None:
+    def _renumbered(self, part: Part) -> Part:
+        """Return a part under the latest vocabulary, which may have replaced its own."""
+        latest = self.vocabulary
+        return part if part.vocabulary is latest else Part(renumber(part, latest), latest)
+
+    def _install(self, part: Part, index: Index, handle: NDArray[np.int32]) -> None:
         """Add a segment of its own."""
         old = self._places(handle)
-        segment = Segment(columns, index, handle, self._fresh_serial())
+        segment = LiveSegment(
+            part.subscriptions,
+            index,
+            part.vocabulary,
+            handle=handle,
+            serial=self._unused_serial(),
+            indexed=True,
+        )
         self._put(segment, self.state.segments, old, handle)
 
-    def _append(self, columns: Subscriptions, handle: NDArray[np.int32]) -> None:
-        """Add to the buffer, which becomes a segment with an index when it is full."""
-        old, fresh = self._places(handle), handle
+    def _append(self, part: Part, handle: NDArray[np.int32]) -> None:
+        """Add to the buffer, or to a new one when it is full."""
+        old = self._places(handle)
         buffer = self._buffer
-        serial = self._fresh_serial()
-        if buffer is not None:
-            serial = buffer.serial
-            left = buffer.alive(self.state.version)
-            for segment, rows, _ in old:
-                if segment is buffer:
-                    left[rows] = False
-            columns, handle = _joined([(buffer, np.flatnonzero(left))], (columns, handle))
-        full = len(columns) > BUFFER_ROWS
-        index = self.builder.build(columns.clauses) if full else Linear.build(columns.clauses)
-        segment = Segment(columns, index, handle, serial)
-        others = tuple(s for s in self.state.segments if s is not buffer)
-        self._put(segment, others, [place for place in old if place[0] is not buffer], fresh)
-        self._buffer = None if full else segment
+        if buffer is not None and len(buffer) + len(handle) > BUFFER_ROWS:
+            self._close_buffer(buffer.segment)
+            buffer = None
+            old = self._places(handle)
+        if buffer is not None and buffer.vocabulary is not part.vocabulary:
+            buffer = None
+        if buffer is None:
+            self._buffer = None
+            serial = self._unused_serial()
+            buffer = Buffer(self.builder, part.vocabulary, part.subscriptions, handle, serial)
+            before, segment = None, buffer.segment
+        else:
+            before = buffer.segment
+            try:
+                segment = buffer.append(part.subscriptions, handle)
+            except BaseException:
+                self._buffer = None  # its columns may be of different lengths now
+                raise
+            # Deaths so far are those of the segment before; what dies now dies in the new one.
+            old = [(segment if s is before else s, rows, at) for s, rows, at in old]
+        others = tuple(s for s in self.state.segments if s is not before)
+        self._put(segment, others, old, handle)
+        self._buffer = buffer
+
+    def _close_buffer(self, segment: LiveSegment) -> None:
+        """Replace the full buffer by a segment of its living rows, with an index."""
+        rows = np.flatnonzero(segment.alive())
+        part, handle = _joined([(segment, rows)])
+        closed = self._built(part, handle, segment.serial)
+        self._directory.move(handle, closed.serial, np.arange(len(handle)))
+        self._buffer = None
+        others = tuple(s for s in self.state.segments if s is not segment)
+        self.state = State(self.state.version, (*others, closed) if len(closed) else others)
+
+    def _built(self, part: Part, handle: NDArray[np.int32], serial: int) -> LiveSegment:
+        """Return a segment with an index, or with the small form where that is as fast."""
+        clauses = part.subscriptions.clauses
+        indexed = len(part.subscriptions) > SMALL_ROWS
+        index = self.builder.build(clauses) if indexed else self.builder.build_small(clauses)
+        return LiveSegment(
+            part.subscriptions,
+            index,
+            part.vocabulary,
+            handle=handle,
+            serial=serial,
+            indexed=indexed,
+        )
 
     def _put(
         self,
-        segment: Segment,
-        others: tuple[Segment, ...],
-        old: Sequence[tuple[Segment, NDArray[Any], NDArray[Any]]],
-        fresh: NDArray[np.int32],
+        segment: LiveSegment,
+        others: tuple[LiveSegment, ...],
+        old: Sequence[tuple[LiveSegment, NDArray[Any], NDArray[Any]]],
+        handle: NDArray[np.int32],
     ) -> None:
         """Put a new version in place: a segment and others, in which old rows die.
 
-        The last rows of the segment are ``fresh``. The others only move: if one of them has
-        expired, somebody may have reserved its id.
+        The last rows of the segment are those of ``handle``; the others are where they were.
         """
+        for dying, _, _ in old:
+            dying.reserve_deaths()
         version = self.state.version + 1
-        self._kill(old, version)
-        rows = np.arange(len(segment))
-        moved = len(segment) - len(fresh)
-        self._directory.move(segment.handle[:moved], segment.serial, rows[:moved])
-        self._directory.place(fresh, segment.serial, rows[moved:])
+        for dying, rows, _ in old:
+            dying.kill(rows, version)
+        first = len(segment) - len(handle)
+        self._directory.place(handle, segment.serial, np.arange(first, len(segment)))
         self.state = State(version, (*others, segment))
 
-    def _kill(
-        self, places: Sequence[tuple[Segment, NDArray[Any], NDArray[Any]]], version: int
-    ) -> None:
-        for segment, _, _ in places:
-            segment.prepare_to_kill()
-        for segment, rows, _ in places:
-            segment.kill(rows, version)
-
-    def _fresh_serial(self) -> int:
+    def _unused_serial(self) -> int:
         used = {segment.serial for segment in self.state.segments}
         return next(serial for serial in count() if serial not in used)
 
-    def _sizes(self, segments: Iterable[Segment], now_us: int | None) -> list[Size]:
-        return [
-            Size(len(s), _dead(s, now_us), s is self._buffer, not isinstance(s.index, Linear))
-            for s in segments
-        ]
+    def _sizes(self, segments: Iterable[LiveSegment], now_us: int | None) -> list[Size]:
+        buffer = None if self._buffer is None else self._buffer.segment
+        return [Size(len(s), _dead(s, now_us), s is buffer, s.indexed) for s in segments]
+
+    def _wake_worker(self) -> None:
+        """Tell the thread if something is worth merging, at once or when nobody writes."""
+        state, now_us = self.state, self._clock_us()
+        sizes = self._sizes(state.segments, None)
+        urgent = bool(choose(sizes, quiet=False))
+        expiring = any(segment.first_expiry_us <= now_us for segment in state.segments)
+        if urgent or expiring or choose(sizes, quiet=True):
+            self.worker.wake(urgent=urgent)
 
     def _merge(self, policy: Callable[[Sequence[Size]], tuple[int, ...]]) -> bool:
         """Merge what a policy chooses among the segments that nobody else is merging."""
@@ -307,7 +394,7 @@ class Store:
 
     def _claim(
         self, policy: Callable[[Sequence[Size]], tuple[int, ...]], now_us: int
-    ) -> list[Segment]:
+    ) -> list[LiveSegment]:
         """Choose what to merge; if the buffer is part of it, no write adds to it any more."""
         while True:
             free = [s for s in self.state.segments if s not in self._claimed]
@@ -315,58 +402,80 @@ class Store:
             with self._writing:
                 if self._claimed.isdisjoint(sources) and set(sources) <= {*self.state.segments}:
                     self._claimed.update(sources)
-                    if self._buffer in sources:
+                    if self._buffer is not None and self._buffer.segment in sources:
                         self._buffer = None
                     return sources
 
-    def _replace(self, sources: list[Segment], version: int, now_us: int) -> None:
+    def _replace(self, sources: list[LiveSegment], version: int, now_us: int) -> None:
         """Put one segment in the place of several, without the dead and the expired."""
         alive = [source.alive(version) for source in sources]
         fresh = [source.unexpired(now_us) for source in sources]
         kept = [np.flatnonzero(a & f) for a, f in zip(alive, fresh, strict=True)]
         expired = [np.flatnonzero(a & ~f) for a, f in zip(alive, fresh, strict=True)]
-        columns, handle = _joined(list(zip(sources, kept, strict=True)))
-        small = len(columns) <= SMALL_ROWS
-        build = Linear.build if small else self.builder.build
-        index = build(columns.clauses)
+        part, handle = _joined(list(zip(sources, kept, strict=True)), self.vocabulary)
+        part = self._without_unused_tokens(part)
+        built = self._built(part, handle, 0)
         with self._writing:
-            segment = Segment(columns, index, handle, self._fresh_serial())
+            built.serial = self._unused_serial()
             others = tuple(s for s in self.state.segments if s not in sources)
             died = np.concatenate(list(_deaths(sources, kept)))
             living, gone = np.flatnonzero(died == NEVER), np.flatnonzero(died < NEVER)
             if len(gone):
-                segment.kill(gone, died[gone])
-            self._directory.move(handle[living], segment.serial, living)
+                built.kill(gone, died[gone])
             for source, rows in zip(sources, expired, strict=True):
-                lapsed = rows[source.alive(NEVER - 1)[rows]]
+                lapsed = rows[source.alive()[rows]]
                 self._directory.release(source.handle[lapsed])
-            self.state = State(self.state.version, (*others, segment) if len(segment) else others)
+            self._directory.move(handle[living], built.serial, living)
+            self.state = State(self.state.version, (*others, built) if len(built) else others)
+            if part.vocabulary is not self.vocabulary and self._trims:
+                self.vocabulary = part.vocabulary
+
+    def _without_unused_tokens(self, part: Part) -> Part:
+        """Return a part under a vocabulary of its own, if most tokens of the present one are unused.
+
+        Only the largest segment is looked at: other segments keep their vocabulary until they are
+        merged with it.
+        """
+        rows = sum(len(segment) for segment in self.state.segments)
+        if not self._trims or 2 * len(part.subscriptions) < rows:
+            return part
+        clauses = part.subscriptions.clauses
+        used = np.zeros(len(part.vocabulary), np.bool_)
+        used[clauses.token] = True
+        used[clauses.negative] = True
+        if 2 * np.count_nonzero(used) + _MIN_UNUSED_TOKENS > len(used):
+            return part
+        return trimmed(part)
 
 
 def _joined(
-    parts: Sequence[tuple[Segment, NDArray[np.int64]]],
-    *others: tuple[Subscriptions, NDArray[np.int32]],
-) -> tuple[Subscriptions, NDArray[np.int32]]:
-    """Return the columns and handles of these rows of segments, then of the others, as one."""
-    every = [(_rows(segment, rows), segment.handle[rows]) for segment, rows in parts]
-    every += others
-    columns = [column for column, _ in every if len(column)] or [every[0][0]]
-    joined = columns[0] if len(columns) == 1 else Subscriptions.concatenate(columns)
-    return joined, np.concatenate([handle for _, handle in every])
+    sources: Sequence[tuple[LiveSegment, NDArray[np.int64]]], vocabulary: Vocabulary | None = None
+) -> tuple[Part, NDArray[np.int32]]:
+    """Return these rows of segments as one part, and their handles.
+
+    Where their vocabularies differ, tokens are numbered by the given one.
+    """
+    parts = [Part(_rows(segment, rows), segment.vocabulary) for segment, rows in sources]
+    handle = np.concatenate([segment.handle[rows] for segment, rows in sources])
+    parts = [part for part in parts if len(part.subscriptions)] or parts[:1]
+    return unite(parts, vocabulary), handle
 
 
-def _rows(segment: Segment, rows: NDArray[np.int64]) -> Subscriptions:
-    return segment.columns if len(rows) == len(segment) else segment.columns.take(rows)
+def _rows(segment: LiveSegment, rows: NDArray[np.int64]) -> Subscriptions:
+    whole = len(rows) == len(segment)
+    return segment.subscriptions if whole else segment.subscriptions.take(rows)
 
 
-def _deaths(sources: list[Segment], kept: list[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
+def _deaths(
+    sources: list[LiveSegment], kept: list[NDArray[np.int64]]
+) -> Iterator[NDArray[np.int64]]:
     """Yield when the kept rows of each source died, now that nobody writes."""
     for source, rows in zip(sources, kept, strict=True):
         yield source.died[rows] if len(source.died) else np.full(len(rows), NEVER)
 
 
-def _dead(segment: Segment, now_us: int | None) -> int:
-    """Count the dead, and unless there is no time for that the expired too."""
+def _dead(segment: LiveSegment, now_us: int | None) -> int:
+    """Count the dead rows and, given a time, the expired ones too."""
     if now_us is None or now_us < segment.first_expiry_us:
         return segment.tombstones
-    return int(np.count_nonzero(~segment.unexpired(now_us) | ~segment.alive(NEVER - 1)))
+    return int(np.count_nonzero(~segment.unexpired(now_us) | ~segment.alive()))

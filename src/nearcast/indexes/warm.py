@@ -43,4 +43,5 @@ def warm_reading() -> None:
     read_subscriptions(
         pa.table({"id": ["s"], "keywords": [["tea"]], **place, "radius_m": [1.0]}), vocabulary
     )
-    read_messages(pa.table({"id": ["m"], "text": ["Tea"], **place}), vocabulary, now_us=0)
+    batch, _ = read_messages(pa.table({"id": ["m"], "text": ["Tea"], **place}), now_us=0)
+    batch.number(vocabulary)

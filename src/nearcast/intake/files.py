@@ -133,7 +133,6 @@ def load_subscriptions(
 
 def load_messages(
     path: str | os.PathLike[str],
-    vocabulary: Vocabulary,
     tokenizer: Tokenizer = words,
     *,
     now_us: int,
@@ -147,8 +146,6 @@ def load_messages(
     ----------
     path
         The file, of one of the formats of `open_table`.
-    vocabulary
-        Where token ids come from.
     tokenizer
         What makes tokens of text; the same as for the subscriptions.
     now_us
@@ -164,7 +161,7 @@ def load_messages(
     for batch in open_table(path):
         with _naming(path):
             messages, refused = read_messages(
-                batch.table, vocabulary, tokenizer, now_us=now_us, rows=batch.rows
+                batch.table, tokenizer, now_us=now_us, rows=batch.rows
             )
         yield messages, Rejects.concatenate([batch.rejects, refused])
         if progress is not None:

@@ -1,26 +1,25 @@
-"""Messages: from tables and from objects to columns."""
+"""Messages: read from tables and objects, once, into words, places and times."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pyarrow as pa
 
-from nearcast.columns import Ids, Messages, starts
+from nearcast.columns import Ids, Messages
 from nearcast.errors import UnsupportedFile
-from nearcast.intake.cells import Lists, read_lists, read_texts, valid
+from nearcast.intake.cells import read_lists, read_texts, valid
 from nearcast.intake.ids import read_ids, refuse_repeated
 from nearcast.intake.places import BOX, POINT, read_message_boxes
 from nearcast.intake.rejects import Faults, Rejects
 from nearcast.intake.times import read_durations, read_times
-from nearcast.intake.wants import distinct
-from nearcast.text import tokenize_column, words
+from nearcast.text import Words, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nearcast.model import Message
@@ -29,49 +28,70 @@ if TYPE_CHECKING:
 __all__ = ["MESSAGE_COLUMNS", "MessageBatch", "messages_from", "read_messages"]
 
 MESSAGE_COLUMNS = ("id", "text", "tokens", *POINT, *BOX, "time", "ttl_s")
-"""The columns that a table of messages may have; others are not looked at."""
+"""The columns that a table of messages may have; others are ignored."""
 
 _WANTED = "id, text or tokens, and a place (lon, lat; or west, south, east, north)"
 
 
 @dataclass(frozen=True, eq=False)
 class MessageBatch:
-    """Messages and the ids by which their senders know them."""
+    """Messages as they were read: ids, words, places and times.
+
+    The words have no numbers yet. `number` looks them up in a vocabulary, which is cheap and can be
+    done with several: that of each segment, of a router, of the messages that stay alive.
+    """
 
     ids: Ids
-    messages: Messages
+    words: Words
+    box: NDArray[np.int32]
+    time_us: NDArray[np.int64]
+    ttl_us: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.ids)
 
+    def number(self, vocabulary: Vocabulary, *, add: bool = False) -> Messages:
+        """Return the messages with the token ids of a vocabulary.
+
+        Unknown words are left out, or added to the vocabulary with ``add=True``.
+        """
+        column = self.words.number(vocabulary, add=add)
+        return Messages(column.token_start, column.token, self.box, self.time_us, self.ttl_us)
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """Return the messages of these rows."""
+        return type(self)(
+            self.ids.take(rows),
+            self.words.take(rows),
+            self.box[rows],
+            self.time_us[rows],
+            self.ttl_us[rows],
+        )
+
 
 def read_messages(
     table: pa.Table,
-    vocabulary: Vocabulary,
     tokenizer: Tokenizer = words,
     *,
     now_us: int,
     rows: NDArray[np.int64] | None = None,
     unique: bool = True,
 ) -> tuple[MessageBatch, Rejects]:
-    """Return the messages of a table in their order, and the rows that are none.
+    """Return the messages of a table in their order, and the rows that were rejected.
 
     Parameters
     ----------
     table
         ``id``; ``text`` or ``tokens`` (lists of strings, or strings that are split at spaces);
-        ``lon, lat`` or ``west, south, east, north``; and if need be ``time`` and ``ttl_s``.
-    vocabulary
-        Where token ids come from. Tokens that it does not know are left out: no subscription asks
-        for them.
+        ``lon, lat`` or ``west, south, east, north``; optionally ``time`` and ``ttl_s``.
     tokenizer
-        What makes tokens of text; the same as for the subscriptions.
+        Splits text into tokens; the same as for the subscriptions.
     now_us
         The time of messages without one, in microseconds since 1970.
     rows
-        The numbers of the rows, for the rejects; their positions in the table if left out.
+        The row numbers to report in rejects; positions in the table by default.
     unique
-        Whether an id that occurs again is refused. Where a table is an arbitrary piece of
+        Whether an id that occurs again is rejected. If a table is an arbitrary piece of
         something larger, that would depend on how it was cut.
 
     Raises
@@ -83,8 +103,8 @@ def read_messages(
     --------
     >>> from nearcast.text import Vocabulary
     >>> table = pa.table({"id": [1, 2], "text": ["Hot tea", None], "lon": [0, 0], "lat": [0, 0]})
-    >>> batch, rejects = read_messages(table, Vocabulary(["tea"]), now_us=0)
-    >>> batch.messages.token.tolist(), rejects.reason
+    >>> batch, rejects = read_messages(table, now_us=0)
+    >>> batch.number(Vocabulary(["tea"])).token.tolist(), rejects.reason
     ([0], ('is missing; give text or tokens',))
     """
     _require_columns(table)
@@ -93,48 +113,40 @@ def read_messages(
     box = read_message_boxes(table, faults)
     time = read_times(table, "time", faults)
     ttl = read_durations(table, "ttl_s", faults)
-    token_start, token = _read_words(table, vocabulary, tokenizer, faults)
+    found = _read_words(table, tokenizer, faults)
     if unique:
         refuse_repeated(ids, "id", faults)
-    messages = Messages(token_start, token, box, np.where(time.given, time.us, now_us), ttl.us)
+    batch = MessageBatch(ids, found, box, np.where(time.given, time.us, now_us), ttl.us)
     if not faults.sound.all():
-        sound = np.flatnonzero(faults.sound)
-        ids, messages = ids.take(sound), messages.take(sound)
-    return MessageBatch(ids, messages), faults.rejects(table, rows)
+        batch = batch.take(np.flatnonzero(faults.sound))
+    return batch, faults.rejects(table, rows)
 
 
 def messages_from(
-    messages: Sequence[Message],
-    vocabulary: Vocabulary,
-    tokenizer: Tokenizer = words,
-    *,
-    now_us: int,
+    messages: Sequence[Message], tokenizer: Tokenizer = words, *, now_us: int
 ) -> MessageBatch:
-    """Return message objects as columns; a message without a time has the time ``now_us``.
+    """Return message objects as a batch; a message without a time gets the time ``now_us``.
 
     Examples
     --------
     >>> from nearcast.model import Message
     >>> from nearcast.text import Vocabulary
-    >>> batch = messages_from([Message("m1", (0, 0), "Hot tea")], Vocabulary(["tea"]), now_us=7)
-    >>> batch.messages.token.tolist(), batch.messages.time_us.tolist()
+    >>> batch = messages_from([Message("m1", (0, 0), "Hot tea")], now_us=7)
+    >>> batch.number(Vocabulary(["tea"])).token.tolist(), batch.time_us.tolist()
     ([0], [7])
     """
-    texts = [(m.text,) if m.text is not None else m.tokens or () for m in messages]
-    value_start = starts(np.fromiter(map(len, texts), np.int64, len(texts)))
-    value = pa.array([text for some in texts for text in some], pa.large_string())
-    column = tokenize_column(value, tokenizer, vocabulary, add=False)
-    token_start, token = distinct(column.token, column.token_start[value_start])
+    texts: list[str] = []
+    start = [0]
+    for message in messages:
+        texts += (message.text,) if message.text is not None else message.tokens or ()
+        start.append(len(texts))
     times = [now_us if m.time_us is None else m.time_us for m in messages]
     return MessageBatch(
         Ids.of([m.id for m in messages]),
-        Messages(
-            token_start,
-            token,
-            np.array([m.box() for m in messages], np.int32).reshape(-1, 4),
-            np.array(times, np.int64),
-            np.array([m.ttl_us for m in messages], np.int64),
-        ),
+        Words.of_texts(texts, tokenizer).group(np.array(start)),
+        np.array([m.box() for m in messages], np.int32).reshape(-1, 4),
+        np.array(times, np.int64),
+        np.array([m.ttl_us for m in messages], np.int64),
     )
 
 
@@ -151,37 +163,19 @@ def _require_columns(table: pa.Table) -> None:
             raise UnsupportedFile(f"the column {name} occurs twice; rename one of them")
 
 
-def _read_words(
-    table: pa.Table, vocabulary: Vocabulary, tokenizer: Tokenizer, faults: Faults
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _read_words(table: pa.Table, tokenizer: Tokenizer, faults: Faults) -> Words:
     text = read_texts(table, "text", faults)
     lists = read_lists(table, "tokens", faults)
     with_text = valid(text)
     with_tokens = np.zeros(len(text), np.bool_) if lists is None else lists.given
     faults.add(~(with_text | with_tokens), "text", "is missing; give text or tokens")
     faults.add(with_text & with_tokens, "tokens", "give either text or tokens, not both")
-    of_text = tokenize_column(text, tokenizer, vocabulary, add=False)
     if lists is None:
-        return of_text.token_start, of_text.token
-    return _with_lists(of_text.token_start, of_text.token, lists, vocabulary, tokenizer)
-
-
-def _with_lists(
-    token_start: NDArray[np.int64],
-    token: NDArray[np.int32],
-    lists: Lists,
-    vocabulary: Vocabulary,
-    tokenizer: Tokenizer,
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the tokens of texts, and of lists in the rows that have one."""
-    column = tokenize_column(lists.value, tokenizer, vocabulary, add=False)
-    start = column.token_start[lists.value_start]
-    if not len(token):
-        return distinct(column.token, start)
-    length, own = np.diff(token_start), np.diff(start)
-    both_start = starts(length + own)
-    both = np.empty(both_start[-1], np.int32)
-    both[np.arange(len(token)) + np.repeat(both_start[:-1] - token_start[:-1], length)] = token
-    shift = both_start[:-1] + length - start[:-1]
-    both[np.arange(len(column.token)) + np.repeat(shift, own)] = column.token
-    return distinct(both, both_start)
+        return Words.read(text, tokenizer)
+    of_lists = Words.read(lists.value, tokenizer).group(lists.value_start)
+    if not with_text.any():
+        return of_lists
+    # Row i of the one and row i of the other, side by side: an accepted row has only one of them.
+    both = Words.concatenate([Words.read(text, tokenizer), of_lists])
+    order = np.arange(2 * len(text)).reshape(2, -1).T.reshape(-1)
+    return both.take(order).group(np.arange(0, 2 * len(text) + 1, 2))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import UNITS, WORLD, Shapes, starts
+from nearcast.columns import UNITS, WORLD, Regions, Shapes, starts
 from nearcast.errors import RegionError
 from nearcast.intake.cells import nowhere, plain, read_numbers, valid
 from nearcast.intake.circles import circle_boxes
@@ -44,15 +44,6 @@ POINT = ("lon", "lat")
 
 _PLACE = "give west, south, east, north; or lon, lat, radius_m; or geometry"
 _MESSAGE_PLACE = "give lon, lat; or west, south, east, north"
-
-
-class Regions(NamedTuple):
-    """Row ``i`` has ``box[box_start[i]:box_start[i + 1]]``, and ``shape[i]`` unless that is -1."""
-
-    box_start: NDArray[np.int64]
-    box: NDArray[np.int32]
-    shape: NDArray[np.int32]
-    shapes: Shapes
 
 
 class _Pieces(NamedTuple):

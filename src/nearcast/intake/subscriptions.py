@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import NEVER, Clauses, Ids, Subscriptions, gather, starts
+from nearcast.columns import NEVER, Ids, Subscriptions, place_conjunctions
 from nearcast.errors import DuplicateId, UnsupportedFile
 from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
-from nearcast.intake.places import BOX, CIRCLE, Regions, read_regions, regions_of
+from nearcast.intake.places import BOX, CIRCLE, read_regions, regions_of
 from nearcast.intake.rejects import Faults, Rejects
 from nearcast.intake.times import read_times
-from nearcast.intake.wants import Wants, read_wants, wants_of
+from nearcast.intake.wants import read_wants, wants_of
 from nearcast.text import words
 
 if TYPE_CHECKING:
@@ -104,10 +104,10 @@ def read_subscriptions(
     if unique:
         refuse_repeated(ids, "id", faults, seen)
     everything = Subscriptions(
-        ids,
-        _clauses(wants, regions, np.flatnonzero(faults.sound)),
-        np.where(expiry.given, expiry.us, NEVER),
-        owner,
+        ids=ids,
+        clauses=place_conjunctions(wants, regions, np.flatnonzero(faults.sound)),
+        expires_us=np.where(expiry.given, expiry.us, NEVER),
+        owner=owner,
     )
     return _sound(everything, faults.sound), faults.rejects(table, rows)
 
@@ -142,10 +142,10 @@ def subscriptions_from(
     owners = [s.owner for s in subscriptions]
     named = any(owner is not None for owner in owners)
     return Subscriptions(
-        Ids.of(ids),
-        _clauses(wants, regions, np.arange(len(ids))),
-        np.array(expires, np.int64),
-        pa.array(owners, pa.string()) if named else None,
+        ids=Ids.of(ids),
+        clauses=place_conjunctions(wants, regions),
+        expires_us=np.array(expires, np.int64),
+        owner=pa.array(owners, pa.string()) if named else None,
     )
 
 
@@ -172,33 +172,6 @@ def _refuse_ranked(table: pa.Table, faults: Faults) -> None:
                 faults.add(ranked, name, reason)
 
 
-def _clauses(wants: Wants, regions: Regions, rows: NDArray[np.int64]) -> Clauses:
-    """Return the clauses of these rows: each clause of a row in each of its boxes."""
-    clauses, boxes = np.diff(wants.clause_start)[rows], np.diff(regions.box_start)[rows]
-    pairs = clauses * boxes
-    row = np.repeat(np.arange(len(rows)), pairs)
-    number = np.arange(len(row)) - starts(pairs)[row]
-    clause = wants.clause_start[rows][row] + number // boxes[row]
-    box = regions.box_start[rows][row] + number % boxes[row]
-    token_start, token = gather(wants.token_start, clause)
-    negative_start, negative = gather(wants.negative_start, clause)
-    shape = regions.shape[rows]
-    used = shape[shape >= 0]
-    renumbered = np.full(len(rows), -1, np.int32)
-    renumbered[shape >= 0] = np.arange(len(used))
-    return Clauses(
-        token_start,
-        wants.token[token],
-        negative_start,
-        wants.negative[negative],
-        regions.box[box],
-        row.astype(np.int32),
-        renumbered[row],
-        regions.shapes.take(used),
-        len(rows),
-    )
-
-
 def _sound(everything: Subscriptions, sound: NDArray[np.bool_]) -> Subscriptions:
     """Return the subscriptions whose clauses these are without the refused rows."""
     if sound.all():
@@ -206,5 +179,8 @@ def _sound(everything: Subscriptions, sound: NDArray[np.bool_]) -> Subscriptions
     rows = np.flatnonzero(sound)
     owner = None if everything.owner is None else everything.owner.take(pa.array(rows))
     return Subscriptions(
-        everything.ids.take(rows), everything.clauses, everything.expires_us[rows], owner
+        ids=everything.ids.take(rows),
+        clauses=everything.clauses,
+        expires_us=everything.expires_us[rows],
+        owner=owner,
     )

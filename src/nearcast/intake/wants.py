@@ -6,13 +6,13 @@ Keywords are tokenized column-wise. Expressions are parsed one by one, each text
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import gather, read_only, starts
+from nearcast.columns import Conjunctions, gather, read_only, starts
 from nearcast.errors import ExpressionError, InvalidInput
 from nearcast.intake.cells import Lists, read_lists, read_texts, valid
 from nearcast.model import Conjunction, parse
@@ -27,28 +27,15 @@ if TYPE_CHECKING:
     from nearcast.intake.rejects import Faults
     from nearcast.text import Tokenizer, Vocabulary
 
-__all__ = ["Wants", "distinct", "read_wants", "wants_of"]
+__all__ = ["distinct", "read_wants", "wants_of"]
 
 LONGEST_BYTES = 1_000_000
 """How long a keyword may be: a token of a table of bytes can be some times longer when folded."""
 
 
-class Wants(NamedTuple):
-    """Clauses row by row: row ``i`` has those from ``clause_start[i]`` to ``clause_start[i + 1]``.
-
-    A clause asks for all its tokens and for none of its negative ones, both ascending.
-    """
-
-    clause_start: NDArray[np.int64]
-    token_start: NDArray[np.int64]
-    token: NDArray[np.int32]
-    negative_start: NDArray[np.int64]
-    negative: NDArray[np.int32]
-
-
 def read_wants(
     table: pa.Table, tokenizer: Tokenizer, vocabulary: Vocabulary, faults: Faults
-) -> Wants:
+) -> Conjunctions:
     """Return the clauses of all rows; new tokens are added to the vocabulary.
 
     Those of refused rows mean nothing. Call this last, so that refused rows add no tokens.
@@ -64,7 +51,7 @@ def read_wants(
     return _with_expressions(wants, expression, tokenizer, vocabulary, faults)
 
 
-def wants_of(clauses: Sequence[Sequence[Conjunction]], vocabulary: Vocabulary) -> Wants:
+def wants_of(clauses: Sequence[Sequence[Conjunction]], vocabulary: Vocabulary) -> Conjunctions:
     """Return clauses as arrays, their tokens added to the vocabulary.
 
     Examples
@@ -78,7 +65,7 @@ def wants_of(clauses: Sequence[Sequence[Conjunction]], vocabulary: Vocabulary) -
     positive = _token_ids([clause.positive for clause in flat], vocabulary)
     negative = _token_ids([clause.negative for clause in flat], vocabulary)
     clause_start = starts(np.fromiter(map(len, clauses), np.int64, len(clauses)))
-    return Wants(clause_start, *positive, *negative)
+    return Conjunctions(clause_start, *positive, *negative)
 
 
 def distinct(
@@ -106,18 +93,18 @@ def _all_keywords(
     tokenizer: Tokenizer,
     vocabulary: Vocabulary,
     faults: Faults,
-) -> Wants:
+) -> Conjunctions:
     """Return one clause a row, of all its keywords; one that asks for nothing where it has none."""
     no_negative = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
     if keywords is None:
         nothing = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
-        return Wants(np.arange(count + 1), *nothing, *no_negative)
+        return Conjunctions(np.arange(count + 1), *nothing, *no_negative)
     _check_keywords(keywords, faults)
     value_start, value = _sound_values(keywords, faults)
     column = tokenize_column(value, tokenizer, vocabulary, add=True)
     _refuse_wordless(value_start, value, column.word_count, faults)
     asked = distinct(column.token, column.token_start[value_start])
-    return Wants(np.arange(count + 1), *asked, *no_negative)
+    return Conjunctions(np.arange(count + 1), *asked, *no_negative)
 
 
 def _check_keywords(keywords: Lists, faults: Faults) -> None:
@@ -164,12 +151,12 @@ def _row_of(start: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _with_expressions(
-    wants: Wants,
+    wants: Conjunctions,
     expression: pa.Array,
     tokenizer: Tokenizer,
     vocabulary: Vocabulary,
     faults: Faults,
-) -> Wants:
+) -> Conjunctions:
     """Return the wants with the clauses of expressions in the rows that have one."""
     rows = np.flatnonzero(valid(expression) & faults.sound)
     coded = expression.take(pa.array(rows)).dictionary_encode()
@@ -197,11 +184,11 @@ def _parsed(text: str, tokenizer: Tokenizer) -> tuple[Conjunction, ...] | Invali
         return error
 
 
-def _concatenate(one: Wants, other: Wants) -> Wants:
+def _concatenate(one: Conjunctions, other: Conjunctions) -> Conjunctions:
     def chained(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.concatenate([a, b[1:] + a[-1]])
 
-    return Wants(
+    return Conjunctions(
         chained(one.clause_start, other.clause_start),
         chained(one.token_start, other.token_start),
         np.concatenate([one.token, other.token]),
@@ -210,10 +197,10 @@ def _concatenate(one: Wants, other: Wants) -> Wants:
     )
 
 
-def _take(wants: Wants, rows: NDArray[np.int64]) -> Wants:
+def _take(wants: Conjunctions, rows: NDArray[np.int64]) -> Conjunctions:
     clause_start, clause = gather(wants.clause_start, rows)
     token_start, token = gather(wants.token_start, clause)
     negative_start, negative = gather(wants.negative_start, clause)
-    return Wants(
+    return Conjunctions(
         clause_start, token_start, wants.token[token], negative_start, wants.negative[negative]
     )

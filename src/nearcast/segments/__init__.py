@@ -1,1 +1,24 @@
-"""One piece of subscriptions with its index and its deaths."""
+"""Segments: pieces of a set of subscriptions that messages are matched against.
+
+A `Segment` is subscriptions with an index, a vocabulary and deaths. `deliver` matches a batch of
+messages against several and returns ids. `Part` is subscriptions with a vocabulary but without an
+index; `unite` joins parts whose vocabularies differ. The engine, ``nearcast match`` and the workers
+of Spark share all of this.
+"""
+
+from nearcast.segments.delivery import Delivery, deliver
+from nearcast.segments.parts import Part, part_arrays, part_from_arrays, renumber, trimmed, unite
+from nearcast.segments.segment import LATEST, Segment
+
+__all__ = [
+    "LATEST",
+    "Delivery",
+    "Part",
+    "Segment",
+    "deliver",
+    "part_arrays",
+    "part_from_arrays",
+    "renumber",
+    "trimmed",
+    "unite",
+]

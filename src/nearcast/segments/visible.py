@@ -1,4 +1,4 @@
-"""Which matches are visible: those whose subscription is neither gone nor expired."""
+"""Which matches are visible: those whose subscription has neither died nor expired."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from nearcast.compiled.jit import Number, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+__all__ = ["LifeArrays", "MatchArrays", "visible_matches"]
 
 
 class MatchArrays(NamedTuple):
@@ -28,16 +30,16 @@ class LifeArrays(NamedTuple):
 
 
 @kernel
-def keep_visible(
+def visible_matches(
     matches: MatchArrays,
     life: LifeArrays,
     version: Number,
     kept_start: NDArray[np.int64],
-    kept: NDArray[np.int32],
+    kept: NDArray[np.int64],
 ) -> None:
-    """Copy the matches that are visible in a version.
+    """Write the positions of the matches that are visible in a version.
 
-    ``kept_start`` int64[messages + 1] and ``kept`` int32[matches] are filled.
+    ``kept_start`` int64[messages + 1] and ``kept`` int64[matches] are filled.
     """
     count = np.int64(0)
     kept_start[0] = 0
@@ -50,6 +52,6 @@ def keep_visible(
                 continue
             if may_expire and life.expires_us[row] <= time_us:
                 continue
-            kept[count] = row
+            kept[count] = i
             count += 1
         kept_start[message + 1] = count

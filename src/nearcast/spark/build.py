@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from nearcast import indexes
 from nearcast.columns import Messages
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.intake import read_subscriptions
+from nearcast.intake import read_messages, read_subscriptions
 from nearcast.spark.artifact.segments import write_router
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Version
 from nearcast.spark.artifact.working import working
@@ -29,7 +29,6 @@ from nearcast.spark.frames import (
 from nearcast.spark.prepare import prepare
 from nearcast.spark.shards.planner import plan as plan_shards
 from nearcast.spark.workers.building import BUILT, PARTS, BuildShards, WriteParts, data_name
-from nearcast.spark.workers.routing import read_all_words
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -181,8 +180,9 @@ class _Build:
         sample = Messages.of([], np.empty((0, 4)))
         if messages is not None:
             frame = message_columns(messages)
-            batch, _ = read_all_words(_sample(frame, frame.count()), vocabulary, now_us=0)
-            sample = batch.messages
+            table = _sample(frame, frame.count())
+            batch, _ = read_messages(table, now_us=0, unique=False)
+            sample = batch.number(vocabulary, add=True)
         return plan_shards(rows.clauses, sample, vocabulary, shards=shards, total=total)
 
     def _write(

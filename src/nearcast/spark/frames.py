@@ -60,7 +60,7 @@ def message_columns(frame: DataFrame) -> DataFrame:
     UnsupportedFile
         When it has none for the id, the words or the place.
     """
-    read_messages(_no_rows(frame), Vocabulary(), now_us=0)
+    read_messages(_no_rows(frame), now_us=0)
     return frame.select(*(name for name in frame.columns if name in MESSAGE_COLUMNS))
 
 

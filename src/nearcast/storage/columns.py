@@ -231,7 +231,7 @@ def subscriptions_from_arrays(arrays: Arrays) -> Subscriptions:
     for name, column in columns.items():
         fits = column is None or len(column) == clauses.subscriptions
         _require(fits, name, f"does not have one row per subscription ({clauses.subscriptions})")
-    return Subscriptions(ids, clauses, expires_us, owner)
+    return Subscriptions(ids=ids, clauses=clauses, expires_us=expires_us, owner=owner)
 
 
 def _shapes(arrays: Arrays) -> Shapes:

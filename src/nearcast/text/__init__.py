@@ -1,12 +1,11 @@
 """From text to token ids.
 
-A `Tokenizer` makes tokens of keywords and texts (`words` is the default one); a `Vocabulary`
-numbers them; `tokenize_column` does both for whole Arrow columns at once. An `IdTable` numbers the
-ids of subscriptions in the same way, and lets go of them again; `gather_ids` gives those of
-matches.
+A `Tokenizer` splits keywords and texts into tokens (`words` is the default one). `Words` holds the
+words of many texts; a `Vocabulary` numbers them. An `IdTable` numbers the ids of subscriptions in
+the same way, and forgets them again; `gather_ids` returns the ids of matches.
 """
 
-from nearcast.text.column import TokenColumn, tokenize_column
+from nearcast.text.column import TokenColumn, Words, tokenize_column
 from nearcast.text.gather import gather_ids
 from nearcast.text.ids import IdTable
 from nearcast.text.tokenizer import Tokenizer, UnicodeWords, words
@@ -18,6 +17,7 @@ __all__ = [
     "Tokenizer",
     "UnicodeWords",
     "Vocabulary",
+    "Words",
     "gather_ids",
     "tokenize_column",
     "words",

@@ -1,31 +1,37 @@
-"""Whole columns of text, or of lists of keywords, to token ids."""
+"""From text to words, and from words to token ids.
+
+Reading text is the expensive step and happens once: `Words` holds the words of every row as hashed
+UTF-8 keys. Numbering them with a vocabulary is cheap, and can be done with any number of
+vocabularies.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import read_only, starts
+from nearcast.columns import chain, gather, read_only, starts
 from nearcast.errors import InvalidInput
-from nearcast.text.byte_table import Keys
+from nearcast.text.byte_table import MAX_KEY_BYTES, Keys
 from nearcast.text.keys import string_buffers, strings_as_keys
 from nearcast.text.splitting import Texts, WordBuffers, distinct_tokens, split_words
 from nearcast.text.tokenizer import UnicodeWords, alphabet, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from nearcast.text.tokenizer import Tokenizer
     from nearcast.text.vocabulary import Vocabulary
 
-__all__ = ["TokenColumn", "tokenize_column"]
+__all__ = ["TokenColumn", "Words", "tokenize_column"]
 
-_ROWS = 8192  # the words of so many short messages stay in the second-level cache
+_ROWS = 8192  # the words of this many short texts fit in the L2 cache
 
 
 class TokenColumn(NamedTuple):
@@ -39,11 +45,112 @@ class TokenColumn(NamedTuple):
     word_count: NDArray[np.int64]
 
 
-class _Words(NamedTuple):
-    """The words of texts; text ``i`` has those from ``word_start[i]`` on."""
+@dataclass(frozen=True, eq=False)
+class Words:
+    """The words of every row as hashed keys, which no vocabulary has numbered yet.
+
+    Row ``i`` has the keys from ``word_start[i]`` to ``word_start[i + 1]``, in the order of the
+    text, repeated ones included.
+
+    Examples
+    --------
+    >>> from nearcast.text import Vocabulary
+    >>> read = Words.read(pa.array(["Flat white, white CUP", None, "tea"]))
+    >>> read.number(Vocabulary(["cup", "white"])).token.tolist()
+    [0, 1]
+    >>> read.number(Vocabulary(["tea"])).token_start.tolist()
+    [0, 0, 0, 1]
+    """
 
     word_start: NDArray[np.int64]
     keys: Keys
+
+    def __len__(self) -> int:
+        return len(self.word_start) - 1
+
+    @classmethod
+    def read(cls, strings: pa.Array | pa.ChunkedArray, tokenizer: Tokenizer | None = None) -> Self:
+        """Read a column of strings, or of lists of strings; a null has no words."""
+        chunks = strings.chunks if isinstance(strings, pa.ChunkedArray) else [strings]
+        return cls.concatenate([cls._read_chunk(chunk, tokenizer) for chunk in chunks])
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], tokenizer: Tokenizer | None = None) -> Self:
+        """Read a list of texts: for a few of them quicker than a column.
+
+        Examples
+        --------
+        >>> Words.of_texts(["Flat white", ""]).word_start.tolist()
+        [0, 2, 2]
+        """
+        if not _is_default(tokenizer):
+            return cls(*_call(tokenizer, texts))
+        plain = all(map(str.isascii, texts))
+        encoded = [text.encode() for text in (texts if plain else map(fold, texts))]
+        start = starts(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        byte = np.frombuffer(b"".join(encoded), np.uint8)
+        return cls(*_split(start[:-1], start[1:], byte, plain))
+
+    @classmethod
+    def _read_chunk(cls, chunk: pa.Array, tokenizer: Tokenizer | None) -> Self:
+        texts, text_start = _texts_of(chunk)
+        if _is_default(tokenizer):
+            word_start, keys = _split_strings(texts)
+        else:
+            word_start, keys = _call(tokenizer, texts.to_pylist())
+        return cls(word_start if text_start is None else word_start[text_start], keys)
+
+    def group(self, start: NDArray[np.int64]) -> Self:
+        """Return the words of groups of rows: group ``i`` has the rows from ``start[i]`` on."""
+        return type(self)(self.word_start[start], self.keys)
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """Return the words of these rows."""
+        word_start, word = gather(self.word_start, rows)
+        byte_start, byte = gather(self.keys.byte_start, word)
+        tag = read_only(self.keys.tag[word], np.uint32)
+        content = read_only(self.keys.byte[byte], np.uint8)
+        return type(self)(word_start, Keys(read_only(byte_start, np.int64), content, tag))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Words]) -> Self:
+        """Return the words of all parts, row after row."""
+        if len(parts) == 1:
+            return cls(parts[0].word_start, parts[0].keys)
+        keys = Keys(
+            read_only(chain([part.keys.byte_start for part in parts]), np.int64),
+            read_only(_joined([part.keys.byte for part in parts]), np.uint8),
+            read_only(_joined([part.keys.tag for part in parts]), np.uint32),
+        )
+        return cls(chain([part.word_start for part in parts]), keys)
+
+    def number(self, vocabulary: Vocabulary, *, add: bool = False) -> TokenColumn:
+        """Return the token ids of every row.
+
+        Parameters
+        ----------
+        vocabulary
+            Where the ids come from.
+        add
+            Whether unknown words are added to the vocabulary, in order of appearance; otherwise
+            they are left out.
+        """
+        number = self._added(vocabulary) if add else vocabulary.ids_of_keys(self.keys)
+        row_start = read_only(self.word_start, np.int64)
+        token_start = np.empty(len(row_start), np.int64)
+        token = np.empty(len(number), np.int32)
+        count = distinct_tokens(read_only(number, np.int32), row_start, token_start, token)
+        return TokenColumn(token_start, token[:count], np.diff(row_start))
+
+    def _added(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
+        """Add all words that a vocabulary can hold; the others get no number."""
+        fits = np.diff(self.keys.byte_start) <= MAX_KEY_BYTES
+        if fits.all():
+            return vocabulary.add_keys(self.keys)
+        number = np.full(len(fits), -1, np.int32)
+        every_word = type(self)(np.arange(len(fits) + 1), self.keys)
+        number[fits] = vocabulary.add_keys(every_word.take(np.flatnonzero(fits)).keys)
+        return number
 
 
 def tokenize_column(
@@ -53,14 +160,14 @@ def tokenize_column(
     *,
     add: bool,
 ) -> TokenColumn:
-    """Return the token ids of every row of a column.
+    """Return the token ids of every row of a column: reads and numbers it piece by piece.
 
     Parameters
     ----------
     strings
         Strings, or lists of strings; a null has no words.
     tokenizer
-        What makes words of a string. The default one is many times faster than any other.
+        Splits a string into words. The default one is many times faster than any other.
     vocabulary
         Where the ids come from.
     add
@@ -75,46 +182,38 @@ def tokenize_column(
     >>> column.token_start.tolist(), column.token.tolist(), column.word_count.tolist()
     ([0, 2, 2, 2], [0, 1], [4, 0, 1])
     """
-    parts = [_tokenize(piece, tokenizer, vocabulary, add) for piece in _pieces(strings)]
+    parts = [Words.read(piece, tokenizer).number(vocabulary, add=add) for piece in _pieces(strings)]
     if not parts:
         return TokenColumn(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
     return TokenColumn(
-        starts(np.concatenate([np.diff(part.token_start) for part in parts])),
+        chain([part.token_start for part in parts]),
         np.concatenate([part.token for part in parts]),
         np.concatenate([part.word_count for part in parts]),
     )
 
 
 def _pieces(strings: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Cut a column into pieces that are worked on at a time."""
+    """Cut a column into pieces whose words fit in the cache."""
     for chunk in strings.chunks if isinstance(strings, pa.ChunkedArray) else [strings]:
         for first in range(0, len(chunk), _ROWS):
             yield chunk.slice(first, _ROWS)
 
 
-def _tokenize(
-    piece: pa.Array, tokenizer: Tokenizer, vocabulary: Vocabulary, add: bool
-) -> TokenColumn:
-    texts, text_start = _texts_of(piece)
-    if type(tokenizer) is UnicodeWords:
-        word_start, keys = _split(texts)
-    else:
-        word_start, keys = _call(tokenizer, texts)
-    number = vocabulary.add_keys(keys) if add else vocabulary.ids_of_keys(keys)
-    row_start = read_only(word_start[text_start], np.int64)
-    token_start = np.empty(len(row_start), np.int64)
-    token = np.empty(len(number), np.int32)
-    count = distinct_tokens(read_only(number, np.int32), row_start, token_start, token)
-    return TokenColumn(token_start, token[:count], np.diff(row_start))
+def _is_default(tokenizer: Tokenizer | None) -> bool:
+    return tokenizer is None or type(tokenizer) is UnicodeWords
 
 
-def _texts_of(piece: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Return the texts of a piece as a string array, and where those of each row begin."""
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.empty(0, np.uint8)
+
+
+def _texts_of(piece: pa.Array) -> tuple[pa.Array, NDArray[np.int64] | None]:
+    """Return the texts of a piece as a string array, and where those of each list begin."""
     kind = piece.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         lengths = pc.fill_null(pc.list_value_length(piece), 0)
         return _as_strings(pc.list_flatten(piece)), starts(lengths.to_numpy(zero_copy_only=False))
-    return _as_strings(piece), np.arange(len(piece) + 1)
+    return _as_strings(piece), None
 
 
 def _as_strings(texts: pa.Array) -> pa.Array:
@@ -128,35 +227,43 @@ def _as_strings(texts: pa.Array) -> pa.Array:
     raise InvalidInput("column", str(kind), "must hold strings or lists of strings")
 
 
-def _split(texts: pa.Array) -> _Words:
-    """Cut texts into words with the default tokenizer."""
+def _split_strings(texts: pa.Array) -> tuple[NDArray[np.int64], Keys]:
+    """Split the strings of an Arrow array with the default tokenizer."""
     start, byte = string_buffers(texts)
     begin, end = start[:-1], start[1:].copy()
     if texts.null_count:
         null = texts.is_null().to_numpy(zero_copy_only=False)
         end[null] = begin[null]
     other = ~pc.fill_null(pc.string_is_ascii(texts), True).to_numpy(zero_copy_only=False)
-    if other.any():
-        folded_start, folded = _folded(texts.filter(pa.array(other)))
-        begin[other] = len(byte) + folded_start[:-1]
-        end[other] = len(byte) + folded_start[1:]
-        byte = np.concatenate([byte, folded])
-    room = (len(byte) + len(begin)) // 2 + 1
+    if not other.any():
+        return _split(begin, end, byte, True)
+    folded_start, folded = _folded(texts.filter(pa.array(other)))
+    begin[other] = len(byte) + folded_start[:-1]
+    end[other] = len(byte) + folded_start[1:]
+    return _split(begin, end, np.concatenate([byte, folded]), False)
+
+
+def _split(
+    begin: NDArray[np.int64], end: NDArray[np.int64], byte: NDArray[np.uint8], ascii_only: bool
+) -> tuple[NDArray[np.int64], Keys]:
+    """Split texts, text ``i`` in ``byte[begin[i]:end[i]]``; non-ASCII ones are folded already."""
+    words = (len(byte) + len(begin)) // 2 + 1
     out = WordBuffers(
         np.empty(len(begin) + 1, np.int64),
-        np.empty(room + 1, np.int64),
+        np.empty(words + 1, np.int64),
         np.empty(len(byte), np.uint8),
-        np.empty(room, np.uint32),
+        np.empty(words, np.uint32),
     )
     source = Texts(read_only(begin, np.int64), read_only(end, np.int64), read_only(byte, np.uint8))
-    count = split_words(source, alphabet(not other.any()), out)
+    count = split_words(source, alphabet(ascii_only), out)
     byte_start = read_only(out.byte_start[: count + 1], np.int64)
-    keys = Keys(byte_start, read_only(out.byte, np.uint8), read_only(out.tag[:count], np.uint32))
-    return _Words(out.word_start, keys)
+    byte = out.byte[: byte_start[-1]]
+    tag = read_only(out.tag[:count], np.uint32)
+    return out.word_start, Keys(byte_start, read_only(byte, np.uint8), tag)
 
 
 def _folded(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Fold texts, all in one: no character composes with a line break or folds to one."""
+    """Fold all texts at once: no character composes with a line break or folds to one."""
     try:
         lines = [text.replace("\n", " ") for text in texts.to_pylist()]
     except UnicodeDecodeError as error:
@@ -166,12 +273,11 @@ def _folded(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     return np.concatenate([[0], np.flatnonzero(byte == ord("\n")) + 1]), byte
 
 
-def _call(tokenizer: Tokenizer, texts: pa.Array) -> _Words:
-    """Cut texts into words with any tokenizer."""
-    lists = [_tokens(tokenizer, text) for text in texts.to_pylist()]
+def _call(
+    tokenizer: Tokenizer | None, texts: Sequence[str | None]
+) -> tuple[NDArray[np.int64], Keys]:
+    """Split texts with a tokenizer of the user's."""
+    assert tokenizer is not None
+    lists = [[t for t in tokenizer(text) if t != ""] if text is not None else [] for text in texts]
     counts = np.fromiter(map(len, lists), np.int64, len(lists))
-    return _Words(starts(counts), strings_as_keys([t for ts in lists for t in ts], "token"))
-
-
-def _tokens(tokenizer: Tokenizer, text: str | None) -> list[str]:
-    return [token for token in tokenizer(text) if token != ""] if text is not None else []
+    return starts(counts), strings_as_keys([t for ts in lists for t in ts], "token")

@@ -95,15 +95,15 @@ def to_clauses(plain: Clauses, drawn: Expressions) -> Clauses:
     ]
     token_start, token = _tokens(drawn.token, runs)
     return Clauses(
-        token_start,
-        token,
-        np.zeros(len(row) + 1, np.int64),
-        np.empty(0, np.int32),
-        plain.box[row],
-        row.astype(np.int32),
-        np.full(len(row), -1, np.int32),
-        Shapes.empty(),
-        len(count),
+        token_start=token_start,
+        token=token,
+        negative_start=np.zeros(len(row) + 1, np.int64),
+        negative=np.empty(0, np.int32),
+        box=plain.box[row],
+        row=row.astype(np.int32),
+        shape=np.full(len(row), -1, np.int32),
+        shapes=Shapes.empty(),
+        subscriptions=len(count),
     )
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, cast
 
 from nearcast import indexes
-from nearcast.engine.segment import Segment
 from nearcast.errors import NearcastError, StorageError
-from nearcast.spark.artifact.parts import Part, part_arrays, part_from_arrays
+from nearcast.segments import Segment
+from nearcast.segments.parts import Part, part_arrays, part_from_arrays
 from nearcast.spark.artifact.versions import SegmentRef, Stored
 from nearcast.spark.shards.router import Router
 from nearcast.storage import nested, prefixed, read_arrays
@@ -23,16 +21,15 @@ from nearcast.storage import nested, prefixed, read_arrays
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import NDArray
 
-    from nearcast.columns import Matches, Messages, Subscriptions
     from nearcast.indexes import Builder
     from nearcast.spark.artifact.folders import Folder
     from nearcast.spark.artifact.versions import Version
-    from nearcast.text import Vocabulary
 
 __all__ = [
-    "OpenSegment",
+    "ShardSegment",
     "open_router",
     "open_segment",
     "read_router",
@@ -44,33 +41,18 @@ __all__ = [
 _KEPT = 64
 
 
-class OpenSegment(NamedTuple):
-    """A segment that is mapped, without the rows that are gone.
+class ShardSegment(Segment):
+    """A segment of a shard, mapped from files.
 
     ``shards`` are the shards of each row as bits, None where every row lies in this one only.
     """
 
-    part: Part
-    segment: Segment
-    shards: NDArray[np.uint64] | None
+    shards: NDArray[np.uint64] | None = None
 
     @property
-    def subscriptions(self) -> Subscriptions:
-        """The subscriptions, those that are gone included."""
-        return self.part.subscriptions
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """What numbers the tokens."""
-        return self.part.vocabulary
-
-    def match(self, messages: Messages) -> Matches:
-        """Return the rows that match each message and are neither gone nor expired."""
-        return self.segment.match(messages, version=1, threads=1)
-
-    def alive(self) -> NDArray[np.bool_]:
-        """Return which rows are not gone."""
-        return self.segment.alive(1)
+    def part(self) -> Part:
+        """The subscriptions, dead ones included, and their vocabulary."""
+        return Part(self.subscriptions, self.vocabulary)
 
 
 def write_segment(
@@ -91,20 +73,20 @@ def write_dead(folder: Folder, name: str, rows: NDArray[np.int32]) -> Stored:
     return Stored(name, *folder.write_arrays(name, "dead", {"row": rows}, {}))
 
 
-def open_segment(folder: Folder, ref: SegmentRef) -> OpenSegment:
+def open_segment(folder: Folder, ref: SegmentRef) -> ShardSegment:
     """Map a segment; a process that did so before gives the same one again."""
 
-    def make() -> OpenSegment:
+    def make() -> ShardSegment:
         part, index, shards = _map(folder, ref.data, "segment", _segment)
-        nobody = np.broadcast_to(np.int32(0), len(part.subscriptions))
-        segment = Segment(part.subscriptions, index, nobody, serial=0)
+        segment = ShardSegment(part.subscriptions, index, part.vocabulary)
+        segment.shards = shards
         if ref.dead is not None:
-            segment.kill(_map(folder, ref.dead, "dead", _dead), version=0)
-        return OpenSegment(part, segment, shards)
+            segment.kill(_map(folder, ref.dead, "dead", _dead))
+        return segment
 
     dead = None if ref.dead is None else ref.dead.digest
     key = ("alive", dead, *_stamp(folder, ref.data))
-    return cast("OpenSegment", _remembered(key, make))
+    return cast("ShardSegment", _remembered(key, make))
 
 
 def open_router(folder: Folder, version: Version) -> Router:
@@ -177,6 +159,7 @@ def _segment(arrays: dict[str, Any], meta: dict[str, Any]) -> Any:
     builder = indexes.create(meta["index"], **meta["options"])
     own = nested("index", arrays)
     index = builder.index.from_arrays(part.subscriptions.clauses, builder.options, own)
+    index.check_structure()
     return part, index, arrays.get("shards")
 
 

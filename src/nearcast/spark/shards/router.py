@@ -301,7 +301,7 @@ def owned_matches(
     {(0, 1)}
     """
     start = np.empty(len(matches.start), np.int64)
-    kept = np.empty(len(matches), np.int32)
+    kept = np.empty(len(matches), np.int64)
     keep_owned(
         Pairs(read_only(matches.start, np.int64), read_only(matches.subscription, np.int32)),
         ShardBits(read_only(row_shards, np.uint64), read_only(message_shards, np.uint64)),
@@ -309,4 +309,4 @@ def owned_matches(
         start,
         kept,
     )
-    return Matches(start, kept[: start[-1]], matches.examined)
+    return matches.keep(start, kept[: start[-1]])

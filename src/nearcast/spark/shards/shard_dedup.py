@@ -52,11 +52,11 @@ def keep_owned(
     bits: ShardBits,
     shard: Number,
     kept_start: NDArray[np.int64],
-    kept: NDArray[np.int32],
+    kept: NDArray[np.int64],
 ) -> None:
-    """Copy the matches of a shard for which it is the lowest one that both sides share.
+    """Write the positions of the matches that no lower shard shares with this one.
 
-    ``kept_start`` int64[messages + 1] and ``kept`` int32[matches] are filled.
+    ``kept_start`` int64[messages + 1] and ``kept`` int64[matches] are filled.
     """
     row_bits, message_bits, rows = borrow(bits.row), borrow(bits.message), borrow(pairs.row)
     last = shard // _WORD
@@ -70,6 +70,6 @@ def keep_owned(
             for word in range(last):
                 shared |= row_bits[row, word] & message_bits[message, word]
             if shared == _NONE:
-                kept[count] = row
+                kept[count] = i
                 count += 1
         kept_start[message + 1] = count

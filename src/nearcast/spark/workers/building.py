@@ -20,8 +20,8 @@ import pyarrow as pa
 from nearcast import indexes
 from nearcast.columns import Subscriptions
 from nearcast.intake import read_subscriptions
+from nearcast.segments.parts import Part, part_arrays, part_from_arrays, unite
 from nearcast.spark.artifact.folders import open_folder
-from nearcast.spark.artifact.parts import Part, part_arrays, part_from_arrays, unite
 from nearcast.spark.artifact.segments import read_router, write_segment
 from nearcast.spark.artifact.versions import ShardRef
 from nearcast.spark.shards.router import pack_shards

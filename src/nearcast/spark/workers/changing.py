@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from nearcast import indexes
 from nearcast.columns import read_only
-from nearcast.spark.artifact.parts import Part, part_arrays, part_from_arrays, trimmed, unite
+from nearcast.segments.parts import Part, part_arrays, part_from_arrays, trimmed, unite
 from nearcast.spark.artifact.segments import open_segment, write_dead, write_segment
 from nearcast.spark.artifact.versions import Artifact, SegmentRef, ShardRef, Stored
 from nearcast.spark.shards.router import pack_shards
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from nearcast.indexes import Builder
     from nearcast.spark.artifact.folders import Folder
-    from nearcast.spark.artifact.segments import OpenSegment
+    from nearcast.spark.artifact.segments import ShardSegment
     from nearcast.spark.artifact.versions import Version
 
 __all__ = [
@@ -250,7 +250,7 @@ class _ShardChange:
         part = Part(segment.subscriptions.take(rows), segment.vocabulary)
         return trimmed(part), self._bits(segment)[rows] if self._version.router else None
 
-    def _bits(self, segment: OpenSegment) -> NDArray[np.uint64]:
+    def _bits(self, segment: ShardSegment) -> NDArray[np.uint64]:
         if segment.shards is not None:
             return segment.shards
         rows = len(segment.subscriptions)

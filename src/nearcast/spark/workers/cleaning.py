@@ -253,7 +253,7 @@ def _rejects_of(table: pa.Table, cleaning: Cleaning, vocabulary: Vocabulary) -> 
 def _refused(kind: str, table: pa.Table, vocabulary: Vocabulary) -> Rejects:
     """Return the rows that intake refuses, by position."""
     if kind == "messages":
-        return read_messages(table, vocabulary, now_us=0, unique=False)[1]
+        return read_messages(table, now_us=0, unique=False)[1]
     return read_subscriptions(table, vocabulary, unique=False)[1]
 
 

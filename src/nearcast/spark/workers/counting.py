@@ -22,9 +22,7 @@ from nearcast.intake import (
     read_messages,
     read_subscriptions,
 )
-from nearcast.intake.cells import read_lists, read_texts
-from nearcast.intake.rejects import Faults
-from nearcast.text import Vocabulary, tokenize_column, words
+from nearcast.text import Vocabulary
 from nearcast.text.keys import keys_of, string_buffers
 
 if TYPE_CHECKING:
@@ -41,7 +39,6 @@ __all__ = [
     "WEIGHTED",
     "WIDTH",
     "Kind",
-    "all_words",
     "count_batches",
     "known_columns",
     "weigh_tokens",
@@ -167,22 +164,12 @@ def weigh_tokens(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, schema=_WEIGHTED)
 
 
-def all_words(table: pa.Table, vocabulary: Vocabulary) -> None:
-    """Add all words of a table of messages to the vocabulary: intake leaves out unknown ones."""
-    faults = Faults(table.num_rows)
-    tokenize_column(read_texts(table, "text", faults), words, vocabulary, add=True)
-    lists = read_lists(table, "tokens", faults)
-    if lists is not None:
-        tokenize_column(lists.value, words, vocabulary, add=True)
-
-
 def _read(table: pa.Table, kind: Kind, vocabulary: Vocabulary) -> tuple[Clauses | Messages, int]:
     """Return the documents of a table, repeated ids included, and how many rows are none."""
     columns: Clauses | Messages
     if kind == "messages":
-        all_words(table, vocabulary)
-        batch, _ = read_messages(table, vocabulary, now_us=0, unique=False)
-        columns, count = batch.messages, len(batch)
+        batch, _ = read_messages(table, now_us=0, unique=False)
+        columns, count = batch.number(vocabulary, add=True), len(batch)
     else:
         subscriptions, _ = read_subscriptions(table, vocabulary, unique=False)
         columns, count = subscriptions.clauses, len(subscriptions)

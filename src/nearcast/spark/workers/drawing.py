@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from nearcast.columns import UNITS, WORLD, Messages, starts
 from nearcast.errors import InvalidInput
 from nearcast.intake import read_messages
-from nearcast.spark.workers.counting import all_words
 from nearcast.text import Vocabulary
 from nearcast.text.keys import keys_of, string_buffers
 
@@ -163,20 +162,21 @@ def draw_batches(
 def _eligible(batch: pa.RecordBatch) -> tuple[_Eligible, int, int]:
     """Return the messages with words, and how many have none or are no messages."""
     table = pa.Table.from_batches([batch])
+    read, rejects = read_messages(table, now_us=0, unique=False)
     # Words are numbered in the order of their bytes: ids in the order of arrival would differ.
     arrived = Vocabulary()
-    all_words(table, arrived)
+    read.number(arrived, add=True)
     tokens = arrived.tokens()
     vocabulary = Vocabulary()
     vocabulary.add_keys(keys_of(*string_buffers(tokens.take(pc.sort_indices(tokens)))))
-    read, rejects = read_messages(table, vocabulary, now_us=0, unique=False)
+    messages = read.number(vocabulary)
     kept = np.delete(np.arange(table.num_rows), rejects.row)
-    worded = np.flatnonzero(np.diff(read.messages.token_start))
+    worded = np.flatnonzero(np.diff(messages.token_start))
     rows = kept[worded]
     eligible = _Eligible(
         read.ids.take(worded).to_arrow().cast(pa.string()),
         table.column("hash").to_numpy()[rows].view(np.uint64),
-        read.messages.take(worded),
+        messages.take(worded),
         vocabulary,
     )
     return eligible, len(read) - len(worded), len(rejects)

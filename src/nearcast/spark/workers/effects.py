@@ -7,12 +7,12 @@ there, and which rows of the changes gave its wants and its place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import Clauses, Subscriptions, gather, starts
+from nearcast.columns import Regions, Subscriptions, place_conjunctions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,32 +110,8 @@ def with_places(subscriptions: Subscriptions, places: Subscriptions) -> Subscrip
     >>> len(moved.clauses), moved.clauses.token.tolist()
     (4, [0, 0, 1, 1])
     """
-    own, other = subscriptions.clauses, places.clauses
-    conjunction = _conjunctions(own)
-    wanted = np.bincount(own.row[conjunction], minlength=len(subscriptions))
-    boxes = np.bincount(other.row, minlength=len(places))
-    pairs = wanted * boxes
-    row = np.repeat(np.arange(len(pairs)), pairs)
-    within = np.arange(len(row)) - starts(pairs)[row]
-    clause = conjunction[starts(wanted)[row] + within // boxes[row]]
-    box = starts(boxes)[row] + within % boxes[row]
-    token_start, token = gather(own.token_start, clause)
-    negative_start, negative = gather(own.negative_start, clause)
-    clauses = Clauses(
-        token_start,
-        own.token[token],
-        negative_start,
-        own.negative[negative],
-        other.box[box],
-        row.astype(np.int32),
-        other.shape[box],
-        other.shapes,
-        len(subscriptions),
-    )
-    return Subscriptions(subscriptions.ids, clauses, subscriptions.expires_us, subscriptions.owner)
-
-
-def _conjunctions(clauses: Clauses) -> NDArray[np.int64]:
-    """Return one clause of each conjunction: those in the first box of their subscription."""
-    first = np.searchsorted(clauses.row, clauses.row, side="left")
-    return np.flatnonzero((clauses.box == clauses.box[first]).all(axis=1))
+    other = places.clauses
+    box_start = np.searchsorted(other.row, np.arange(len(places) + 1))
+    regions = Regions(box_start, other.box, other.shape[box_start[:-1]], other.shapes)
+    clauses = place_conjunctions(subscriptions.clauses.conjunctions(), regions)
+    return replace(subscriptions, clauses=clauses)

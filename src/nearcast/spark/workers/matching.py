@@ -21,14 +21,15 @@ from nearcast.spark.artifact.segments import open_router, open_segment
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.shards.router import owned_matches
 from nearcast.spark.workers.answers import Answer, Costs, answer_batches, cost_batch
-from nearcast.spark.workers.routing import ROUTE, Words, bits_of, version_of
+from nearcast.spark.workers.routing import ROUTE, MessageRouter, bits_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    from nearcast.spark.artifact.segments import OpenSegment
+    from nearcast.intake import MessageBatch
+    from nearcast.spark.artifact.segments import ShardSegment
     from nearcast.spark.artifact.versions import Version
 
 __all__ = ["MatchMessages", "MatchRouted"]
@@ -113,47 +114,42 @@ class _Opened:
     def __init__(self, artifact: Artifact, version: Version) -> None:
         self._folder = artifact.folder
         self._version = version
-        self._words: Words | None = None
+        self._router: MessageRouter | None = None
         # The process keeps some segments open, here all of a version's are: it may have more.
-        self._segments: dict[int, list[OpenSegment]] = {}
+        self._segments: dict[int, list[ShardSegment]] = {}
 
     def all_shards(self, table: pa.Table, now_us: int, costs: Costs) -> Iterator[Answer]:
-        """Hold messages against all shards, and count them."""
+        """Match messages against all shards, and count them."""
+        batch, rejects = read_messages(table, now_us=now_us, unique=False)
+        costs.messages, costs.rejected = len(batch), len(rejects)
         if self._version.router is None:
-            for number, answer in enumerate(self._shard(0, table, now_us, None)):
-                if number == 0:
-                    costs.messages = len(answer.message)
-                    costs.rejected = table.num_rows - len(answer.message)
-                yield answer
+            yield from self._shard(0, batch, None)
             return
-        if self._words is None:
-            self._words = Words(open_router(self._folder, self._version))
-        routed = self._words.route(table, now_us)
-        costs.messages, costs.rejected = routed.table.num_rows, routed.rejected
-        message = np.repeat(np.arange(len(routed.bits)), np.diff(routed.start))
+        if self._router is None:
+            self._router = MessageRouter(open_router(self._folder, self._version))
+        routed = self._router.route(batch)
+        message = routed.message
         for shard in np.unique(routed.shard).tolist():
             rows = message[routed.shard == shard]
-            own = routed.table.take(pa.array(rows))
-            yield from self._shard(shard, own, now_us, routed.bits[rows])
+            yield from self._shard(shard, batch.take(rows), routed.bits[rows])
 
     def own_shards(self, table: pa.Table) -> Iterator[Answer]:
-        """Hold routed messages against their shards."""
+        """Match routed messages against their shards."""
         now_us = int(table["_time"][0].as_py())
         for shard in pc.unique(table["_shard"]).drop_null().to_pylist():
             own = table.filter(pc.equal(table["_shard"], shard))
-            yield from self._shard(
-                shard, own.drop_columns(ROUTE.names), now_us, bits_of(own["_shards"])
-            )
+            messages = own.drop_columns(ROUTE.names)
+            batch, _ = read_messages(messages, now_us=now_us, unique=False)
+            yield from self._shard(shard, batch, bits_of(own["_shards"]))
 
     def _shard(
-        self, shard: int, table: pa.Table, now_us: int, bits: NDArray[np.uint64] | None
+        self, shard: int, batch: MessageBatch, bits: NDArray[np.uint64] | None
     ) -> Iterator[Answer]:
         if shard not in self._segments:
             refs = self._version.shards[shard].segments
             self._segments[shard] = [open_segment(self._folder, ref) for ref in refs]
         for segment in self._segments[shard]:
-            batch, _ = read_messages(table, segment.vocabulary, now_us=now_us, unique=False)
-            matches = segment.match(batch.messages)
+            matches = segment.match(batch.number(segment.vocabulary))
             if bits is not None and segment.shards is not None:
                 matches = owned_matches(matches, segment.shards, bits, shard)
             yield Answer(batch.ids, segment.subscriptions.ids, matches)

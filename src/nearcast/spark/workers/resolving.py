@@ -15,7 +15,7 @@ from nearcast.intake.cells import read_texts
 from nearcast.intake.ids import read_ids
 from nearcast.intake.rejects import Faults, cell, record_of
 from nearcast.intake.times import read_times
-from nearcast.spark.artifact.parts import Part, unite
+from nearcast.segments.parts import Part, unite
 from nearcast.spark.workers.effects import OPERATIONS, Effects, net_effects, with_places
 from nearcast.text import IdTable, Vocabulary
 

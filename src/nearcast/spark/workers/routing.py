@@ -14,14 +14,14 @@ from nearcast.intake import read_messages
 from nearcast.spark.artifact.segments import open_router
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.shards.router import pack_shards
-from nearcast.text import Vocabulary, tokenize_column, words
+from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    from nearcast.intake import MessageBatch, Rejects
+    from nearcast.intake import MessageBatch
     from nearcast.spark.artifact.versions import Version
     from nearcast.spark.shards.router import Router
 
@@ -29,10 +29,9 @@ __all__ = [
     "NOW",
     "ROUTE",
     "RouteMessages",
+    "MessageRouter",
     "Routed",
-    "Words",
     "bits_of",
-    "read_all_words",
     "version_of",
 ]
 
@@ -64,20 +63,23 @@ _MAX_TOKENS = 1_000_000
 
 
 class Routed(NamedTuple):
-    """The sound messages of a table, the shards of each, and the same as bits."""
+    """The shards of each message, and the same as bits."""
 
-    table: pa.Table
     start: NDArray[np.int64]
     shard: NDArray[np.int32]
     bits: NDArray[np.uint64]
-    rejected: int
+
+    @property
+    def message(self) -> NDArray[np.int64]:
+        """The message row of every entry of ``shard``."""
+        return np.repeat(np.arange(len(self.bits)), np.diff(self.start))
 
 
-class Words:
-    """All words of the messages that went through, and their ranks in a router.
+class MessageRouter:
+    """Routes messages; remembers the ranks of all words that went through.
 
-    A router has to see words that no subscription of the sample had, too. They are forgotten when
-    they have become many.
+    A router must also see words that no subscription of its sample had. They are forgotten when
+    there are too many of them.
     """
 
     def __init__(self, router: Router) -> None:
@@ -88,19 +90,14 @@ class Words:
         self._vocabulary = Vocabulary()
         self._rank: NDArray[np.int32] | None = None
 
-    def route(self, table: pa.Table, now_us: int) -> Routed:
-        """Return which shards each message of a table concerns."""
+    def route(self, batch: MessageBatch) -> Routed:
+        """Return which shards each message has to visit."""
         if len(self._vocabulary) > _MAX_TOKENS:
             self._forget()
-        batch, rejects = read_all_words(table, self._vocabulary, now_us)
-        if len(rejects):
-            sound = np.ones(table.num_rows, np.bool_)
-            sound[rejects.row] = False
-            table = table.filter(pa.array(sound))
+        messages = batch.number(self._vocabulary, add=True)
         self._rank = self._router.ranks(self._vocabulary, self._rank)
-        start, shard = self._router.route_messages(batch.messages, self._rank)
-        bits = pack_shards(start, shard, self._router.shards)
-        return Routed(table, start, shard, bits, len(rejects))
+        start, shard = self._router.route_messages(messages, self._rank)
+        return Routed(start, shard, pack_shards(start, shard, self._router.shards))
 
 
 @dataclass(frozen=True)
@@ -124,26 +121,39 @@ class RouteMessages:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route every batch."""
         artifact = Artifact(self.folder)
-        known: dict[int, Words] = {}
+        known: dict[int, MessageRouter] = {}
         for batch in batches:
             if not batch.num_rows:
                 continue
             table = pa.Table.from_batches([batch])
             version, now_us = version_of(artifact, self.version, table, self.now_us)
             if version.number not in known:
-                known = {version.number: Words(open_router(artifact.folder, version))}
+                router = open_router(artifact.folder, version)
+                known = {version.number: MessageRouter(router)}
             messages = table.drop_columns([NOW]) if NOW in table.column_names else table
-            routed = known[version.number].route(messages, now_us)
-            yield from self._copies(routed, version, now_us)
+            read, rejects = read_messages(messages, now_us=now_us, unique=False)
+            if len(rejects):
+                accepted = np.ones(messages.num_rows, np.bool_)
+                accepted[rejects.row] = False
+                messages = messages.filter(pa.array(accepted))
+            same = {"_version": version.number, "_time": now_us, "_rejected": 0}
+            routed = known[version.number].route(read)
+            yield from self._copies(messages, routed, len(version.shards), same)
+            if len(rejects):
+                alone = {"_key": self.keys[0], "_counted": 0, **same, "_rejected": len(rejects)}
+                schema = pa.schema([*messages.schema, *ROUTE])
+                yield pa.RecordBatch.from_pylist([alone], schema)
 
-    def _copies(self, routed: Routed, version: Version, now_us: int) -> Iterator[pa.RecordBatch]:
-        message = np.repeat(np.arange(len(routed.bits)), np.diff(routed.start))
-        same = {"_version": version.number, "_time": now_us, "_rejected": 0}
-        key = self._keys_of(routed.shard, len(version.shards))
+    def _copies(
+        self, messages: pa.Table, routed: Routed, shards: int, same: dict[str, int]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield a copy of each message for each of its shards."""
+        message = routed.message
+        key = self._keys_of(routed.shard, shards)
         counted = np.diff(message, prepend=-1) > 0
         for low in range(0, len(message), COPIES_AT_A_TIME):
             piece = slice(low, low + COPIES_AT_A_TIME)
-            copies = routed.table.take(pa.array(message[piece]))
+            copies = messages.take(pa.array(message[piece]))
             own: dict[str, Any] = {
                 "_key": key[piece],
                 "_shard": routed.shard[piece],
@@ -154,10 +164,6 @@ class RouteMessages:
             for field in ROUTE:
                 copies = copies.append_column(field, pa.array(own[field.name]).cast(field.type))
             yield from copies.combine_chunks().to_batches()
-        if routed.rejected:
-            alone = {"_key": self.keys[0], "_counted": 0, **same, "_rejected": routed.rejected}
-            schema = pa.schema([*routed.table.schema, *ROUTE])
-            yield pa.RecordBatch.from_pylist([alone], schema)
 
     def _keys_of(self, shard: NDArray[np.int32], shards: int) -> NDArray[np.int32]:
         """Return the key of every copy."""
@@ -166,16 +172,6 @@ class RouteMessages:
         partition = (shard.astype(np.int64) * each + turn) % len(self.keys)
         keys: NDArray[np.int32] = np.array(self.keys, np.int32)[partition]
         return keys
-
-
-def read_all_words(
-    table: pa.Table, vocabulary: Vocabulary, now_us: int
-) -> tuple[MessageBatch, Rejects]:
-    """Return the messages of a table with all their words, which the vocabulary takes up."""
-    for name in {"text", "tokens"} & set(table.column_names):
-        if _holds_words(table.schema.field(name).type):
-            tokenize_column(table.column(name), words, vocabulary, add=True)
-    return read_messages(table, vocabulary, now_us=now_us, unique=False)
 
 
 def version_of(
@@ -199,10 +195,3 @@ def _bytes_of(bits: NDArray[np.uint64]) -> pa.Array:
     flat = pa.py_buffer(np.ascontiguousarray(bits))
     fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(bits), [None, flat])
     return pc.cast(fixed, pa.binary())
-
-
-def _holds_words(kind: pa.DataType) -> bool:
-    texts = (pa.string(), pa.large_string())
-    return kind in texts or (
-        (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and kind.value_type in texts
-    )

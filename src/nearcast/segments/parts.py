@@ -1,6 +1,7 @@
-"""Parts: subscriptions that one task read, with a vocabulary of their own, and their union.
+"""Parts: subscriptions with the vocabulary that numbers their tokens, and their union.
 
-Tasks number tokens each in its own way. When parts come together, their tokens are numbered anew.
+Every task of Spark numbers tokens in its own way, and an engine replaces its vocabulary when most of
+it is unused. When parts with different vocabularies are joined, their tokens are renumbered.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Part", "part_arrays", "part_from_arrays", "trimmed", "unite"]
+__all__ = ["Part", "part_arrays", "part_from_arrays", "renumber", "trimmed", "unite"]
 
 KIND = "part"
 
@@ -53,8 +54,15 @@ def part_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Part:
     return Part(subscriptions_from_arrays(arrays), vocabulary)
 
 
-def unite(parts: Sequence[Part]) -> Part:
+def unite(parts: Sequence[Part], vocabulary: Vocabulary | None = None) -> Part:
     """Return the subscriptions of all parts end to end, under one vocabulary.
+
+    Parameters
+    ----------
+    parts
+        What to join. Where all of them share a vocabulary, it is kept.
+    vocabulary
+        Numbers the tokens where vocabularies differ; a new one by default.
 
     Examples
     --------
@@ -72,9 +80,15 @@ def unite(parts: Sequence[Part]) -> Part:
         return Part(Subscriptions.empty(), Vocabulary())
     if len(parts) == 1:
         return parts[0]
-    vocabulary = Vocabulary()
-    renumbered = [_renumber(part, vocabulary) for part in parts]
-    return Part(Subscriptions.concatenate(renumbered), vocabulary)
+    first = parts[0].vocabulary
+    if all(part.vocabulary is first for part in parts):
+        return Part(Subscriptions.concatenate([part.subscriptions for part in parts]), first)
+    target = Vocabulary() if vocabulary is None else vocabulary
+    renumbered = [
+        part.subscriptions if part.vocabulary is target else renumber(part, target)
+        for part in parts
+    ]
+    return Part(Subscriptions.concatenate(renumbered), target)
 
 
 def trimmed(part: Part) -> Part:
@@ -86,24 +100,30 @@ def trimmed(part: Part) -> Part:
     Vocabulary(0 tokens)
     """
     vocabulary = Vocabulary()
-    return Part(_renumber(part, vocabulary), vocabulary)
+    return Part(renumber(part, vocabulary), vocabulary)
 
 
-def _renumber(part: Part, vocabulary: Vocabulary) -> Subscriptions:
-    """Return the subscriptions of a part with the numbers that another vocabulary gives.
+def renumber(part: Part, vocabulary: Vocabulary) -> Subscriptions:
+    """Return the subscriptions of a part with the token ids of another vocabulary.
 
-    Tokens that no subscription uses are left behind.
+    Tokens that the other vocabulary does not have are added to it; tokens that no subscription
+    uses are left behind.
     """
     clauses = part.subscriptions.clauses
-    used = np.zeros(len(part.vocabulary), np.bool_)
-    used[clauses.token] = True
-    used[clauses.negative] = True
-    tokens = part.vocabulary.tokens()
-    start, byte = string_buffers(tokens if used.all() else tokens.filter(pa.array(used)))
-    number = np.full(len(used), -1, np.int32)
-    number[used] = vocabulary.add_keys(keys_of(start, byte))
-    number = read_only(number, np.int32)
     token, negative = clauses.token.copy(), clauses.negative.copy()
+    if 8 * (len(token) + len(negative)) < len(part.vocabulary):
+        used, position = np.unique(np.concatenate([token, negative]), return_inverse=True)
+        token[:], negative[:] = position[: len(token)], position[len(token) :]
+        number = vocabulary.add([part.vocabulary.token(one) for one in used.tolist()])
+    else:
+        marked = np.zeros(len(part.vocabulary), np.bool_)
+        marked[token] = True
+        marked[negative] = True
+        tokens = part.vocabulary.tokens()
+        start, byte = string_buffers(tokens if marked.all() else tokens.filter(pa.array(marked)))
+        number = np.full(len(marked), -1, np.int32)
+        number[marked] = vocabulary.add_keys(keys_of(start, byte))
+    number = read_only(number, np.int32)
     renumber_tokens(clauses.token_start, number, token)
     renumber_tokens(clauses.negative_start, number, negative)
     return replace(part.subscriptions, clauses=replace(clauses, token=token, negative=negative))

@@ -1,0 +1,107 @@
+"""The buffer: where small writes go until there are enough of them for an index.
+
+Its columns grow in place, so a write costs what it adds. Every write makes a new `LiveSegment` over
+views of the columns; segments that readers still hold do not change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import NEVER, GrowingArray, GrowingClauses, Ids, Subscriptions
+from nearcast.engine.segment import LiveSegment
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.indexes import Builder
+    from nearcast.text import Vocabulary
+
+__all__ = ["BUFFER_ROWS", "Buffer"]
+
+BUFFER_ROWS = 1024
+"""How many rows the buffer holds, dead ones included."""
+
+
+class Buffer:
+    """Subscriptions that are compared one by one; ``segment`` is the latest view of all of them.
+
+    Parameters
+    ----------
+    builder
+        Makes the small form of an index.
+    vocabulary
+        Numbers the tokens of all subscriptions in the buffer.
+    subscriptions, handle
+        The first rows.
+    serial
+        The number of its segments in the directory.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        vocabulary: Vocabulary,
+        subscriptions: Subscriptions,
+        handle: NDArray[np.int32],
+        serial: int,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self._builder = builder
+        self._serial = serial
+        self._clauses = GrowingClauses(subscriptions.clauses)
+        self._expires_us = GrowingArray(subscriptions.expires_us)
+        self._number = GrowingArray(subscriptions.ids.number)
+        self._text = subscriptions.ids.text
+        self._owner = subscriptions.owner
+        self._handle = GrowingArray(handle)
+        self._died = GrowingArray(np.full(len(handle), NEVER))
+        self.segment = self._view(0)
+
+    def __len__(self) -> int:
+        return len(self._handle)
+
+    def append(self, subscriptions: Subscriptions, handle: NDArray[np.int32]) -> LiveSegment:
+        """Return the segment with more rows; ``segment`` stays as it is until `accept`."""
+        before = len(self)
+        self._text = _appended(self._text, before, subscriptions.ids.text, len(subscriptions))
+        self._owner = _appended(self._owner, before, subscriptions.owner, len(subscriptions))
+        self._clauses.append(subscriptions.clauses)
+        self._expires_us.append(subscriptions.expires_us)
+        self._number.append(subscriptions.ids.number)
+        self._handle.append(handle)
+        self._died.append(np.full(len(handle), NEVER))
+        self.segment = self._view(self.segment.tombstones)
+        return self.segment
+
+    def _view(self, tombstones: int) -> LiveSegment:
+        clauses = self._clauses.clauses
+        subscriptions = Subscriptions(
+            ids=Ids(self._number.view, self._text),
+            clauses=clauses,
+            expires_us=self._expires_us.view,
+            owner=self._owner,
+        )
+        segment = LiveSegment(
+            subscriptions,
+            self._builder.build_small(clauses),
+            self.vocabulary,
+            handle=self._handle.view,
+            serial=self._serial,
+            indexed=False,
+        )
+        segment.share_deaths(self._died.writable, tombstones)
+        return segment
+
+
+def _appended(
+    text: pa.StringArray | None, rows: int, more: pa.StringArray | None, more_rows: int
+) -> pa.StringArray | None:
+    """Return strings of which either part may be None: then all of its rows are null."""
+    if text is None and more is None:
+        return None
+    parts = [(text, rows), (more, more_rows)]
+    return pa.concat_arrays([pa.nulls(n, pa.string()) if t is None else t for t, n in parts])

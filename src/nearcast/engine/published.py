@@ -1,0 +1,63 @@
+"""What an engine returns besides matches: what became of a table, and how large it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nearcast.intake import Rejects
+
+__all__ = ["Published", "Stats"]
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """What became of a table of messages.
+
+    Attributes
+    ----------
+    matches
+        A table with ``message_id``, ``subscription_id`` and ``score`` (null for boolean ones), in the order of
+        the messages.
+    rejects
+        The rows that were rejected.
+    messages
+        How many messages were published.
+    examined
+        How many candidates had to be verified.
+    """
+
+    matches: pa.Table
+    rejects: Rejects
+    messages: int
+    examined: int
+
+
+class Stats(NamedTuple):
+    """The size of an engine.
+
+    Attributes
+    ----------
+    subscriptions
+        How many are registered and have not expired.
+    segments
+        How many rows each segment has, dead ones included.
+    tombstones
+        How many rows are dead or expired.
+    tokens
+        How many tokens are known.
+    live_messages
+        How many messages are kept for subscriptions that move.
+    nbytes
+        The bytes of all of this in memory.
+    """
+
+    subscriptions: int
+    segments: tuple[int, ...]
+    tombstones: int
+    tokens: int
+    live_messages: int
+    nbytes: int

@@ -1,0 +1,110 @@
+"""From the matches of several segments to ids and a table of matches."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import Ids, join_scores
+from nearcast.segments.segment import LATEST
+from nearcast.text import gather_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Matches, Messages
+    from nearcast.intake import MessageBatch
+    from nearcast.segments.segment import Segment
+    from nearcast.text import Vocabulary
+
+__all__ = ["Delivery", "deliver"]
+
+
+class Delivery(NamedTuple):
+    """Matches of a batch: message row (ascending) and subscription id of each, and their scores.
+
+    ``score`` is None where all matches are boolean, and NaN for boolean ones among others.
+    ``examined`` and ``visited`` are what finding them cost, as in `nearcast.columns.Matches`.
+    """
+
+    message: NDArray[np.int64]
+    subscription: Ids
+    score: NDArray[np.float64] | None
+    examined: int
+    visited: int
+
+    def scores(self) -> list[float | None]:
+        """Return the score of every match, None for boolean ones."""
+        if self.score is None:
+            return [None] * len(self.message)
+        return [None if math.isnan(score) else score for score in self.score.tolist()]
+
+    def to_table(self, message_ids: Ids, first: int = 0, last: int | None = None) -> pa.Table:
+        """Return matches as a table of ``message_id``, ``subscription_id`` and ``score``.
+
+        Parameters
+        ----------
+        message_ids
+            The ids of the messages of the batch.
+        first, last
+            Which of the matches, all by default.
+        """
+        message = self.message[first:last]
+        whole = len(message) == len(self.message)
+        subscription = (
+            self.subscription
+            if whole
+            else self.subscription.take(np.arange(first, first + len(message)))
+        )
+        score = pa.nulls(len(message), pa.float64())
+        if self.score is not None:
+            score = pa.array(self.score[first:last], from_pandas=True)
+        return pa.table(
+            {
+                "message_id": gather_ids(message_ids, message).to_arrow(),
+                "subscription_id": subscription.to_arrow(),
+                "score": score,
+            }
+        )
+
+
+def deliver(
+    segments: Sequence[Segment], batch: MessageBatch, *, version: int = LATEST, threads: int = 1
+) -> Delivery:
+    """Match messages against all segments of a version.
+
+    Segments that share a vocabulary share the numbering of the messages.
+    """
+    numbered: dict[Vocabulary, Messages] = {}
+    found: list[Matches] = []
+    ids: list[Ids] = []
+    for segment in segments:
+        messages = numbered.get(segment.vocabulary)
+        if messages is None:
+            messages = numbered[segment.vocabulary] = batch.number(segment.vocabulary)
+        matches = segment.match(messages, version=version, threads=threads)
+        found.append(matches)
+        if len(matches):
+            ids.append(gather_ids(segment.subscriptions.ids, matches.subscription))
+    examined = sum(matches.examined for matches in found)
+    visited = sum(matches.visited for matches in found)
+    found = [matches for matches in found if len(matches)]
+    if not found:
+        return Delivery(np.empty(0, np.int64), Ids.of([]), None, examined, visited)
+    if len(found) == 1:
+        return Delivery(found[0].message, ids[0], found[0].score, examined, visited)
+    message = np.concatenate([matches.message for matches in found])
+    score = join_scores([matches.score for matches in found], [len(m) for m in found])
+    order = np.argsort(message, kind="stable")
+    return Delivery(
+        message[order],
+        Ids.concatenate(ids).take(order),
+        None if score is None else score[order],
+        examined,
+        visited,
+    )

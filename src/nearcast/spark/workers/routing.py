@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "NOW",
     "ROUTE",
-    "RouteMessages",
     "MessageRouter",
+    "RouteMessages",
     "Routed",
     "bits_of",
     "version_of",

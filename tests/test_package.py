@@ -23,7 +23,7 @@ def test_a_plain_import_stays_plain() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     heavy = {"pyspark", "fastapi", "typer", "rich", "matplotlib", "hypothesis", "pandas"}
-    ours = {"nearcast.bench", "nearcast.cli", "nearcast.spark", "nearcast.server"}
+    ours = {"nearcast.datasets", "nearcast.cli", "nearcast.spark", "nearcast.server"}
     assert not (heavy | ours) & set(run.stdout.split())
 
 

@@ -6,8 +6,8 @@ Run it: python examples/spark/build.py
 import tempfile
 from pathlib import Path
 
-from nearcast.bench import Workload
-from nearcast.bench.tables import message_table, subscription_table
+from nearcast.datasets import Workload
+from nearcast.datasets.tables import message_table, subscription_table
 from nearcast.spark import build, session
 
 tweets = Workload("tweets", seed=7)

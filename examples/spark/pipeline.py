@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from nearcast.bench import Workload
-from nearcast.bench.match_map import MapData
-from nearcast.bench.plot_statistics import plot_statistics
-from nearcast.bench.plot_stream import plot_stream
-from nearcast.bench.tables import message_table
 from nearcast.columns import UNITS
+from nearcast.datasets import Workload
+from nearcast.datasets.tables import message_table
+from nearcast.plots.match_map import MapData
+from nearcast.plots.statistics import plot_statistics
+from nearcast.plots.stream import plot_stream
 from nearcast.spark import (
     build,
     changes,

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from pyarrow import parquet
 
-from nearcast.bench import Workload
-from nearcast.bench.tables import message_table
 from nearcast.columns import UNITS
+from nearcast.datasets import Workload
+from nearcast.datasets.tables import message_table
 from nearcast.spark.session import session
 from nearcast.spark.statistics import statistics
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyarrow import parquet
 
-from nearcast.bench import Workload
-from nearcast.bench.tables import message_table
+from nearcast.datasets import Workload
+from nearcast.datasets.tables import message_table
 from nearcast.spark.session import session
 from nearcast.spark.subscriptions import subscriptions
 

@@ -11,9 +11,9 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
 from nearcast import indexes
-from nearcast.bench import Workload
 from nearcast.cli import app, match_job
 from nearcast.columns import Clauses, Messages
+from nearcast.datasets import Workload
 from nearcast.indexes.statistics import Statistics
 from nearcast.text import Vocabulary
 

@@ -22,9 +22,9 @@ from quad_lists import (
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
 from nearcast import indexes
-from nearcast.bench.workloads import Workload
 from nearcast.columns import UNITS, Clauses, Messages
 from nearcast.compiled.jit import JIT
+from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput
 from nearcast.indexes.quadtrees.iq_tree import IqTree
 from nearcast.indexes.statistics import Statistics

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from nearcast import indexes
-from nearcast.bench.workloads import Workload
 from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import kernel
 from nearcast.compiled.simd_boxes import LANES, touching_boxes
+from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, UnknownId
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.keyword_first.index import KeywordFirst

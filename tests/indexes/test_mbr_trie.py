@@ -25,9 +25,9 @@ from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
 from nearcast import indexes
-from nearcast.bench.workloads import Workload
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
+from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.indexes.mbr_trie.index import ORDERS, PROBES, MbrTrie, MbrTrieOptions
 from nearcast.indexes.scan import Scan

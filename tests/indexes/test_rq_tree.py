@@ -24,8 +24,8 @@ from test_iq_tree import M1, M2, answers, asked, example
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
 from nearcast import indexes
-from nearcast.bench.workloads import Workload
 from nearcast.compiled.jit import JIT
+from nearcast.datasets.workloads import Workload
 from nearcast.indexes.quadtrees.rq_tree import RqTree
 from nearcast.testing import check_index
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pytest
 
+from benchmarks.compare import GROUPS
 from nearcast import indexes
-from nearcast.bench.compare import GROUPS
-from nearcast.bench.workloads import Workload
 from nearcast.compiled.jit import JIT
+from nearcast.datasets.workloads import Workload
 from nearcast.indexes.rtree.index import TreeIndex
 from nearcast.indexes.token_order.order import KINDS
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from nearcast import indexes
-from nearcast.bench.workloads import Workload
 from nearcast.columns import WORLD, Clauses, Messages
+from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput
 from nearcast.indexes.trie_pyramid.index import TriePyramid
 

@@ -13,10 +13,10 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 from nearcast import indexes
-from nearcast.bench import Workload
-from nearcast.bench.tables import message_table
 from nearcast.cli.output import OneLineErrors
 from nearcast.cli.spark.subscriptions import subscriptions as command
+from nearcast.datasets import Workload
+from nearcast.datasets.tables import message_table
 from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake import read_messages, read_subscriptions
 from nearcast.spark.subscriptions import Survey, subscriptions, survey

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast import indexes
-from nearcast.bench import Workload
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
+from nearcast.datasets import Workload
 from nearcast.errors import InvalidInput
 from nearcast.spark.shards.planner import plan
 from nearcast.spark.shards.router import Router, owned_matches, pack_shards

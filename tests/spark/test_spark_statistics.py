@@ -13,15 +13,15 @@ import typer
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from nearcast.bench import Workload
-from nearcast.bench.plot_statistics import plot_statistics
-from nearcast.bench.tables import message_table, subscription_table
 from nearcast.cli.output import OneLineErrors
 from nearcast.cli.spark.statistics import statistics as command
 from nearcast.columns import Messages
+from nearcast.datasets import Workload
+from nearcast.datasets.tables import message_table, subscription_table
 from nearcast.errors import InvalidInput, UnknownName, UnsupportedFile
 from nearcast.indexes.statistics import Grid, Statistics
 from nearcast.intake import read_messages, read_subscriptions
+from nearcast.plots.statistics import plot_statistics
 from nearcast.spark.statistics import (
     box_statistics,
     cell_statistics,

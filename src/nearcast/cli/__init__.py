@@ -1,6 +1,6 @@
 """The ``nearcast`` command.
 
-One file per command, a folder for a group of them (`spark`, `bench`). Results go to stdout (tables,
+One file per command, a folder for a group of them (`spark`). Results go to stdout (tables,
 or JSON with ``--json``), progress and errors to stderr. Exit codes: 0 done, 1 an error (one line on
 stderr), 2 wrong usage, 3 done but rows were rejected and ``--strict`` was given. What is heavy to
 import is imported by the command that needs it.
@@ -27,7 +27,7 @@ app.command("generate")(generate.generate)
 app.command("match")(match.match)
 app.command("indexes")(indexes.indexes)
 app.add_typer(spark.app, name="spark")
-app.add_typer(bench.app, name="bench")
+bench.register(app)
 
 
 def _show_version(wanted: bool) -> None:

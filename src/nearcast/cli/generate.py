@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from nearcast.bench import Workload
+    from nearcast.datasets import Workload
 
 __all__ = ["Format", "generate"]
 
@@ -61,7 +61,7 @@ def generate(
 
     Writes subscriptions.EXT, messages.EXT and manifest.json (all options) into the folder.
     """
-    from nearcast.bench import Workload
+    from nearcast.datasets import Workload
 
     changes: dict[str, Any] = {}
     if box_share is not None:
@@ -105,7 +105,7 @@ def generate(
 
 
 def _subscriptions(workload: "Workload", first: int, rows: int) -> "pa.Table":
-    from nearcast.bench.tables import subscription_table
+    from nearcast.datasets.tables import subscription_table
 
     return subscription_table(workload, workload.subscriptions(rows, first=first), first=first)
 
@@ -117,7 +117,7 @@ def _messages(
     tokens: tuple[int, int] | None,
     range_share: float,
 ) -> "pa.Table":
-    from nearcast.bench.tables import message_table
+    from nearcast.datasets.tables import message_table
 
     drawn = workload.messages(rows, tokens=tokens, range_share=range_share, first=first)
     return message_table(workload, drawn, boxes=range_share > 0, first=first)

@@ -76,7 +76,7 @@ def _check_picture(picture: Path | None) -> None:
 def _map_data(picture: Path | None) -> Any:
     if picture is None:
         return None
-    from nearcast.bench.match_map import MapData
+    from nearcast.plots.match_map import MapData
 
     return MapData()
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from nearcast.bench.match_map import MapData
     from nearcast.cli.output import Advance
     from nearcast.cli.writers import TableWriter
     from nearcast.columns import Subscriptions
     from nearcast.indexes import Builder
     from nearcast.intake import Batch, MessageBatch, Rejects
+    from nearcast.plots.match_map import MapData
     from nearcast.text import Vocabulary
 
 __all__ = ["MatchJob", "Summary"]

@@ -70,7 +70,7 @@ def statistics(
         "out": str(out),
     }
     if plot is not None:
-        from nearcast.bench.plot_statistics import plot_statistics
+        from nearcast.plots.statistics import plot_statistics
 
         plot_statistics(found, plot, kind.value)
         result["plot"] = str(plot)

@@ -1,0 +1,21 @@
+"""``nearcast bench``: the experiments, one file each."""
+
+import typer
+
+from benchmarks.commands import calls, churn, compare, costs, paper, readme, spark
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Measure indexes, changes, single calls, text, start-up, Spark and the papers' experiments.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+app.command("compare")(compare.compare)
+app.command("churn")(churn.churn)
+app.command("calls")(calls.calls)
+app.command("text")(costs.text)
+app.command("start")(costs.start)
+app.command("spark")(spark.spark)
+app.add_typer(paper.app, name="paper")
+app.command("readme")(readme.readme)

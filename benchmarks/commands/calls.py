@@ -1,0 +1,49 @@
+"""``nearcast bench calls``: what single calls of an engine cost."""
+
+from typing import Annotated
+
+import typer
+
+from benchmarks.commands.options import OUT, Dataset, Json, Out, Seed
+from nearcast.cli.output import count, show_json, show_table, steps
+
+__all__ = ["calls"]
+
+
+def calls(
+    dataset: Dataset = "tweets",
+    subscriptions: Annotated[
+        str, typer.Option(help="Sizes of the engine, separated by commas.")
+    ] = "10000,10000000",
+    calls: Annotated[int, typer.Option(min=1, help="How many calls of each kind.")] = 10_000,
+    seed: Seed = 0,
+    out: Out = OUT,
+    as_json: Json = False,
+) -> None:
+    """Measure publish, get, subscribe, move and unsubscribe, one object at a time."""
+    from benchmarks.calls import measure_calls
+    from benchmarks.report import write_result
+    from nearcast.plots.machine import one_line
+
+    sizes = [int(size) for size in subscriptions.split(",")]
+    with steps(not as_json, "calls") as step:
+        result = measure_calls(dataset, sizes, calls, seed, step)
+    path = out / f"calls-{dataset}.json"
+    write_result(result, path)
+    if as_json:
+        show_json(result)
+        return
+    rows = [
+        [
+            f"{row['subscriptions']:,}",
+            row["call"],
+            *(count(row[name]) for name in ("mean_us", "median_us", "p99_us")),
+        ]
+        for row in result["results"]
+    ]
+    show_table(
+        "single calls, microseconds",
+        ["subscriptions", "call", "mean", "median", "p99"],
+        rows,
+        f"{one_line(result['machine'])}; written to {path}",
+    )

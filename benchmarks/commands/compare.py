@@ -1,0 +1,128 @@
+"""``nearcast bench compare``: indexes side by side."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchmarks.commands.options import OUT, Dataset, Json, Out, Rounds, Seed
+from nearcast.cli.options import assignments, names_of
+from nearcast.cli.output import count, seconds, show_json, show_table, size, steps
+
+if TYPE_CHECKING:
+    from nearcast.indexes import Builder
+
+__all__ = ["compare"]
+
+
+def compare(
+    dataset: Dataset = "tweets",
+    subscriptions: Annotated[int, typer.Option(min=1, help="How many.")] = 100_000,
+    messages: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
+    index: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...", help="Names; options as NAME:option=value.  [default: all but scan]"
+        ),
+    ] = "",
+    group: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            help="short-point, long-point, short-range or long-range messages; all: all of them.",
+        ),
+    ] = "short-point",
+    range_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Largest area of a range message.")
+    ] = 0.0001,
+    rounds: Rounds = 5,
+    sample: Annotated[int, typer.Option(min=1, help="Messages to check against the scan.")] = 20,
+    threads: Annotated[int, typer.Option(min=1, help="How many threads match.")] = 1,
+    seed: Seed = 0,
+    out: Out = OUT,
+    as_json: Json = False,
+) -> None:
+    """Compare indexes on one workload; each is checked against the scan first.
+
+    Of several groups of messages, each gets files of its own.
+    """
+    builders = _builders(index)
+    from benchmarks.compare import GROUPS, Comparison
+    from benchmarks.compare import compare as run
+    from benchmarks.plot_compare import plot_comparison
+    from benchmarks.report import write_result
+
+    plan = Comparison(
+        dataset,
+        subscriptions,
+        messages,
+        builders,
+        seed=seed,
+        groups=tuple(GROUPS) if group == "all" else tuple(names_of(group)),
+        range_share=range_share,
+        rounds=rounds,
+        sample=sample,
+        threads=threads,
+    )
+    with steps(not as_json, "comparing") as step:
+        results = run(plan, step)
+    for result in results:
+        first = result["group"] == "short-point"
+        name = f"compare-{dataset}-{subscriptions}" + ("" if first else f"-{result['group']}")
+        write_result(result, out / f"{name}.json")
+        plot_comparison(result, out / f"{name}.png")
+        if not as_json:
+            _show(result, out / name)
+    if as_json:
+        show_json(results if len(results) > 1 else results[0])
+
+
+def _builders(names: str) -> "dict[str, Builder]":
+    """Read ``a,b:option=value``; the whole word is the name in the report."""
+    from nearcast import indexes
+
+    builders = {}
+    for label in names_of(names) or [name for name in indexes.names() if name != "scan"]:
+        name, *options = label.split(":")
+        builders[label] = indexes.create(name, **assignments(options))
+    return builders
+
+
+def _show(result: dict[str, Any], stem: Path) -> None:
+    from nearcast.plots.machine import one_line
+
+    header = [
+        "index",
+        "µs/message",
+        "least-most",
+        "messages/s",
+        "matches/msg",
+        "examined/msg",
+        "visited/msg",
+        "bytes/sub",
+        "build",
+        "peak",
+        "compile",
+    ]
+    rows = [
+        [
+            r["index"],
+            count(r["us_per_message"]["median"]),
+            f"{count(r['us_per_message']['least'])}-{count(r['us_per_message']['most'])}",
+            count(round(r["messages_per_second"])),
+            count(r["matches_per_message"]),
+            count(r["examined_per_message"]),
+            count(r["visited_per_message"]),
+            count(r["bytes_per_subscription"]),
+            seconds(r["build_s"]),
+            size(r["build_peak_bytes"]),
+            seconds(r["compile_s"]),
+        ]
+        for r in result["results"]
+    ]
+    title = (
+        f"{result['dataset']}, {result['subscriptions']:,} subscriptions, "
+        f"{result['messages']:,} {result['group']} messages, {result['rounds']} rounds"
+    )
+    caption = f"{one_line(result['machine'])}\n{stem}.json, {stem}.png"
+    show_table(title, header, rows, caption)

@@ -1,0 +1,71 @@
+"""``nearcast bench text`` and ``nearcast bench start``: what else takes time."""
+
+from typing import Annotated
+
+import typer
+
+from benchmarks.commands.options import OUT, Dataset, Json, Out, Rounds, Seed
+from nearcast.cli.output import count, seconds, show_json, show_pairs, steps
+
+__all__ = ["start", "text"]
+
+
+def text(
+    dataset: Dataset = "tweets",
+    messages: Annotated[int, typer.Option(min=1, help="How many.")] = 100_000,
+    rounds: Rounds = 5,
+    seed: Seed = 0,
+    out: Out = OUT,
+    as_json: Json = False,
+) -> None:
+    """Measure the way from the text of short messages to token ids, in batches."""
+    from benchmarks.report import write_result
+    from benchmarks.text import measure_text
+    from nearcast.plots.machine import one_line
+
+    with steps(not as_json, "text") as step:
+        result = measure_text(dataset, messages, rounds=rounds, seed=seed, step=step)
+    path = out / f"text-{dataset}.json"
+    write_result(result, path)
+    if as_json:
+        show_json(result)
+        return
+    timing = result["us_per_message"]
+    show_pairs(
+        "from text to token ids",
+        {
+            "µs/message": count(timing["median"]),
+            "least-most": f"{count(timing['least'])}-{count(timing['most'])}",
+            "tokens/message": count(result["tokens_per_message"]),
+            "bytes/message": count(result["bytes_per_message"]),
+            "vocabulary": count(result["vocabulary"]),
+            "compiling or loading kernels": seconds(result["compile_s"]),
+            "machine": one_line(result["machine"]),
+            "written to": str(path),
+        },
+    )
+
+
+def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
+    """Measure the import and the first match of a new process."""
+    from benchmarks.report import write_result
+    from benchmarks.start import measure_start
+    from nearcast.plots.machine import one_line
+
+    with steps(not as_json, "start") as step:
+        result = measure_start(rounds=rounds, step=step)
+    path = out / "start.json"
+    write_result(result, path)
+    if as_json:
+        show_json(result)
+        return
+    show_pairs(
+        "start",
+        {
+            "import nearcast": seconds(result["import_s"]["median"]),
+            "first match, kernels to be compiled": seconds(result["first_match_empty_cache_s"]),
+            "first match of later processes": seconds(result["first_match_s"]["median"]),
+            "machine": one_line(result["machine"]),
+            "written to": str(path),
+        },
+    )

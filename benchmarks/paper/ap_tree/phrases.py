@@ -1,0 +1,34 @@
+"""What the statements of the ap-tree paper have in common.
+
+Where the paper says "similar", a fifth more is still similar; where it says "stable" or
+"comparable", twice as much still is. "Slightly" and "by a large margin" are judged as faster or
+slower: the measured ratio stands beside them.
+"""
+
+from __future__ import annotations
+
+from benchmarks.paper.ap_tree.series import AP, IQ, RQ
+from benchmarks.paper.statements import Case
+
+__all__ = ["POINT", "SIMILAR", "STABLE", "STRAIGHT", "from_to", "on"]
+
+SIMILAR, STABLE = 1.2, 2.0
+POINT = "short-point"
+
+STRAIGHT = (
+    "a hash leads the rq-tree straight to a short list, where the ap-tree searches cuts on several "
+    "levels; it looks at fewer clauses, and is about as fast"
+)
+
+
+def on(datasets: tuple[str, ...], top: str, *bottom: str) -> tuple[Case, ...]:
+    """Return one case for each data set: a series to the best of some others."""
+    return tuple(Case(top, bottom, POINT, dataset=name, label=name) for name in datasets)
+
+
+def from_to(first: str, last: str, label: str) -> tuple[Case, ...]:
+    """Return the last data set to the first, for each of the paper's three indexes."""
+    return tuple(
+        Case(index, (index,), POINT, "", last, f"{index} {label}", bottom_dataset=first)
+        for index in (IQ, RQ, AP)
+    )

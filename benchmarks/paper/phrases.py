@@ -1,0 +1,54 @@
+"""What several papers have in common: the lengths of messages, growing shares, usual statements."""
+
+from __future__ import annotations
+
+from benchmarks.compare import GROUPS
+from benchmarks.paper.experiment import Series
+from benchmarks.paper.statements import Case, Statement
+
+__all__ = ["POINT", "RANGE", "SHARES", "at_length", "cases", "growing", "lengths"]
+
+POINT, RANGE = ("short-point", "long-point"), ("short-range", "long-range")
+"""The groups of messages by what their places are."""
+
+SHARES = (0.2, 0.4, 0.6, 0.8)
+"""Shares of the subscriptions that scalability is measured at, besides all."""
+
+
+def lengths(short: tuple[int, ...], long: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Return the tokens of messages in the panels of a figure, by group."""
+    return {name: long if name.startswith("long") else short for name in GROUPS}
+
+
+def growing(index: str) -> dict[str, Series]:
+    """Return an index over growing shares of the subscriptions, by label; all are not among them.
+
+    Examples
+    --------
+    >>> list(growing("ir-tree"))
+    ['ir-tree 0.2', 'ir-tree 0.4', 'ir-tree 0.6', 'ir-tree 0.8']
+    """
+    return {f"{index} {share:g}": Series(index, share=share) for share in SHARES}
+
+
+def cases(
+    top: str, *bottom: str, groups: tuple[str, ...] = tuple(GROUPS), dataset: str = "tweets"
+) -> tuple[Case, ...]:
+    """Return one case for each group of messages: a series to the best of some others."""
+    return tuple(Case(top, bottom, group, dataset=dataset) for group in groups)
+
+
+def at_length(
+    top: str, bottom: str, group: str, printed: str, source: str, why: str = ""
+) -> Statement:
+    """Return a statement about one length of messages, for which the paper prints times."""
+    tokens, _, place = group.partition("-")
+    return Statement(
+        f"{top} {bottom} {group}",
+        source,
+        f"{top} / {bottom}, {place} messages of {tokens} tokens",
+        cases(top, bottom, groups=(group,)),
+        below=1,
+        printed=printed,
+        why=why,
+    )

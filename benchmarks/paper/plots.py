@@ -1,0 +1,257 @@
+"""The figures of a paper, drawn from what was measured here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.paper.axes import (
+    RIGHT,
+    add_legend,
+    add_panel,
+    draw_bars,
+    draw_line,
+    set_upright,
+    short,
+    told,
+    vertical,
+    wide,
+)
+from benchmarks.paper.figures import Figure, Sweep
+from benchmarks.paper.results import QUANTITIES, Measured, Results
+from nearcast.plots.figures import BEST, INK, new_figure, save_figure, style
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from benchmarks.paper.experiment import Experiment
+
+__all__ = ["plot_figures"]
+
+COLOURS = ("#5b7c99", "#edae49", "#66a182", "#8d6a9f", "#9aa5b1", "#c9803a")
+MARKERS = "sD^vPX"
+_BESIDE = 0.79
+"""Panels end here where there is something beside them."""
+
+_Panels = dict[tuple[str, str], list[Measured]]
+"""The figures of bars by the titles of row and column."""
+
+
+def plot_figures(experiment: Experiment, result: dict[str, Any], folder: Path) -> list[Path]:
+    """Draw every figure of an experiment as a PNG file of its own; return the files."""
+    drawing = _Drawing(result, experiment.own)
+    paths = []
+    for figure in experiment.figures:
+        path = folder / f"paper-{experiment.name}-{figure.name}.png"
+        save_figure(_draw(figure, drawing), path)
+        paths.append(path)
+    return paths
+
+
+def _draw(figure: Figure | Sweep, drawing: _Drawing) -> Any:
+    if isinstance(figure, Sweep):
+        return _sweep(figure, drawing)
+    kinds = {"lengths": _lengths, "groups": _groups, "scale": _scale}
+    return (kinds | {"mixed": _mixed, "datasets": _datasets})[figure.kind](figure, drawing)
+
+
+class _Drawing:
+    """What is drawn, and how the series look."""
+
+    def __init__(self, result: dict[str, Any], own: str) -> None:
+        self.found = Results(result)
+        self._result = result
+        self._own = own
+
+    def looks(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Return colour and marker of every series; the paper's own index is always the same."""
+        return [
+            (BEST, "o")
+            if name == self._own
+            else (COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)])
+            for number, name in enumerate(names)
+        ]
+
+    def canvas(self, title: str, data: Sequence[str], height: float) -> Any:
+        """Return an empty figure with its titles."""
+        named = " and ".join(filter(None, (", ".join(data[:-1]), data[-1])))
+        subtitle = (
+            f"{named}, {self._result['subscriptions']:,} subscriptions, median of "
+            f"{self._result['rounds']} rounds in turn (whiskers: least and most)"
+        )
+        return new_figure(title, subtitle, self._result["machine"], height)
+
+
+def _lengths(figure: Figure, drawing: _Drawing) -> Any:
+    """Draw lines over the tokens of a message, a row each for time and work, and the sizes."""
+    [dataset] = figure.datasets
+
+    def at(quantity: str, group: str) -> list[list[Measured]]:
+        return [
+            [drawing.found.find(quantity, dataset, series, point) for point in figure.at(group)]
+            for series in figure.series
+        ]
+
+    rows = [
+        (quantity, panels)
+        for quantity in ("time", "examined", "visited")
+        if _any(panels := {group: at(quantity, group) for group in figure.groups})
+    ]
+    height = 1.6 + 3.2 * len(rows)
+    canvas = drawing.canvas(figure.title, figure.datasets, height)
+    names = [figure.names.get(series, series) for series in figure.series]
+    looks = drawing.looks(figure.series)
+    for row, (quantity, panels) in enumerate(rows):
+        logarithmic = any(wide(_flat(lines)) for lines in panels.values())
+        label = QUANTITIES[quantity].label + (" (log.)" if logarithmic else "")
+        for column, (group, lines) in enumerate(panels.items()):
+            place = (row, len(rows)), (column, len(panels))
+            axes = add_panel(canvas, height, *place, _BESIDE)
+            for look, line, name in zip(looks, lines, names, strict=True):
+                draw_line(axes, look, figure.lengths[group], line, name)
+            last = row == len(rows) - 1
+            style(axes, "tokens of a message" if last else "", label if column == 0 else " ")
+            set_upright(axes, logarithmic=logarithmic)
+            axes.set_xticks(figure.lengths[group])
+            if row == 0:
+                axes.set_title(told(group), fontsize=12, color=INK)
+    add_legend(canvas, height, canvas.axes[0])
+    _sizes(canvas, height, (len(rows) - 1, len(rows)), figure, drawing)
+    return canvas
+
+
+def _any(panels: dict[str, list[list[Measured]]]) -> bool:
+    return any(one.median for lines in panels.values() for one in _flat(lines))
+
+
+def _flat(lines: Sequence[list[Measured]]) -> list[Measured]:
+    return [one for line in lines for one in line]
+
+
+def _sizes(
+    canvas: Any, height: float, row: tuple[int, int], figure: Figure, drawing: _Drawing
+) -> None:
+    """Draw the bytes of a subscription, a bar for each series in the colour of its line."""
+    bottom, tall = vertical(height, row)
+    axes = canvas.add_axes((0.81, bottom, RIGHT - 0.81, tall))
+    find, dataset = drawing.found.find, figure.datasets[0]
+    sizes = [find("bytes", dataset, series, "") for series in reversed(figure.series)]
+    colours = [colour for colour, _ in reversed(drawing.looks(figure.series))]
+    draw_bars(axes, sizes, colours, logarithmic=wide(sizes))
+    axes.set_yticks([])
+    style(axes, QUANTITIES["bytes"].label)
+
+
+def _groups(figure: Figure, drawing: _Drawing) -> Any:
+    """Draw a bar for each series, a panel for each group, a row for each data set."""
+    return _over_groups(figure, drawing, "time")
+
+
+def _mixed(figure: Figure, drawing: _Drawing) -> Any:
+    """Draw operations a second, a panel for each group."""
+    return _over_groups(figure, drawing, "operations")
+
+
+def _over_groups(figure: Figure, drawing: _Drawing, quantity: str) -> Any:
+    panels = {
+        (quantity, f"{dataset}: {told(group)}"): [
+            drawing.found.find(quantity, dataset, series, group)
+            for series in reversed(figure.series)
+        ]
+        for dataset in figure.datasets
+        for group in figure.groups
+    }
+    logarithmic = {quantity} if any(wide(panel) for panel in panels.values()) else set()
+    return _bar_panels(figure, drawing, panels, logarithmic, len(figure.datasets))
+
+
+def _datasets(figure: Figure, drawing: _Drawing) -> Any:
+    """Draw a bar for each series, a panel for each data set, a row for each quantity."""
+    [group] = figure.groups
+    panels = {
+        (quantity, dataset): [
+            drawing.found.find(quantity, dataset, series, group)
+            for series in reversed(figure.series)
+        ]
+        for quantity in figure.measures
+        for dataset in figure.datasets
+    }
+    logarithmic = {quantity for (quantity, _), panel in panels.items() if wide(panel)}
+    return _bar_panels(figure, drawing, panels, logarithmic, len(figure.measures))
+
+
+def _bar_panels(
+    figure: Figure, drawing: _Drawing, panels: _Panels, logarithmic: set[str], rows: int
+) -> Any:
+    """Draw panels of bars, row by row; ``logarithmic`` are the quantities of such axes."""
+    height = 1.6 + rows * (0.9 + 0.42 * len(figure.series))
+    canvas = drawing.canvas(figure.title, figure.datasets, height)
+    colours = [colour for colour, _ in reversed(drawing.looks(figure.series))]
+    shown = [figure.names.get(series, series) for series in reversed(figure.series)]
+    columns = len(panels) // rows
+    for number, ((quantity, title), found) in enumerate(panels.items()):
+        row, column = divmod(number, columns)
+        axes = add_panel(canvas, height, (row, rows), (column, columns), left=0.11)
+        draw_bars(axes, found, colours, logarithmic=quantity in logarithmic)
+        names = shown if column == 0 else [""] * len(found)
+        axes.set_yticks(range(len(found)), names, fontsize=11, color=INK)
+        label = QUANTITIES[quantity].label
+        style(axes, label + (" (logarithmic)" if quantity in logarithmic else ""))
+        axes.set_title(title, fontsize=12, color=INK)
+    return canvas
+
+
+def _scale(figure: Figure, drawing: _Drawing) -> Any:
+    """Draw time over the number of subscriptions, beside what it would be if it grew as they do."""
+    [dataset] = figure.datasets
+    height = 5.0
+    canvas = drawing.canvas(figure.title, figure.datasets, height)
+    counts = [drawing.found.subscriptions(dataset, series) for series in figure.series]
+    for column, group in enumerate(figure.groups):
+        axes = add_panel(canvas, height, (0, 1), (column, len(figure.groups)))
+        points = [drawing.found.find("time", dataset, label, group) for label in figure.series]
+        draw_line(axes, (BEST, "o"), counts, points, "measured")
+        linear = [points[0].median * count / counts[0] for count in counts]
+        axes.plot(counts, linear, "--", color="#8a94a0", linewidth=1.2, label="in proportion")
+        style(axes, "subscriptions", QUANTITIES["time"].label if column == 0 else " ")
+        set_upright(axes, logarithmic=False)
+        axes.set_xlim(0, counts[-1] * 1.06)
+        axes.set_xticks(counts, [short(count) for count in counts])
+        axes.set_title(told(group), fontsize=12, color=INK)
+        axes.legend(loc="upper left", framealpha=0.9, labelcolor=INK, fontsize=9)
+    return canvas
+
+
+def _sweep(figure: Sweep, drawing: _Drawing) -> Any:
+    """Draw lines over what grows, a column for each panel, a row for each quantity."""
+    rows, columns = len(figure.measures), len(figure.panels)
+    height = 1.8 + 3.2 * rows
+    canvas = drawing.canvas(figure.title, list(figure.panels), height)
+    looks = drawing.looks(figure.names)
+    for row, quantity in enumerate(figure.measures):
+        for column, (title, lines) in enumerate(figure.panels.items()):
+            axes = add_panel(canvas, height, (row, rows), (column, columns), _BESIDE)
+            found = {
+                name: [drawing.found.find(quantity, *spot) for spot in line.values()]
+                for name, line in lines.items()
+            }
+            for look, (name, line) in zip(looks, lines.items(), strict=True):
+                draw_line(axes, look, list(line), found[name], name)
+            label = QUANTITIES[quantity].label
+            style(axes, figure.grows if row == rows - 1 else "", label if column == 0 else " ")
+            set_upright(axes, logarithmic=wide(_flat(list(found.values()))))
+            _grow(axes, sorted({value for line in lines.values() for value in line}))
+            if row == 0:
+                axes.set_title(title, fontsize=12, color=INK)
+    add_legend(canvas, height, canvas.axes[0])
+    return canvas
+
+
+def _grow(axes: Any, values: list[float]) -> None:
+    """Mark the values of what grows, on a logarithmic axis where they are of many sizes."""
+    from matplotlib.ticker import NullLocator
+
+    if values[-1] >= 10 * values[0] > 0:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(values, [f"{value:,.10g}" for value in values])

@@ -1,0 +1,65 @@
+"""What it costs to make token ids of text: batches of messages, a large vocabulary."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.compare import spread
+from nearcast.datasets.tables import message_table
+from nearcast.datasets.workloads import Workload
+from nearcast.plots.machine import describe
+from nearcast.text import Vocabulary, tokenize_column, words
+
+if TYPE_CHECKING:
+    from benchmarks.compare import Step
+
+__all__ = ["measure_text"]
+
+
+def measure_text(
+    dataset: str = "tweets",
+    messages: int = 100_000,
+    *,
+    rounds: int = 5,
+    seed: int = 0,
+    step: Step = lambda what, done, total: None,
+) -> dict[str, Any]:
+    """Tokenize and look up the texts of messages, several times; return the figures.
+
+    The vocabulary has every word of the data set: a million of ``tweets``.
+    """
+    total = rounds + 2
+    step("drawing messages", 0, total)
+    # Without topics, whose words would soon be in the cache.
+    workload = Workload(dataset, seed, **({"topic_share": 0.0} if dataset == "tweets" else {}))
+    drawn = workload.messages(messages)
+    text = message_table(workload, drawn)["text"]
+    step("filling the vocabulary", 1, total)
+    began = time.perf_counter()
+    vocabulary = Vocabulary(workload.words().to_pylist())
+    filled_s = time.perf_counter() - began
+    began = time.perf_counter()
+    tokenize_column(text.slice(0, 1), words, vocabulary, add=False)
+    compile_s = time.perf_counter() - began
+    taken = []
+    for turn in range(rounds):
+        step(f"round {turn + 1}", 2 + turn, total)
+        began = time.perf_counter()
+        column = tokenize_column(text, words, vocabulary, add=False)
+        taken.append((time.perf_counter() - began) / messages * 1e6)
+    return {
+        "experiment": "text",
+        "dataset": dataset,
+        "messages": messages,
+        "seed": seed,
+        "rounds": rounds,
+        "vocabulary": len(vocabulary),
+        "tokens_per_message": len(column.token) / messages,
+        "bytes_per_message": text.nbytes / messages,
+        "fill_vocabulary_s": filled_s,
+        "compile_s": compile_s,
+        "us_per_message": spread(taken),
+        "rounds_us": taken,
+        "machine": describe(),
+    }

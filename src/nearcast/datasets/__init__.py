@@ -1,0 +1,12 @@
+"""Data sets that are generated from a seed: subscriptions and messages as in the papers' experiments.
+
+>>> workload = Workload("tweets", seed=1)
+>>> table = subscription_table(workload, workload.subscriptions(3))
+>>> table.column_names
+['id', 'keywords', 'west', 'south', 'east', 'north']
+"""
+
+from nearcast.datasets.tables import message_table, subscription_table
+from nearcast.datasets.workloads import DATASETS, Workload
+
+__all__ = ["DATASETS", "Workload", "message_table", "subscription_table"]

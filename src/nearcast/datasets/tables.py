@@ -1,0 +1,76 @@
+"""Drawn subscriptions and messages as Arrow tables, with words instead of token ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.columns import UNITS, Clauses, Messages
+from nearcast.datasets.draw import hash01
+
+if TYPE_CHECKING:
+    from nearcast.datasets.workloads import Workload
+
+__all__ = ["message_table", "subscription_table"]
+
+_SIDES = ("west", "south", "east", "north")
+_START_US = 1_767_225_600_000_000  # 2026-01-01
+_STEP_US = 1_000
+
+
+def subscription_table(workload: Workload, clauses: Clauses, *, first: int = 0) -> pa.Table:
+    """Return ``id``, ``keywords`` and a box for every subscription; the first id is ``first``.
+
+    Examples
+    --------
+    >>> from nearcast.datasets import Workload
+    >>> tweets = Workload("tweets", seed=7)
+    >>> table = subscription_table(tweets, tweets.subscriptions(10))
+    >>> table.column_names, table["id"][9].as_py()
+    (['id', 'keywords', 'west', 'south', 'east', 'north'], 's9')
+    """
+    keywords = _word_lists(workload, clauses.token_start, clauses.token)
+    return pa.table({"id": _ids("s", first, len(clauses)), "keywords": keywords, **_box(clauses)})
+
+
+def message_table(
+    workload: Workload, messages: Messages, *, boxes: bool = False, first: int = 0
+) -> pa.Table:
+    """Return ``id``, ``text``, a place and ``time`` for every message, a millisecond apart.
+
+    The place is ``lon, lat``, or a box where ``boxes`` says so.
+    """
+    token_start, token = messages.token_start, messages.token
+    if not workload.source.in_order:
+        token = _shuffled(messages)
+    text = pc.binary_join(_word_lists(workload, token_start, token), " ")
+    time_us = _START_US + _STEP_US * np.arange(first, first + len(messages))
+    time = pa.array(time_us).cast(pa.timestamp("us", "UTC"))
+    place = _box(messages)
+    if not boxes:
+        place = {"lon": place["west"], "lat": place["south"]}
+    return pa.table({"id": _ids("m", first, len(messages)), "text": text, **place, "time": time})
+
+
+def _word_lists(workload: Workload, start: Any, token: Any) -> pa.ListArray:
+    value = workload.words().take(pa.array(token))
+    return pa.ListArray.from_arrays(pa.array(start.astype(np.int32)), value)
+
+
+def _shuffled(messages: Messages) -> Any:
+    """Return the tokens of every message in an order of their own, always the same."""
+    row = np.repeat(np.arange(len(messages)), np.diff(messages.token_start))
+    key = hash01(messages.token.astype(np.uint64) + row.astype(np.uint64))
+    return messages.token[np.lexsort((key, row))]
+
+
+def _box(columns: Clauses | Messages) -> dict[str, Any]:
+    return {side: columns.box[:, i] / UNITS for i, side in enumerate(_SIDES)}
+
+
+def _ids(letter: str, first: int, count: int) -> pa.Array:
+    number = pa.array(np.arange(first, first + count)).cast(pa.string())
+    return pc.binary_join_element_wise(letter, number, "")

@@ -1,0 +1,128 @@
+"""Workloads: subscriptions and messages made from a seed, as the papers' experiments have them.
+
+A workload is drawn as columns with token ids (a benchmark over ten million subscriptions needs no
+strings); `nearcast.datasets.tables` gives the ids their words where a file is written. What is drawn
+is up to a `Source`: `nearcast.datasets.tweets` or `nearcast.datasets.places`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.columns import Clauses, Messages, Shapes
+from nearcast.datasets.draw import boxes
+from nearcast.datasets.places import Places
+from nearcast.datasets.tweets import Tweets
+from nearcast.errors import InvalidInput, UnknownName
+from nearcast.intake.places import unite_meridian
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nearcast.datasets.source import Source
+
+__all__ = ["DATASETS", "Workload"]
+
+DATASETS: dict[str, type[Source]] = {"places": Places, "tweets": Tweets}
+"""The data sets by name."""
+
+
+class Workload:
+    """A seeded source of subscriptions and messages of one data set.
+
+    The same seed gives the same rows, whatever was drawn before: subscriptions and messages come
+    from streams of their own.
+
+    Parameters
+    ----------
+    dataset
+        ``tweets`` or ``places``.
+    seed
+        A whole number of at least 0.
+    changes
+        What is to be different in the data set's profile, such as ``keywords=(1, 3)``.
+
+    Examples
+    --------
+    >>> tweets = Workload("tweets", seed=7)
+    >>> clauses, messages = tweets.subscriptions(1000), tweets.messages(100)
+    >>> len(clauses), len(messages)
+    (1000, 100)
+    """
+
+    def __init__(self, dataset: str, seed: int = 0, **changes: Any) -> None:
+        if dataset not in DATASETS:
+            raise UnknownName("dataset", dataset, DATASETS)
+        if seed < 0:
+            raise InvalidInput("seed", seed, "must be at least 0")
+        kind = DATASETS[dataset]
+        valid = [field.name for field in fields(kind.default)]
+        for name in changes:
+            if name not in valid:
+                raise UnknownName(f"option of {dataset}", name, valid)
+        self.dataset = dataset
+        self.seed = seed
+        self.profile = replace(kind.default, **changes)
+        self.source = kind(seed, self.profile)
+
+    def subscriptions(self, count: int, *, first: int = 0) -> Clauses:
+        """Draw subscriptions: some tokens of a message, and a box around its place.
+
+        Another ``first`` gives other rows.
+        """
+        rng = np.random.default_rng([self.seed, 1, first])
+        at = self.source.places(rng, count)
+        least, most = self.profile.keywords
+        length = rng.integers(least, most + 1, count)
+        token_start, token = self.source.keyword_tokens(rng, length, at)
+        side = self.source.sides(rng, count)
+        return Clauses(
+            token_start=token_start,
+            token=token,
+            negative_start=np.zeros(count + 1, np.int64),
+            negative=np.empty(0, np.int32),
+            box=boxes(at.lon, at.lat, side * 360, side * 180),
+            row=np.arange(count, dtype=np.int32),
+            shape=np.full(count, -1, np.int32),
+            shapes=Shapes.empty(),
+            subscriptions=count,
+        )
+
+    def messages(
+        self,
+        count: int,
+        *,
+        tokens: tuple[int, int] | None = None,
+        range_share: float = 0.0,
+        first: int = 0,
+    ) -> Messages:
+        """Draw messages; another ``first`` gives other rows.
+
+        ``range_share`` above 0 makes them boxes of up to that share of the world.
+        """
+        least, most = tokens or self.profile.message_tokens
+        if not 1 <= least <= most:
+            raise InvalidInput("tokens", tokens, "must be two whole numbers, 1 <= least <= most")
+        if not 0 <= range_share <= 1:
+            raise InvalidInput("range_share", range_share, "must be from 0 to 1")
+        rng = np.random.default_rng([self.seed, 2, first])
+        at = self.source.places(rng, count)
+        length = rng.integers(least, most + 1, count)
+        token_start, token = self.source.message_tokens(rng, length, at)
+        side = rng.uniform(0, np.sqrt(range_share), count)
+        box = unite_meridian(boxes(at.lon, at.lat, side * 360, side * 180))
+        none = np.zeros(count, np.int64)
+        return Messages(token_start, token, box, none, none)
+
+    def words(self) -> pa.StringArray:
+        """Return the word of every token id.
+
+        Examples
+        --------
+        >>> Workload("tweets").words()[1_000].as_py()
+        'yaba'
+        """
+        return self.source.words()

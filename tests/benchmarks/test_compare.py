@@ -1,0 +1,123 @@
+"""The comparison of indexes: figures, checks and pictures."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pytest
+
+from benchmarks import compare as experiment
+from benchmarks.compare import GROUPS, Comparison, compare, spread
+from benchmarks.plot_compare import plot_comparison
+from benchmarks.report import readme_block
+from nearcast import indexes
+from nearcast.columns import Clauses, Matches, Messages
+from nearcast.errors import InvalidInput, NearcastError, UnknownName
+from nearcast.indexes import Builder
+from nearcast.indexes.contract import NoOptions
+from nearcast.indexes.scan import Scan
+from nearcast.plots.machine import PeakMemory, describe, one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Forgetful(Scan):
+    """A scan that loses its last match."""
+
+    name = "forgetful"
+
+    @classmethod
+    def build(cls, clauses: Clauses, options: NoOptions) -> Self:
+        return cls(clauses, np.ones(clauses.subscriptions, np.bool_))
+
+    def match(self, messages: Messages, *, threads: int = 1) -> Matches:
+        found = super().match(messages, threads=threads)
+        start = np.minimum(found.start, max(0, found.start[-1] - 1))
+        return Matches(start, found.subscription[: start[-1]], found.examined)
+
+
+def plan(*names: str, **changes: Any) -> Comparison:
+    builders = {name: indexes.create(name) for name in names}
+    return Comparison("tweets", 10_000, 100, builders, **{"rounds": 3, **changes})
+
+
+@pytest.mark.parametrize("group", sorted(GROUPS))
+def test_every_index_gets_all_figures(group: str, tmp_path: Path) -> None:
+    said: list[tuple[int, int]] = []
+    comparison = plan("trie-pyramid", "scan", groups=(group,))
+    [result] = compare(comparison, lambda what, done, total: said.append((done, total)))
+    fast, scan = result["results"]
+    assert [fast["index"], scan["index"]] == ["trie-pyramid", "scan"]
+    assert fast["matches_per_message"] == scan["matches_per_message"] > 0
+    assert fast["examined_per_message"] < scan["examined_per_message"] == 10_000
+    assert len(fast["rounds_us"]) == 3
+    timing = fast["us_per_message"]
+    assert timing["least"] <= timing["median"] <= timing["most"]
+    assert fast["verified_messages"] == 20
+    assert [done for done, _ in said] == list(range(len(said)))
+    assert {total for _, total in said} == {len(said)}
+    assert json.loads(json.dumps(result)) == result
+    plot_comparison(result, tmp_path / "deep" / "compare.png")
+    assert (tmp_path / "deep" / "compare.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_an_index_that_is_wrong_is_an_error() -> None:
+    wrong = Comparison(
+        "tweets", 10_000, 100, {"forgetful": Builder(Forgetful, NoOptions())}, sample=100
+    )
+    with pytest.raises(NearcastError, match=r"forgetful does not agree .* missed 1 and gave 0"):
+        compare(wrong)
+
+
+def test_slow_indexes_get_fewer_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, "LONGEST_ROUND_S", 0.0)
+    [result] = compare(plan("scan", rounds=1))
+    assert result["results"][0]["messages"] == 20
+
+
+def test_several_groups_have_a_result_each_and_one_table() -> None:
+    said: list[tuple[int, int]] = []
+    comparison = plan("trie-pyramid", "scan", groups=tuple(GROUPS))
+    results = compare(comparison, lambda what, done, total: said.append((done, total)))
+    assert [result["group"] for result in results] == list(GROUPS)
+    assert {total for _, total in said} == {len(said)}
+    assert {len(r["rounds_us"]) for result in results for r in result["results"]} == {3}
+    long, short = (results[i]["results"][0]["matches_per_message"] for i in (1, 0))
+    assert long > short
+    block = readme_block(results)
+    scan = next(line for line in block.splitlines() if line.startswith("| `scan`"))
+    assert scan.count(" x)") == len(GROUPS)
+    assert f"--group {','.join(GROUPS)} --rounds 3" in block
+    assert block.count("nearcast bench compare") == 1
+    assert readme_block(results[:1]).count("least-most") == 1
+
+
+@pytest.mark.parametrize("name", ["subscriptions", "messages", "rounds"])
+def test_nothing_to_compare_is_refused(name: str) -> None:
+    given: dict[str, Any] = {
+        "dataset": "tweets",
+        "subscriptions": 1,
+        "messages": 1,
+        "builders": {},
+        name: 0,
+    }
+    with pytest.raises(InvalidInput, match=name):
+        Comparison(**given)
+    with pytest.raises(UnknownName, match="long-point"):
+        plan("scan", groups=("medium",))
+    with pytest.raises(InvalidInput, match="one at least"):
+        plan("scan", groups=())
+
+
+def test_spread_is_median_least_and_most() -> None:
+    assert spread([5.0, 1.0, 2.0, 4.0]) == {"median": 3.0, "least": 1.0, "most": 5.0}
+
+
+def test_memory_that_is_taken_is_seen() -> None:
+    with PeakMemory() as memory:
+        taken = np.ones(30_000_000, np.uint8)
+    assert memory.growth_bytes > 0.8 * len(taken)
+    assert str(describe()["cores"]) in one_line(describe())

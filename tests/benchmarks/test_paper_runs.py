@@ -1,0 +1,188 @@
+"""The experiments of every paper, run small: all that they measure, judge, draw and write."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.paper import (
+    PAPERS,
+    Case,
+    Experiment,
+    Figure,
+    Plan,
+    Statement,
+    Sweep,
+    judge,
+    measure,
+    plot_figures,
+    statement_table,
+)
+from benchmarks.report import readme_block
+from nearcast.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+T = TypeVar("T")
+
+MACHINE = {"processor": "Toaster", "cores": 3, "memory_gb": 1.5, "python": "3.11", "numba": "1"}
+FEW = Plan(2_000, 30, rounds=3, sample=5, point_s=0.001)
+
+
+class Run(NamedTuple):
+    """A small experiment and what was measured."""
+
+    experiment: Experiment
+    result: dict[str, Any]
+
+
+def smaller(experiment: Experiment, last: int = 0) -> Experiment:
+    """Return its last figures (0: all) with few panels, and indexes that are always there."""
+    figures = tuple(fewer_panels(figure) for figure in experiment.figures[-last:])
+    small = stand_ins(replace(experiment, figures=figures, statements=()))
+    kept = [
+        replace(one, cases=tuple(case for case in one.cases if measures(small, one, case)))
+        for one in experiment.statements
+    ]
+    return replace(small, statements=tuple(statement for statement in kept if statement.cases))
+
+
+def fewer_panels(figure: Figure | Sweep) -> Figure | Sweep:
+    """Keep the first and the last of all groups, lengths and values."""
+    if isinstance(figure, Sweep):
+        panels = {
+            title: {name: dict(ends(list(line.items()))) for name, line in lines.items()}
+            for title, lines in figure.panels.items()
+        }
+        return replace(figure, panels=panels)
+    groups = ends(figure.groups)
+    lengths = {name: ends(many) for name, many in figure.lengths.items() if name in groups}
+    return replace(figure, groups=groups, lengths=lengths)
+
+
+def ends(values: Sequence[T]) -> tuple[T, ...]:
+    return tuple(values) if len(values) < 2 else (values[0], values[-1])
+
+
+def stand_ins(experiment: Experiment) -> Experiment:
+    mixed = {s.series for f in experiment.figures if f.kind == "mixed" for s in f.spots()}
+    series = {
+        label: replace(
+            one,
+            index="scan" if label in mixed or one.built < 1.0 else "trie-pyramid",
+            options={},
+        )
+        for label, one in experiment.series.items()
+    }
+    return replace(experiment, series=series)
+
+
+def measures(experiment: Experiment, statement: Statement, case: Case) -> bool:
+    mixed = statement.quantity == "operations"
+    needed = [(s, experiment.needed(s.dataset, s.series, mixed=mixed)) for s in case.spots()]
+    return all(spot.group in groups if spot.group else groups for spot, groups in needed)
+
+
+@pytest.fixture(scope="module", params=PAPERS)
+def run(request: pytest.FixtureRequest) -> Run:
+    small = smaller(PAPERS[request.param])
+    said: list[tuple[int, int]] = []
+    result = measure(small, FEW, lambda what, done, total: said.append((done, total)))
+    assert said[-1][0] == said[-1][1]
+    assert said == sorted(said)
+    return Run(small, result)
+
+
+def test_every_figure_has_its_points(run: Run) -> None:
+    points = {(p["dataset"], p["series"], p["group"]): p for p in run.result["points"]}
+    builds = {(b["dataset"], b["series"]): b for b in run.result["builds"]}
+    assert len(points) == len(run.result["points"])
+    for figure in run.experiment.figures:
+        for spot in figure.spots():
+            series, build = run.experiment.series[spot.series], builds[spot.dataset, spot.series]
+            assert build["subscriptions"] == round(2_000 * series.share)
+            assert build["built"] == round(2_000 * series.share * series.built)
+            assert ("us_per_insert" in build) == (series.built < 1.0)
+            assert len(points[spot]["rounds_us"]) == 3
+            assert points[spot]["examined_per_message"] >= points[spot]["matches_per_message"]
+    assert {key[:2] for key in points} == set(builds)
+    assert json.loads(json.dumps(run.result)) == run.result
+
+
+def test_all_of_a_heat_get_the_same_messages(run: Run) -> None:
+    whole = [p for p in run.result["points"] if run.experiment.series[p["series"]].share == 1.0]
+    assert {p["heat"] for p in whole} == {1}
+    for place in {(p["dataset"], p["group"]) for p in whole}:
+        found = [p for p in whole if (p["dataset"], p["group"]) == place]
+        assert len({p["messages"] for p in found}) == 1
+        assert len({p["matches_per_message"] for p in found}) == 1
+
+
+def test_a_mixed_load_is_a_tenth_inserts_and_a_tenth_deletes(run: Run) -> None:
+    figures = [figure for figure in run.experiment.figures if figure.kind == "mixed"]
+    wanted = {spot for figure in figures for spot in figure.spots()}
+    assert {(p["dataset"], p["series"], p["group"]) for p in run.result["mixed"]} == wanted
+    for point in run.result["mixed"]:
+        assert point["operations"] % 100 == 0
+        assert point["operations_per_second"]["least"] > 0
+        assert point["us_per_insert"]["median"] > 0
+
+
+def test_figures_and_tables_are_drawn(run: Run, tmp_path: Path) -> None:
+    paths = plot_figures(run.experiment, run.result, tmp_path)
+    name = run.experiment.name
+    assert [path.name for path in paths] == [
+        f"paper-{name}-{figure.name}.png" for figure in run.experiment.figures
+    ]
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in paths)
+    verdicts = judge(run.experiment, run.result)
+    header, rows = statement_table(verdicts)
+    assert {len(row) for row in rows} == {len(header)}
+    assert [row[0] for row in rows] == [one.says for one in run.experiment.statements]
+    assert json.loads(json.dumps([verdict.to_dict() for verdict in verdicts]))
+
+
+def test_little_memory_makes_more_heats() -> None:
+    small = smaller(PAPERS["rt"])
+    one_figure = replace(small, figures=small.figures[2:3], statements=())
+    result = measure(one_figure, replace(FEW, memory_bytes=1.0))
+    assert {p["heat"] for p in result["points"]} == {1, 2, 3}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_command_writes_everything(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = smaller(PAPERS[name], last=2)
+    monkeypatch.setitem(PAPERS, name, small)
+    sizes = ["--subscriptions", "2000", "--messages", "20", "--rounds", "1"]
+    done = CliRunner().invoke(app, ["bench", "paper", name, *sizes, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "the paper says" in done.stdout
+    result = json.loads((tmp_path / f"paper-{name}.json").read_text())
+    assert result["experiment"] == f"paper-{name}"
+    assert len(result["verdicts"]) == len(small.statements)
+    assert len(list(tmp_path.glob(f"paper-{name}-*.png"))) == len(small.figures)
+    block = readme_block([result | {"machine": MACHINE}])
+    command = f"nearcast bench paper {name} --subscriptions 2000 --messages 20 --rounds 1 --seed 0"
+    assert command in block
+    first = small.statements[0]
+    assert f"| {first.says} | {first.source} |" in block
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_statements_have_keys_of_their_own(name: str) -> None:
+    keys = [statement.key for statement in PAPERS[name].statements]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(("name", "label"), [(n, s) for n in PAPERS for s in PAPERS[n].series])
+def test_the_papers_series_are_chosen_from_what_there_is(name: str, label: str) -> None:
+    series = PAPERS[name].series[label]
+    assert series.builder().index.name == series.index

@@ -1,0 +1,67 @@
+"""Results as JSON, and in the README."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchmarks.report import read_result, rewrite_readme, write_result
+from nearcast.errors import UnsupportedFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MACHINE = {"processor": "Toaster", "cores": 3, "memory_gb": 1.5, "python": "3.11", "numba": "1"}
+
+
+def text_result(us: float) -> dict[str, Any]:
+    return {
+        "experiment": "text",
+        "dataset": "tweets",
+        "messages": 100,
+        "rounds": 2,
+        "seed": 0,
+        "us_per_message": {"median": us, "least": us, "most": us},
+        "tokens_per_message": 12.96,
+        "bytes_per_message": 78.6,
+        "vocabulary": 1_000_000,
+        "machine": MACHINE,
+    }
+
+
+def test_the_block_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- bench:begin -->old<!-- bench:end -->\nafter\n")
+    rewrite_readme(readme, [text_result(1.234)])
+    once = readme.read_text()
+    rewrite_readme(readme, [text_result(1.234)])
+    assert readme.read_text() == once
+    assert once.startswith("before\n<!-- bench:begin -->\n")
+    assert once.endswith("<!-- bench:end -->\nafter\n")
+    assert "old" not in once
+    assert "| 1.23 | 13 | 78.6 | 1,000,000 |" in once
+    assert "`nearcast bench text --dataset tweets --messages 100 --rounds 2 --seed 0`" in once
+    assert once.count("Toaster, 3 cores") == 1
+
+
+@pytest.mark.parametrize("text", ["", "<!-- bench:end --><!-- bench:begin -->", "bench:begin"])
+def test_a_file_without_marks_is_left_alone(text: str, tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(text)
+    with pytest.raises(UnsupportedFile, match="bench:begin"):
+        rewrite_readme(readme, [text_result(1.0)])
+    assert readme.read_text() == text
+
+
+def test_results_come_back_and_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "text.json"
+    write_result(text_result(2.0), path)
+    assert read_result(path) == text_result(2.0)
+    assert [file.name for file in path.parent.iterdir()] == ["text.json"]
+    for content, says in (("{", "not JSON"), ("[]", "experiments"), ("{}", "experiments")):
+        path.write_text(content)
+        with pytest.raises(UnsupportedFile, match=says):
+            read_result(path)
+    with pytest.raises(UnsupportedFile, match="no such file"):
+        read_result(tmp_path / "other.json")

@@ -1,0 +1,31 @@
+"""Invented words: distinct, readable, stable."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.datasets.invented_words import MAX_WORDS, invented_words
+from nearcast.errors import InvalidInput
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 30_000))
+def test_more_words_begin_with_the_same_ones(count: int) -> None:
+    some = invented_words(count).to_pylist()
+    assert len(some) == len(set(some)) == count
+    assert invented_words(count + 7).to_pylist()[:count] == some
+
+
+def test_words_can_be_pronounced_and_grow_slowly() -> None:
+    every = invented_words(1_000_000).to_pylist()
+    assert len(set(every)) == 1_000_000
+    assert {len(word) for word in every} == {4, 6}
+    assert all(word[1::2].strip("aeiou") == "" for word in every[::997])
+
+
+@pytest.mark.parametrize("count", [-1, MAX_WORDS + 1])
+def test_impossible_counts_are_refused(count: int) -> None:
+    with pytest.raises(InvalidInput, match="count"):
+        invented_words(count)

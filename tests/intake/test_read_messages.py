@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.errors import InvalidInput, UnsupportedFile
-from nearcast.intake import MessageBatch, messages_from, read_messages
+from nearcast.intake import MessageBatch, messages, messages_from, read_messages
 from nearcast.model import Message, Point, Rect
 from nearcast.text import Vocabulary
 
@@ -100,10 +100,13 @@ def test_rows_are_taken_as_the_model_takes_them(rows: list[dict[str, Any]]) -> N
         else:
             expected.append(made)
     vocabulary = Vocabulary(WORDS)
-    found, rejects = read_messages(table_of(rows), now_us=NOW_US)
-    assert rejects.row.tolist() == refused
     objects = messages_from(expected, now_us=NOW_US)
-    assert described(found, vocabulary) == described(objects, vocabulary)
+    for few_rows in (messages._FEW_ROWS, 0):  # small tables have a way of their own
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(messages, "_FEW_ROWS", few_rows)
+            found, rejects = read_messages(table_of(rows), now_us=NOW_US)
+        assert rejects.row.tolist() == refused
+        assert described(found, vocabulary) == described(objects, vocabulary)
     assert len(vocabulary) == len(WORDS)
 
 

@@ -6,6 +6,7 @@ Benchmarks are not part of the installed package. Without a checkout, the comman
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -21,9 +22,7 @@ def register(app: typer.Typer) -> None:
     if (_CHECKOUT / "benchmarks" / "commands").is_dir():
         if str(_CHECKOUT) not in sys.path:
             sys.path.append(str(_CHECKOUT))
-        from benchmarks import commands
-
-        app.add_typer(commands.app, name="bench")
+        app.add_typer(import_module("benchmarks.commands").app, name="bench")
     else:
         app.command("bench", context_settings={"ignore_unknown_options": True})(_missing)
 

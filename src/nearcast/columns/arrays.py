@@ -45,10 +45,15 @@ TOLERANCE_M = 1e-3
 
 def read_only(values: Any, dtype: Any, width: int | None = None) -> NDArray[Any]:
     """Return the values as a contiguous read-only array of the type, copied only where needed."""
-    array = np.ascontiguousarray(values, dtype=dtype).view()
-    if width is not None:
+    if type(values) is np.ndarray and values.dtype == dtype and values.flags.c_contiguous:
+        array = values  # most calls: single messages and subscriptions must stay cheap
+    else:
+        array = np.ascontiguousarray(values, dtype=dtype)
+    if width is not None and (array.ndim != 2 or array.shape[1] != width):
         array = array.reshape(-1, width)
-    array.flags.writeable = False
+    if array.flags.writeable or type(array) is not np.ndarray:
+        array = array.view(np.ndarray)
+        array.flags.writeable = False
     return array
 
 

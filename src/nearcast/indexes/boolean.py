@@ -109,10 +109,11 @@ class BooleanIndex(Index):
         return self._verify(pieces, piece_start, self.find(pieces, threads))
 
     def _find(self, messages: Messages, threads: int, find_part: FindPart) -> Found:
-        borders = np.linspace(0, len(messages), min(threads, len(messages)) + 1).astype(np.int64)
+        threads = min(threads, len(messages))
+        if threads <= 1:
+            return self._find_all(messages, find_part, 0, len(messages))
+        borders = np.linspace(0, len(messages), threads + 1).astype(np.int64)
         parts = list(pairwise(borders.tolist()))
-        if len(parts) == 1:
-            return self._find_all(messages, find_part, *parts[0])
         with ThreadPoolExecutor(len(parts)) as pool:
             found = list(pool.map(lambda part: self._find_all(messages, find_part, *part), parts))
         bases = np.cumsum([0, *(len(f.clause) for f in found)])
@@ -149,7 +150,8 @@ class BooleanIndex(Index):
 
         Scratch is kept from call to call: making it may take longer than matching a message.
         """
-        tokens = int(np.diff(messages.token_start[first : last + 1]).max(initial=0))
+        start = messages.token_start
+        tokens = int((start[first + 1 : last + 1] - start[first:last]).max(initial=0))
         try:
             idle = self._idle.pop()
             if idle[0] >= tokens:

@@ -6,29 +6,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pyarrow as pa
 
 from nearcast.columns import Ids, Messages
-from nearcast.errors import UnsupportedFile
+from nearcast.errors import NearcastError, UnsupportedFile
 from nearcast.intake.cells import read_lists, read_texts, valid
 from nearcast.intake.ids import read_ids, refuse_repeated
 from nearcast.intake.places import BOX, POINT, read_message_boxes
 from nearcast.intake.rejects import Faults, Rejects
 from nearcast.intake.times import read_durations, read_times
+from nearcast.model import Message, Point, Rect
 from nearcast.text import Words, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from nearcast.model import Message
     from nearcast.text import Tokenizer, Vocabulary
 
 __all__ = ["MESSAGE_COLUMNS", "MessageBatch", "messages_from", "read_messages"]
 
 MESSAGE_COLUMNS = ("id", "text", "tokens", *POINT, *BOX, "time", "ttl_s")
 """The columns that a table of messages may have; others are ignored."""
+
+_FEW_ROWS = 16
+_PLAIN_TYPES = (pa.string(), pa.large_string(), pa.int64(), pa.float64())
 
 _WANTED = "id, text or tokens, and a place (lon, lat; or west, south, east, north)"
 
@@ -108,6 +111,10 @@ def read_messages(
     ([0], ('is missing; give text or tokens',))
     """
     _require_columns(table)
+    if 0 < table.num_rows <= _FEW_ROWS:
+        few = _read_few(table, tokenizer, now_us, unique)
+        if few is not None:
+            return few, Rejects.empty()
     faults = Faults(table.num_rows)
     ids = read_ids(table, "id", faults)
     box = read_message_boxes(table, faults)
@@ -120,6 +127,47 @@ def read_messages(
     if not faults.sound.all():
         batch = batch.take(np.flatnonzero(faults.sound))
     return batch, faults.rejects(table, rows)
+
+
+def _read_few(
+    table: pa.Table, tokenizer: Tokenizer, now_us: int, unique: bool
+) -> MessageBatch | None:
+    """Return the messages of a small table, by way of the model: much quicker than columns.
+
+    None if a row would be rejected, or a column is of a type that the model does not take as it
+    is; then the columns are read, which gives the reasons.
+    """
+    names = [name for name in MESSAGE_COLUMNS if name in table.column_names]
+    columns = [table.column(name) for name in names]
+    if not all(column.type in _PLAIN_TYPES for column in columns) or "tokens" in names:
+        return None
+    messages = []
+    for values in zip(*(column.to_pylist() for column in columns), strict=True):
+        row = dict(zip(names, values, strict=True))
+        point: list[Any] = [row.get(name) for name in POINT]
+        box: list[Any] = [row.get(name) for name in BOX]
+        try:
+            if any(value is not None for value in box):
+                if any(value is not None for value in point):
+                    return None
+                place: Any = Rect(*box)
+            else:
+                place = Point(*point)
+            ttl_s = row.get("ttl_s")
+            messages.append(
+                Message(
+                    row["id"],
+                    place,
+                    row["text"],
+                    time=row.get("time"),
+                    ttl_s=0.0 if ttl_s is None else ttl_s,
+                )
+            )
+        except (NearcastError, KeyError):
+            return None
+    if unique and len({message.id for message in messages}) < len(messages):
+        return None
+    return messages_from(messages, tokenizer, now_us=now_us)
 
 
 def messages_from(

@@ -107,7 +107,10 @@ def _rebuilt(kind: type[Any], values: dict[str, Any]) -> Any:
 def freeze(arrays: Any, **types: Any) -> None:
     """Make the named arrays of a frozen dataclass read-only arrays of these types."""
     for name, dtype in types.items():
-        object.__setattr__(arrays, name, read_only(getattr(arrays, name), dtype))
+        given = getattr(arrays, name)
+        array = read_only(given, dtype)
+        if array is not given:
+            object.__setattr__(arrays, name, array)
 
 
 def chain(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -62,6 +63,10 @@ class Shapes(Arrays):
             chain([p.point_start for p in parts]),
             np.concatenate([p.point for p in parts]),
         )
+
+
+_NO_SHAPES = Shapes.empty()
+_FEW_ROWS = 16
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -158,8 +163,34 @@ class Clauses(Arrays):
         start = starts(length)
         return start, np.arange(start[-1]) + np.repeat(first - start[:-1], length)
 
+    def row_slice(self, row: int) -> Self:
+        """Return the clauses of one subscription row, which lie side by side."""
+        wanted = np.array([row, row + 1], self.row.dtype)
+        low, high = np.searchsorted(self.row, wanted).tolist()
+        token_start = self.token_start[low : high + 1]
+        negative_start = self.negative_start[low : high + 1]
+        shape, shapes = self.shape[low:high], self.shapes
+        if len(shapes):
+            used = np.unique(shape[shape >= 0])
+            shapes = shapes.take(used)
+            if len(used):
+                shape = np.searchsorted(used, shape).astype(np.int32)
+        return type(self)(
+            token_start=token_start - token_start[0],
+            token=self.token[token_start[0] : token_start[-1]],
+            negative_start=negative_start - negative_start[0],
+            negative=self.negative[negative_start[0] : negative_start[-1]],
+            box=self.box[low:high],
+            row=np.zeros(high - low, np.int32),
+            shape=shape,
+            shapes=shapes,
+            subscriptions=1,
+        )
+
     def take(self, rows: NDArray[Any]) -> Self:
         """Return the clauses of these subscription rows (ascending), renumbered from 0."""
+        if len(rows) == 1:
+            return self.row_slice(int(rows[0]))
         chosen_start, chosen = self.clauses_of(rows)
         token_start, token = gather(self.token_start, chosen)
         negative_start, negative = gather(self.negative_start, chosen)
@@ -187,6 +218,14 @@ class Clauses(Arrays):
         A conjunction stands in one clause for each box of the region; those of the first box are
         taken.
         """
+        if self.subscriptions == 1 and (self.box == self.box[:1]).all():
+            return Conjunctions(
+                np.array([0, len(self)]),
+                self.token_start,
+                self.token,
+                self.negative_start,
+                self.negative,
+            )
         clause_start = np.searchsorted(self.row, np.arange(self.subscriptions + 1))
         first_box = self.box[clause_start[:-1][self.row]] if len(self) else self.box
         chosen = np.flatnonzero((self.box == first_box).all(axis=1))
@@ -267,6 +306,8 @@ def place_conjunctions(
     """
     if rows is None:
         rows = np.arange(len(wanted.clause_start) - 1)
+    if len(rows) <= _FEW_ROWS:
+        return _place_few(wanted, regions, rows.tolist())
     conjunctions, boxes = np.diff(wanted.clause_start)[rows], np.diff(regions.box_start)[rows]
     pairs = conjunctions * boxes
     row = np.repeat(np.arange(len(rows)), pairs)
@@ -288,5 +329,47 @@ def place_conjunctions(
         row=row.astype(np.int32),
         shape=renumbered[row],
         shapes=regions.shapes.take(used),
+        subscriptions=len(rows),
+    )
+
+
+def _place_few(wanted: Conjunctions, regions: Regions, rows: list[int]) -> Clauses:
+    """Place the conjunctions of a few rows: lists are quicker than arrays of one element."""
+    clause_start, box_start = wanted.clause_start.tolist(), regions.box_start.tolist()
+    positive, negative = (
+        [content[a:b].tolist() for a, b in pairwise(start.tolist())]
+        for start, content in (
+            (wanted.token_start, wanted.token),
+            (wanted.negative_start, wanted.negative),
+        )
+    )
+    all_boxes, all_shapes = regions.box.tolist(), regions.shape.tolist()
+    tokens: list[list[int]] = []
+    negatives: list[list[int]] = []
+    boxes: list[list[int]] = []
+    row: list[int] = []
+    shape: list[int] = []
+    used: list[int] = []
+    for number, one in enumerate(rows):
+        own = all_boxes[box_start[one] : box_start[one + 1]]
+        at = -1
+        if all_shapes[one] >= 0:
+            at = len(used)
+            used.append(all_shapes[one])
+        for conjunction in range(clause_start[one], clause_start[one + 1]):
+            tokens += [positive[conjunction]] * len(own)
+            negatives += [negative[conjunction]] * len(own)
+            boxes += own
+            row += [number] * len(own)
+            shape += [at] * len(own)
+    return Clauses(
+        token_start=np.array([0, *accumulate(map(len, tokens))]),
+        token=np.array([t for ts in tokens for t in ts], np.int32),
+        negative_start=np.array([0, *accumulate(map(len, negatives))]),
+        negative=np.array([t for ts in negatives for t in ts], np.int32),
+        box=np.array(boxes, np.int32).reshape(-1, 4),
+        row=np.array(row, np.int32),
+        shape=np.array(shape, np.int32),
+        shapes=regions.shapes.take(np.array(used, np.int64)) if used else _NO_SHAPES,
         subscriptions=len(rows),
     )

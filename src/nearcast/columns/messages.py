@@ -106,6 +106,8 @@ class Matches:
     @cached_property
     def message(self) -> NDArray[np.int64]:
         """The message row of every match."""
+        if len(self.start) == 2:
+            return np.zeros(len(self.subscription), np.int64)
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
     def pairs(self) -> set[tuple[int, int]]:

@@ -45,9 +45,12 @@ class Ids:
         >>> Ids.of(["a", 7]).tolist()
         ['a', 7]
         """
+        texts = sum(isinstance(v, str) for v in values)
+        if not texts:
+            return cls(np.array(values, np.int64))
+        if texts == len(values):
+            return cls(np.zeros(texts, np.int64), pa.array(values, pa.string()))
         numbers = np.array([0 if isinstance(v, str) else v for v in values], np.int64)
-        if not any(isinstance(v, str) for v in values):
-            return cls(numbers)
         return cls(
             numbers, pa.array([v if isinstance(v, str) else None for v in values], pa.string())
         )

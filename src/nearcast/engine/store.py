@@ -36,6 +36,7 @@ __all__ = ["Store", "StoredSegment"]
 
 _BULK_ROWS = 512
 _MIN_UNUSED_TOKENS = 1024
+_FIRST = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,6 +269,10 @@ class Store:
     ) -> list[tuple[LiveSegment, NDArray[np.int32], NDArray[np.int64]]]:
         """Return segment by segment the rows of handles, and their positions among the handles."""
         serial = self._directory.segment_of(handle)
+        if len(serial) == 1:
+            [one] = serial.tolist()
+            segment = next((s for s in self.state.segments if s.serial == one), None)
+            return [] if segment is None else [(segment, self._directory.row_of(handle), _FIRST)]
         if len(serial) == 0 or serial.max() == NOWHERE:
             return []
         of_segment = [(s, np.flatnonzero(serial == s.serial)) for s in self.state.segments]

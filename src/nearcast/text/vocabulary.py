@@ -98,7 +98,9 @@ class Vocabulary:
 
     def add(self, tokens: Sequence[str]) -> NDArray[np.int32]:
         """Return the id of every token; unknown ones get new ids, in order of appearance."""
-        return self.add_keys(strings_as_keys(tokens, "token"))
+        keys = strings_as_keys(tokens, "token")
+        number = self.ids_of_keys(keys)
+        return number if number.min(initial=0) >= 0 else self.add_keys(keys)
 
     def add_keys(self, keys: Keys) -> NDArray[np.int32]:
         """Return the id of every token of a batch of UTF-8 bytes; unknown ones get new ids."""

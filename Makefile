@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install java run test lint types rooms tests tests-interpreted tests-spark tests-kafka soak bench clean
+.PHONY: install java run test lint types layers tests tests-interpreted tests-spark tests-kafka soak bench clean
 
 install: .venv/installed
 
@@ -32,7 +32,7 @@ run: install java
 	$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
 	@echo "Every step is in out/run, and the pictures: statistics.png, matches.png and stream.png."
 
-test: lint types rooms tests tests-interpreted tests-spark tests-kafka
+test: lint types layers tests tests-interpreted tests-spark tests-kafka
 
 lint: install
 	$(BIN)/ruff check .
@@ -41,7 +41,7 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-rooms: install
+layers: install
 	$(BIN)/lint-imports --no-cache
 
 tests: install

@@ -206,10 +206,14 @@ class Store:
             return self._merge(lambda sizes: choose(sizes, quiet=quiet))
 
     def merge_all(self) -> None:
-        """Make all segments one."""
+        """Make all segments one, with a vocabulary of which most is used."""
         self.worker.raise_failure()
         with self._merging:
-            self._merge(choose_all)
+            if self._merge(choose_all):
+                return
+            parts = [Part(s.subscriptions, s.vocabulary) for s in self.state.segments]
+            if self._trims and any(map(_mostly_unused, parts)):
+                self._merge(lambda sizes: tuple(range(len(sizes))))
 
     def merge_vocabularies(self) -> State:
         """Merge until all segments share the latest vocabulary; return the state in which they do."""
@@ -418,7 +422,7 @@ class Store:
         kept = [np.flatnonzero(a & f) for a, f in zip(alive, fresh, strict=True)]
         expired = [np.flatnonzero(a & ~f) for a, f in zip(alive, fresh, strict=True)]
         part, handle = _joined(list(zip(sources, kept, strict=True)), self.vocabulary)
-        part = self._without_unused_tokens(part)
+        part = self._without_unused_tokens(part, sources)
         built = self._built(part, handle, 0)
         with self._writing:
             built.serial = self._unused_serial()
@@ -435,22 +439,26 @@ class Store:
             if part.vocabulary is not self.vocabulary and self._trims:
                 self.vocabulary = part.vocabulary
 
-    def _without_unused_tokens(self, part: Part) -> Part:
+    def _without_unused_tokens(self, part: Part, sources: list[LiveSegment]) -> Part:
         """Return a part under a vocabulary of its own, if most tokens of the present one are unused.
 
         Only the largest segment is looked at: other segments keep their vocabulary until they are
         merged with it.
         """
-        rows = sum(len(segment) for segment in self.state.segments)
-        if not self._trims or 2 * len(part.subscriptions) < rows:
+        others = [segment for segment in self.state.segments if segment not in sources]
+        elsewhere = sum(len(segment) - segment.tombstones for segment in others)
+        if not self._trims or len(part.subscriptions) < elsewhere:
             return part
-        clauses = part.subscriptions.clauses
-        used = np.zeros(len(part.vocabulary), np.bool_)
-        used[clauses.token] = True
-        used[clauses.negative] = True
-        if 2 * np.count_nonzero(used) + _MIN_UNUSED_TOKENS > len(used):
-            return part
-        return trimmed(part)
+        return trimmed(part) if _mostly_unused(part) else part
+
+
+def _mostly_unused(part: Part) -> bool:
+    """Whether more than half of a vocabulary, and not just a few tokens, are in no clause."""
+    clauses = part.subscriptions.clauses
+    used = np.zeros(len(part.vocabulary), np.bool_)
+    used[clauses.token] = True
+    used[clauses.negative] = True
+    return 2 * int(np.count_nonzero(used)) + _MIN_UNUSED_TOKENS < len(used)
 
 
 def _joined(

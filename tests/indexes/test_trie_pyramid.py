@@ -1,17 +1,21 @@
-"""What is special about the trie-pyramid: that it prunes, its borders, chunks and thresholds."""
+"""What is special about the trie-pyramid: pruning, borders, chunks, thresholds, crafted arrays."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Messages
+from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.datasets.workloads import Workload
-from nearcast.errors import InvalidInput
-from nearcast.indexes.trie_pyramid.index import TriePyramid
+from nearcast.errors import InvalidInput, StorageError
+from nearcast.indexes.trie_pyramid import TriePyramid
+from nearcast.indexes.trie_pyramid.index import MAX_CLAUSES
+from nearcast.indexes.trie_pyramid.layout import IS_NODE, TARGET, pack_pyramid, size_of
 
 TWEETS = Workload("tweets", seed=5)
 
@@ -27,7 +31,7 @@ def index(clauses: Clauses) -> indexes.Index:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "tokens", "range_share", "most"),
+    ("dataset", "tokens", "range_share", "max_share"),
     [
         ("tweets", (6, 20), 0.0, 0.0009),
         ("tweets", (6, 20), 0.01, 0.0013),
@@ -38,17 +42,17 @@ def index(clauses: Clauses) -> indexes.Index:
     ],
 )
 def test_it_examines_a_small_share(
-    dataset: str, tokens: tuple[int, int], range_share: float, most: float
+    dataset: str, tokens: tuple[int, int], range_share: float, max_share: float
 ) -> None:
     workload = Workload(dataset, seed=5)
     clauses = workload.subscriptions(20_000)
     messages = workload.messages(200, tokens=tokens, range_share=range_share)
     examined = indexes.create("trie-pyramid").build(clauses).match(messages).examined
-    assert examined < most * len(messages) * len(clauses)
+    assert examined < max_share * len(messages) * len(clauses)
 
 
 def test_it_opens_few_leaves() -> None:
-    """A point among ten thousand small boxes: one leaf, and a neighbour now and then."""
+    """A point among ten thousand small boxes opens one leaf, sometimes two."""
     rng = np.random.default_rng(1)
     place = rng.integers(-900_000_000, 900_000_000, (10_000, 2))
     index = indexes.create("trie-pyramid").build(
@@ -67,7 +71,7 @@ def test_a_point_far_from_all_boxes_examines_nothing() -> None:
 
 
 def test_a_list_that_is_elsewhere_is_not_opened() -> None:
-    """The places beside the token tell, whatever the bounds of the list are."""
+    """The cell mask of the token decides, although the message is inside the bounds of the list."""
     corners = [[-1_700_000_000, -800_000_000], [1_600_000_000, 700_000_000]]
     box = [[x, y, x + 9, y + 9] for x, y in corners]
     index = indexes.create("trie-pyramid").build(Clauses.of([[1]] * 2, box))
@@ -106,7 +110,7 @@ def test_children_keep_messages_without_their_token_away() -> None:
 
 @pytest.mark.parametrize("tokens", [0, 1, 31, 32, 33, 64, 65, 200])
 def test_messages_of_any_number_of_chunks(tokens: int) -> None:
-    """With clauses without tokens, which come after the last token."""
+    """Clauses without tokens are looked up after the last token."""
     wanted = [[], *([i] for i in range(tokens)), *([i, i + 1] for i in range(tokens))]
     index = indexes.create("trie-pyramid").build(
         Clauses.of(wanted, np.tile([[0, 0, 9, 9]], (len(wanted), 1)))
@@ -117,7 +121,7 @@ def test_messages_of_any_number_of_chunks(tokens: int) -> None:
 
 @pytest.mark.parametrize("base", [-(1 << 16), 0, 7 << 16, (7 << 16) - 1])
 @pytest.mark.parametrize("count", [1, 40])
-def test_borders_are_exact_where_upper_halves_are_equal(base: int, count: int) -> None:
+def test_borders_are_exact_where_rounded_boxes_are_equal(base: int, count: int) -> None:
     box = np.tile([[base + 10, base + 20, base + 30, base + 40]], (count, 1))
     index = indexes.create("trie-pyramid").build(Clauses.of([[1]] * count, box))
     points = [(x, y) for x in (9, 10, 30, 31) for y in (19, 20, 40, 41)]
@@ -127,7 +131,7 @@ def test_borders_are_exact_where_upper_halves_are_equal(base: int, count: int) -
 
 
 def test_the_largest_token_id_is_refused() -> None:
-    """It stands for no token in an entry."""
+    """In an entry it means that no token is left."""
     largest = 2**31 - 1
     box = [[0, 0, 1, 1]]
     with pytest.raises(InvalidInput, match="token: token ids must be below 2,147,483,647"):
@@ -139,14 +143,14 @@ def test_the_largest_token_id_is_refused() -> None:
 
 @pytest.mark.parametrize("others", [0, 31, 32, 40])
 def test_a_message_may_have_the_largest_token_id(others: int) -> None:
-    """It brings clauses without tokens no second time."""
+    """Clauses without tokens are not found a second time."""
     index = indexes.create("trie-pyramid").build(Clauses.of([[], [3]], [[0, 0, 1, 1]] * 2))
     messages = Messages.of([[*range(others), 2**31 - 1], [2**31 - 1]], [[0, 0]] * 2)
     assert np.diff(index.match(messages).start).tolist() == [1 + (others > 3), 1]
 
 
-def test_no_room_for_the_matches_at_first() -> None:
-    """One message with far more matches than there was room for, after one with none."""
+def test_matches_that_do_not_fit_at_first() -> None:
+    """One message with far more matches than the output has space for, after one with none."""
     count = 5_000
     box = np.tile([[-10, -10, 10, 10]], (count, 1))
     index = indexes.create("trie-pyramid").build(Clauses.of([[1]] * count, box))
@@ -168,7 +172,7 @@ def test_records_lie_on_cache_lines(index: indexes.Index, name: str) -> None:
     assert index.arrays()[name].ctypes.data % 64 == 0
 
 
-def test_room_is_used_again_and_by_one_thread_at_a_time() -> None:
+def test_scratch_is_reused_and_by_one_thread_at_a_time() -> None:
     """Messages of one, of many and of one token again, one by one and by several threads."""
     index = indexes.create("trie-pyramid").build(TWEETS.subscriptions(3_000))
     assert isinstance(index, TriePyramid)
@@ -182,3 +186,53 @@ def test_room_is_used_again_and_by_one_thread_at_a_time() -> None:
     expected = [scan.match(messages).pairs() for messages in batches] * 20
     assert [matches.pairs() for matches in found] == expected
     assert 1 <= len(index._idle) <= 8
+
+
+def test_the_largest_list_is_not_mistaken_for_a_node() -> None:
+    largest = pack_pyramid(0, MAX_CLAUSES)
+    assert not largest & IS_NODE
+    assert size_of(largest) == MAX_CLAUSES
+
+
+@pytest.fixture(scope="module")
+def deep() -> indexes.Index:
+    """Return an index with nodes below nodes, and lists of several blocks."""
+    tokens = [[1, 2, 3]] * 20 + [[1, 2]] * 20 + [[1, 3]] * 20 + [[2], [3]] * 50
+    clauses = Clauses.of(tokens, np.tile([[0, 0, 9, 9]], (len(tokens), 1)))
+    return indexes.create("trie-pyramid", list_size=2, child_size=1).build(clauses)
+
+
+def load_crafted(index: indexes.Index, name: str, row: Any, value: Any) -> None:
+    """Load the index with one value replaced."""
+    array = index.arrays()[name].copy()
+    array[row] = value
+    arrays = {**index.arrays(), name: array}
+    TriePyramid.from_arrays(index.clauses, index.options, arrays).check_structure()
+
+
+def test_a_node_below_itself_is_refused(deep: indexes.Index) -> None:
+    slot = deep.arrays()["slot"]
+    nodes = np.flatnonzero(slot[:, TARGET] & IS_NODE)
+    assert len(nodes) > 1
+    with pytest.raises(StorageError, match=r"trie-pyramid: slot must name each of \d nodes once"):
+        load_crafted(deep, "slot", (nodes[0], TARGET), slot[nodes[1], TARGET])
+    last = nodes[np.argmax(slot[nodes, TARGET])]
+    below_itself = (slot[last, TARGET] ^ IS_NODE) << np.uint64(32)
+    with pytest.raises(StorageError, match="slot has a node whose parent is not above it"):
+        load_crafted(deep, "slot", (last, 0), below_itself)
+
+
+def test_queues_that_are_too_short_are_refused(deep: indexes.Index) -> None:
+    queue_size = int(deep.arrays()["setting"][3])
+    with pytest.raises(StorageError, match=f"setting must have a queue size of {queue_size};"):
+        load_crafted(deep, "setting", 3, queue_size - 1)
+
+
+def test_a_clause_in_two_leaves_is_refused(deep: indexes.Index) -> None:
+    """Or a clause that does not exist."""
+    pyramid = deep.arrays()["pyramid"]
+    entries = np.flatnonzero(pyramid >> np.uint64(32) == NO_TOKEN)
+    assert len(entries) == len(deep.clauses)
+    for word in (pyramid[entries[1]], len(deep.clauses)):
+        with pytest.raises(StorageError, match="pyramid must hold each of 160 clauses once"):
+            load_crafted(deep, "pyramid", entries[0], word)

@@ -1,4 +1,7 @@
-"""What kernels see of a batch of messages, and the question that they ask most of it."""
+"""The arrays of a batch of messages as kernels take them, and lookups among their tokens.
+
+Used by all index families.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MessageArrays(NamedTuple):
-    """The arrays of a batch of messages, none of which crosses the antimeridian."""
+    """The arrays of a batch of messages; no message crosses the antimeridian."""
 
     token_start: NDArray[np.int64]
     token: NDArray[np.int32]
@@ -22,7 +25,7 @@ class MessageArrays(NamedTuple):
 
 @kernel
 def known_tokens(tokens: NDArray[np.int32]) -> Number:
-    """Return how many of a message's tokens may be a clause's: no clause has `NO_TOKEN` itself."""
+    """Return the number of ascending tokens without `NO_TOKEN`, which no clause contains."""
     known = len(tokens)
     if known > 0 and tokens[known - 1] == NO_TOKEN:
         known -= 1
@@ -31,7 +34,7 @@ def known_tokens(tokens: NDArray[np.int32]) -> Number:
 
 @kernel
 def contains(tokens: NDArray[np.int32], token: Number) -> Number:
-    """Tell whether ascending tokens contain one."""
+    """Tell whether ascending tokens contain a token (binary search)."""
     low, high = 0, len(tokens)
     while low < high:
         middle = (low + high) >> 1

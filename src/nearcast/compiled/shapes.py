@@ -1,7 +1,9 @@
-"""Exact geometry: whether a message's box (or point) meets a circle or a polygon.
+"""Exact geometry: whether a message's box or point overlaps a circle or a polygon.
 
-Polygons are exact in integer units: every decision is the comparison of two products that fit into
-64 bits. Circles are haversine distances; a place within `TOLERANCE_M` of the radius is inside.
+Polygons are exact in integer units: every decision compares two products that fit into 64 bits.
+Circles use the haversine distance; a place within `TOLERANCE_M` of the radius is inside.
+
+Used by `nearcast.indexes.verification`, and so by all index families.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ class ShapeArrays(NamedTuple):
 def distance_m(lon_a: Number, lat_a: Number, lon_b: Number, lat_b: Number) -> Number:
     """Return the haversine distance between two places in units.
 
-    The haversine and its complement are both sums of squares, so that nothing is lost between
-    places that are close, nor between places that are nearly opposite.
+    Both the haversine and its complement are sums of squares, so the result is precise for
+    places that are close together and for places that are nearly opposite.
     """
     half_lat = (lat_b - lat_a) * RADIANS / 2
     half_sum = (lat_b + lat_a) * RADIANS / 2
@@ -50,7 +52,7 @@ def distance_m(lon_a: Number, lat_a: Number, lon_b: Number, lat_b: Number) -> Nu
 def distance_to_meridian_m(
     lon: Number, lat: Number, meridian: Number, south: Number, north: Number
 ) -> Number:
-    """Return the distance from a place to a piece of a meridian."""
+    """Return the distance from a place to the part of a meridian between two latitudes."""
     nearest = min(distance_m(lon, lat, meridian, south), distance_m(lon, lat, meridian, north))
     angle = (meridian - lon) * RADIANS
     foot = math.atan2(math.sin(lat * RADIANS), math.cos(lat * RADIANS) * math.cos(angle))
@@ -74,7 +76,7 @@ def distance_to_box_m(lon: Number, lat: Number, box: NDArray[np.int32]) -> Numbe
 
 @kernel
 def side_of(x: Number, y: Number, x0: Number, y0: Number, x1: Number, y1: Number) -> Number:
-    """Return the sign of where (x, y) lies beside the line from (x0, y0) to (x1, y1)."""
+    """Return on which side of the line from (x0, y0) to (x1, y1) a point is: -1, 0 or 1."""
     left = (x1 - x0) * (y - y0)
     right = (x - x0) * (y1 - y0)
     return np.int64(left > right) - np.int64(left < right)
@@ -82,7 +84,7 @@ def side_of(x: Number, y: Number, x0: Number, y0: Number, x1: Number, y1: Number
 
 @kernel
 def point_in_rings(shapes: ShapeArrays, shape: Number, x: Number, y: Number) -> Number:
-    """Tell whether a point lies inside a polygon or on its border."""
+    """Tell whether a point is inside a polygon or on its border."""
     inside = False
     for ring in range(shapes.ring_start[shape], shapes.ring_start[shape + 1]):
         for i in range(shapes.point_start[ring], shapes.point_start[ring + 1] - 1):
@@ -97,10 +99,10 @@ def point_in_rings(shapes: ShapeArrays, shape: Number, x: Number, y: Number) -> 
 
 
 @kernel
-def edge_meets_box(
+def edge_overlaps_box(
     x0: Number, y0: Number, x1: Number, y1: Number, box: NDArray[np.int32]
 ) -> Number:
-    """Tell whether a straight edge touches a box."""
+    """Tell whether a straight edge overlaps a box."""
     west, south = np.int64(box[0]), np.int64(box[1])
     east, north = np.int64(box[2]), np.int64(box[3])
     if max(x0, x1) < west or min(x0, x1) > east or max(y0, y1) < south or min(y0, y1) > north:
@@ -115,11 +117,11 @@ def edge_meets_box(
 
 
 @kernel
-def box_meets_shape(shapes: ShapeArrays, shape: Number, box: NDArray[np.int32]) -> Number:
-    """Tell whether a message's box meets a shape; borders count."""
+def box_overlaps_shape(shapes: ShapeArrays, shape: Number, box: NDArray[np.int32]) -> Number:
+    """Tell whether a message's box overlaps a shape; borders count as inside."""
     if shapes.radius_m[shape] >= 0:
-        centre = shapes.point_start[shapes.ring_start[shape]]
-        lon, lat = np.float64(shapes.point[centre, 0]), np.float64(shapes.point[centre, 1])
+        center = shapes.point_start[shapes.ring_start[shape]]
+        lon, lat = np.float64(shapes.point[center, 0]), np.float64(shapes.point[center, 1])
         if box[0] == box[2] and box[1] == box[3]:
             distance = distance_m(lon, lat, np.float64(box[0]), np.float64(box[1]))
         else:
@@ -133,6 +135,6 @@ def box_meets_shape(shapes: ShapeArrays, shape: Number, box: NDArray[np.int32]) 
         for i in range(shapes.point_start[ring], shapes.point_start[ring + 1] - 1):
             x0, y0 = np.int64(shapes.point[i, 0]), np.int64(shapes.point[i, 1])
             x1, y1 = np.int64(shapes.point[i + 1, 0]), np.int64(shapes.point[i + 1, 1])
-            if edge_meets_box(x0, y0, x1, y1, box):
+            if edge_overlaps_box(x0, y0, x1, y1, box):
                 return True
     return False

@@ -1,4 +1,7 @@
-"""The linear scan over few clauses: no structure, so nothing to build."""
+"""The kernel of `nearcast.indexes.boolean.Linear`: compare every clause, with nothing to build.
+
+`Linear` is the form that all boolean indexes take for a few subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LinearArrays(NamedTuple):
-    """The columns of the clauses that are looked at."""
+    """The columns of the clauses to compare."""
 
     token_start: NDArray[np.int64]
     token: NDArray[np.int32]
@@ -23,7 +26,7 @@ class LinearArrays(NamedTuple):
 
 @kernel
 def has_tokens(clauses: LinearArrays, clause: Number, tokens: NDArray[np.int32]) -> Number:
-    """Tell whether all tokens of a clause are among these ascending ones."""
+    """Tell whether all tokens of a clause are among ascending tokens."""
     for i in range(clauses.token_start[clause], clauses.token_start[clause + 1]):
         if not contains(tokens, clauses.token[i]):
             return False
@@ -38,10 +41,10 @@ def scan_clauses(
     start: NDArray[np.int64],
     found: NDArray[np.int32],
 ) -> tuple[Number, Number]:
-    """Find the clauses of the messages of a part, as long as the output has room for them.
+    """Find the clauses of the messages in a part, until the output is full.
 
-    ``start`` int64[messages + 1] is filled, ``found`` int32[any] too. Returns the first message
-    that had no room, and how many clauses met a message by their box.
+    Fills ``start`` int64[messages + 1] and ``found`` int32[any]. Returns the message whose clauses
+    did not fit (or the end), and the number of clauses whose boxes overlap a message.
     """
     examined = np.int64(0)
     for message in range(part[0], part[1]):
@@ -49,16 +52,16 @@ def scan_clauses(
         east, north = messages.box[message, 2], messages.box[message, 3]
         tokens = messages.token[messages.token_start[message] : messages.token_start[message + 1]]
         count = start[message]
-        met = np.int64(0)
+        overlaps = np.int64(0)
         for clause in range(len(clauses.box)):
             box = clauses.box[clause]
             if box[0] <= east and box[2] >= west and box[1] <= north and box[3] >= south:
-                met += 1
+                overlaps += 1
                 if has_tokens(clauses, clause, tokens):
                     if count == len(found):
                         return message, examined
                     found[count] = clause
                     count += 1
         start[message + 1] = count
-        examined += met
+        examined += overlaps
     return part[1], examined

@@ -1,7 +1,7 @@
-"""``scan``: looks at every clause for every message. It defines the answer; the others agree.
+"""``scan``: compares every clause with every message. It defines the answer of all other indexes.
 
-Plain NumPy and Shapely, written for clarity. It shares no kernel with any index, nor what the
-contract does for them after they found their clauses.
+Written for clarity, with NumPy and Shapely. To be able to judge the others, it shares no kernel
+with any index, not even the verification that boolean indexes have in common.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import shapely
 
 from nearcast.columns import EARTH_RADIUS_M, TOLERANCE_M, WORLD, Clauses, Matches, Messages
-from nearcast.errors import UnknownId
+from nearcast.errors import StorageError, UnknownId
 from nearcast.indexes.contract import NoOptions, UpdatableIndex
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Scan(UpdatableIndex):
-    """The exhaustive scan: the oracle of all tests.
+    """The exhaustive scan, the oracle of all tests.
 
     Examples
     --------
@@ -63,13 +63,22 @@ class Scan(UpdatableIndex):
         """Make the scan from its arrays."""
         return cls(clauses, arrays["alive"].astype(np.bool_))
 
+    def check_structure(self) -> None:
+        """Raise `StorageError` unless there is one flag per subscription."""
+        expected = (self.clauses.subscriptions,)
+        if self._alive.shape != expected:
+            raise StorageError(
+                f"scan: alive has the shape {self._alive.shape}, expected {expected}; "
+                "build it again from its subscriptions"
+            )
+
     def insert(self, clauses: Clauses) -> None:
         """Append subscriptions."""
         self.clauses = Clauses.concatenate([self.clauses, clauses])
         self._alive = np.concatenate([self._alive, np.ones(clauses.subscriptions, np.bool_)])
 
     def delete(self, rows: NDArray[Any]) -> None:
-        """Mark subscriptions as gone."""
+        """Mark subscriptions as deleted."""
         for row in np.asarray(rows).tolist():
             if not 0 <= row < len(self._alive) or not self._alive[row]:
                 raise UnknownId(f"row {row} is not in the index")
@@ -91,7 +100,7 @@ class Scan(UpdatableIndex):
         boxes = _pieces(messages.box[m])
         inside = [
             clauses.shape[c] < 0
-            or any(_meets(clauses.shapes, int(clauses.shape[c]), box) for box in boxes)
+            or any(_overlaps_shape(clauses.shapes, int(clauses.shape[c]), box) for box in boxes)
             for c in found
         ]
         rows: NDArray[Any] = np.unique(clauses.row[found[np.array(inside, np.bool_)]])
@@ -99,19 +108,19 @@ class Scan(UpdatableIndex):
 
     def _found(self, messages: Messages, m: int) -> NDArray[Any]:
         clauses = self.clauses
-        touched = np.zeros(len(clauses), np.bool_)
+        overlaps = np.zeros(len(clauses), np.bool_)
         for west, south, east, north in _pieces(messages.box[m]):
             box = clauses.box
-            touched |= (
+            overlaps |= (
                 (box[:, 0] <= east)
                 & (box[:, 2] >= west)
                 & (box[:, 1] <= north)
                 & (box[:, 3] >= south)
             )
-        found: NDArray[Any] = np.flatnonzero(touched & self._alive[clauses.row])
-        wanted = np.diff(clauses.token_start)[found]
+        found: NDArray[Any] = np.flatnonzero(overlaps & self._alive[clauses.row])
+        required = np.diff(clauses.token_start)[found]
         present = _counts(clauses.token_start, clauses.token, found, _tokens(messages, m))
-        matching: NDArray[Any] = found[present == wanted]
+        matching: NDArray[Any] = found[present == required]
         return matching
 
 
@@ -133,7 +142,7 @@ def _counts(
     rows: NDArray[Any],
     tokens: NDArray[np.int32],
 ) -> NDArray[np.int64]:
-    """Count, for each of the rows, how many of its tokens are among these."""
+    """Return, for each of the rows, how many of its tokens are among ``tokens``."""
     length = start[rows + 1] - start[rows]
     owner = np.repeat(np.arange(len(rows)), length)
     first = np.repeat(np.cumsum(length) - length, length)
@@ -141,8 +150,8 @@ def _counts(
     return np.bincount(owner, np.isin(content[position], tokens), len(rows)).astype(np.int64)
 
 
-def _meets(shapes: Shapes, shape: int, box: tuple[int, int, int, int]) -> bool:
-    """Tell whether a box meets a circle or polygon."""
+def _overlaps_shape(shapes: Shapes, shape: int, box: tuple[int, int, int, int]) -> bool:
+    """Tell whether a box overlaps a circle or a polygon."""
     rings = [
         shapes.point[shapes.point_start[r] : shapes.point_start[r + 1]].astype(float)
         for r in range(shapes.ring_start[shape], shapes.ring_start[shape + 1])
@@ -159,10 +168,10 @@ def _meets(shapes: Shapes, shape: int, box: tuple[int, int, int, int]) -> bool:
     return sum(bool(shapely.contains(shapely.Polygon(ring), corner)) for ring in rings) % 2 == 1
 
 
-def _distance_m(centre: NDArray[Any], box: tuple[int, int, int, int]) -> float:
-    """Return the distance from a place to the nearest place of a box, by vectors."""
+def _distance_m(center: NDArray[Any], box: tuple[int, int, int, int]) -> float:
+    """Return the distance from a place to the nearest place of a box, by vectors on the sphere."""
     (lon, lat), (west, south, east, north) = (
-        np.radians(centre / 1e7),
+        np.radians(center / 1e7),
         np.radians(np.array(box) / 1e7),
     )
     if west <= lon <= east:

@@ -1,9 +1,10 @@
-"""From clauses that match by tokens and box to subscriptions that match.
+"""Turn clauses that match by tokens and box into subscriptions that match.
 
-Every index answers the same question (which clauses have all their tokens in the message, and a
-box that meets it); what is the same for all of them happens here, once: tokens that must not
-occur, exact shapes, and one match per subscription however many of its clauses, or pieces of the
-message, found it.
+Every boolean index finds the clauses whose tokens all occur in a message and whose box overlaps it.
+The rest is the same for all of them and done here: forbidden tokens, exact shapes, and one match
+per subscription, even if several of its clauses or several pieces of the message match.
+
+Used by `nearcast.indexes.boolean`, and so by all index families.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.messages import MessageArrays, contains
-from nearcast.compiled.shapes import ShapeArrays, box_meets_shape
+from nearcast.compiled.shapes import ShapeArrays, box_overlaps_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 class ClauseArrays(NamedTuple):
-    """What is left to check of a clause once its tokens and box match."""
+    """The columns of clauses that are checked after tokens and box."""
 
     negative_start: NDArray[np.int64]
     negative: NDArray[np.int32]
@@ -30,25 +31,25 @@ class ClauseArrays(NamedTuple):
 
 
 @kernel
-def holds(
+def is_match(
     clauses: ClauseArrays,
     shapes: ShapeArrays,
     messages: MessageArrays,
     piece: Number,
     clause: Number,
 ) -> Number:
-    """Check the forbidden tokens and the exact shape of a clause."""
+    """Tell whether a clause matches by its forbidden tokens and its exact shape."""
     tokens = messages.token[messages.token_start[piece] : messages.token_start[piece + 1]]
     for i in range(clauses.negative_start[clause], clauses.negative_start[clause + 1]):
         if contains(tokens, clauses.negative[i]):
             return False
     shape = clauses.shape[clause]
-    return shape < 0 or box_meets_shape(shapes, shape, messages.box[piece])
+    return shape < 0 or box_overlaps_shape(shapes, shape, messages.box[piece])
 
 
 @kernel
 def keep_distinct(values: NDArray[np.int32]) -> Number:
-    """Sort values and move the distinct ones to the front; return how many there are."""
+    """Sort values and move the distinct ones to the front; return their number."""
     values.sort()
     count = 0
     for i in range(len(values)):
@@ -65,9 +66,9 @@ def join_pieces(
     found: NDArray[np.int32],
     match_start: NDArray[np.int64],
 ) -> None:
-    """Join what was found for the pieces of every message, in place, each clause once.
+    """Join the clauses found for the pieces of every message, in place, each clause once.
 
-    For clauses with nothing left to check, each of which is a subscription of its own.
+    For clauses with nothing left to check, where each clause is its own subscription.
     """
     count = np.int64(0)
     for message in range(len(piece_start) - 1):
@@ -101,7 +102,7 @@ def verify_clauses(
         for piece in range(piece_start[message], piece_start[message + 1]):
             for i in range(found_start[piece], found_start[piece + 1]):
                 clause = found[i]
-                if holds(clauses, shapes, messages, piece, clause):
+                if is_match(clauses, shapes, messages, piece, clause):
                     found[count] = clauses.row[clause]
                     count += 1
         count = begin + keep_distinct(found[begin:count])

@@ -1,4 +1,21 @@
-"""Lay out a trie-pyramid: its pyramids, the slots that lead to them, its nodes."""
+"""The arrays of a trie-pyramid, and the questions asked of one slot, pyramid or grid cell.
+
+- ``slot`` uint64[s, 4] is a hash table with open addressing. A slot has a key (a token and, in the
+  upper 32 bits, the node above it, 0 for the first token of a clause), a target (a pyramid, or
+  a node where `IS_NODE` is set; 0 for a free slot) and a cell mask of two words.
+- ``pyramid`` uint64[w] holds all pyramids. The word of an entry is its clause and, in the upper 32
+  bits, its next token: `NO_TOKEN` if no token is left, the complement of the token (a
+  negative number) if more tokens follow it.
+- ``node`` uint64[n, 4] describes the lists that have children: a signature of the children's
+  tokens; the first child and, in the upper 32 bits, the number of children; the pyramid of the
+  clauses that are in no child, 0 for none; an unused word. Node 0 is not used.
+- ``child`` uint64[c] holds the children of all nodes: the slot and, in the upper 32 bits, the
+  token. The children of the last node come first.
+- ``part_sizes`` int64[2, levels] describes the parts of pyramids: the base-2 logarithm of their
+  number of entries, and the words that a part takes.
+- ``header`` int64[4]: boxes per block, level of the grid, whether there are clauses without tokens,
+  and the largest number of blocks and children that one message can queue.
+"""
 
 from __future__ import annotations
 
@@ -6,234 +23,262 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, kernel, prefetch
-from nearcast.compiled.token_table import NO_TOKEN
-from nearcast.indexes.trie_pyramid.arrays import (
-    BITS32,
-    BLOCK_SIZE,
-    CHILDREN,
-    FOUND,
-    KEPT,
-    KEY,
-    LOW32,
-    NODE,
-    PLACE_LEVEL,
-    PLACES,
-    SIGNATURE,
-    WAITING,
-    find_slot,
-    key_of,
-    signature_bit,
-)
-from nearcast.indexes.trie_pyramid.cut import cut_rows
-from nearcast.indexes.trie_pyramid.places import touched_places
-from nearcast.indexes.trie_pyramid.pyramid import (
-    HALF,
-    LINE_WORDS,
-    head_words,
-    pack_pyramid,
-    part_row,
-    parts_of,
-    pyramid_words,
-)
-from nearcast.indexes.trie_pyramid.trie import LISTS, Ranked, Trie
+from nearcast.compiled.jit import Number, inlined_kernel, kernel
+from nearcast.compiled.token_table import BITS32, MIXER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CLAUSE, NEXT, WIDTH = 4, 5, 6
-"""A row to be laid out: the sides of its box, its clause, its next token."""
+KEY, TARGET, CELLS = 0, 1, 2
+"""The words of a slot; the cell mask takes two."""
 
-AHEAD = 16
+SIGNATURE, CHILDREN, KEPT = 0, 1, 2
+"""The words of a node."""
 
-PARTS = 1024
-"""Room for parts that wait to be written: a block of them a level."""
+BLOCK_SIZE, GRID_LEVEL, TOKENLESS, MAX_QUEUED = 0, 1, 2, 3
+"""The fields of ``header``."""
+
+PART_BITS, PART_WORDS = 0, 1
+"""The rows of ``part_sizes``."""
+
+IS_NODE = np.uint64(1 << 63)
+
+BLOCK = 32
+"""The maximum number of boxes in a block: one vector comparison covers 32."""
+
+LEAF_WORDS = 2
+"""Words per entry of a leaf."""
+
+LINE_WORDS = 8
+"""Words per cache line."""
+
+PADDING = 8
+"""Words after the last pyramid: a block is always read as if it had 32 boxes."""
+
+POSITION_BITS = 36
+"""Bits for the position of a pyramid; `SIZE_BITS` for its number of entries; one for `IS_NODE`."""
+
+SIZE_BITS = 27
+
+ROUNDING = np.int64(16)
+"""Rounded coordinates drop this many low bits; a unit of them is 0.0066 degrees."""
+
+_POSITION = np.uint64((1 << POSITION_BITS) - 1)
 
 
-class Layout(NamedTuple):
-    """The arrays that are written, as in `nearcast.indexes.trie_pyramid.arrays`."""
+class TriePyramidArrays(NamedTuple):
+    """The arrays of a trie-pyramid, and the columns of the clauses that matching reads.
+
+    ``rounded_boxes`` is ``pyramid`` seen as int16.
+    """
 
     slot: NDArray[np.uint64]
     pyramid: NDArray[np.uint64]
     node: NDArray[np.uint64]
     child: NDArray[np.uint64]
-    shape: NDArray[np.int64]
-    setting: NDArray[np.int64]
-    half: NDArray[np.int16]
+    part_sizes: NDArray[np.int64]
+    header: NDArray[np.int64]
+    rounded_boxes: NDArray[np.int16]
+    box: NDArray[np.int32]
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+
+
+# --- slots ---------------------------------------------------------------------------------------
 
 
 @kernel
-def aligned(position: Number, size: Number, block: Number) -> Number:
-    """Return where a pyramid of this size begins: full blocks begin at cache lines."""
-    if size < block:
-        return position
-    return (position + (LINE_WORDS - 1)) & ~np.int64(LINE_WORDS - 1)
+def key_of(node: Number, token: Number) -> Number:
+    """Return the key of a token below a node."""
+    return (np.uint64(node) << BITS32) | np.uint64(token)
+
+
+@inlined_kernel
+def home(slot: NDArray[np.uint64], key: Number) -> Number:
+    """Return the slot at which the search for a key begins."""
+    return np.int64((((key * MIXER) >> BITS32) * np.uint64(len(slot))) >> BITS32)
+
+
+@inlined_kernel
+def find_slot(slot: NDArray[np.uint64], key: Number) -> Number:
+    """Return the slot of a key, or a free slot if the key is not there."""
+    at = home(slot, key)
+    while slot[at, KEY] != key and slot[at, TARGET] != np.uint64(0):
+        at += 1
+        if at == len(slot):
+            at = np.int64(0)
+    return at
 
 
 @kernel
-def count_words(trie: Trie, shape: NDArray[np.int64], block: Number) -> Number:
-    """Return the words that the pyramids of all lists take."""
+def signature_bit(token: Number) -> Number:
+    """Return the bit of a token in the signature of a node."""
+    return np.uint64(1) << ((np.uint64(token) * MIXER) >> np.uint64(58))
+
+
+# --- pyramids ------------------------------------------------------------------------------------
+#
+# Up to a block of entries are a leaf. More entries are divided into parts, at most a block of them
+# and all of one size but the last, and each part is a pyramid again. The block of the parts'
+# bounding boxes comes first, then part after part. So position and number of entries are enough
+# to find every part, without pointers.
+#
+# A leaf of n entries takes 2 n words: their rounded boxes, side by side (n west, n south, n east, n
+# north), then one word per entry. An inner block of k parts takes k words, padded to a cache line.
+# Rounded boxes are the upper 16 bits of the coordinates. If two boxes overlap, their
+# rounded boxes do; if the rounded boxes share more than a side, the boxes certainly overlap.
+
+
+@kernel
+def pack_pyramid(position: Number, size: Number) -> Number:
+    """Return position and number of entries of a pyramid as one word."""
+    return np.uint64(position) | (np.uint64(size) << np.uint64(POSITION_BITS))
+
+
+@kernel
+def position_of(pyramid: Number) -> Number:
+    """Return the position of a pyramid, in words."""
+    return np.int64(pyramid & _POSITION)
+
+
+@kernel
+def size_of(pyramid: Number) -> Number:
+    """Return the number of entries of a pyramid."""
+    return np.int64(pyramid >> np.uint64(POSITION_BITS))
+
+
+@kernel
+def inner_words(parts: Number) -> Number:
+    """Return the words of an inner block, padded to a cache line."""
+    return (parts + (LINE_WORDS - 1)) & ~np.int64(LINE_WORDS - 1)
+
+
+@inlined_kernel
+def part_level(part_sizes: NDArray[np.int64], block: Number, size: Number) -> Number:
+    """Return the column of the smallest parts such that one block of them holds all entries."""
+    level = np.int64(0)
+    while (block << part_sizes[PART_BITS, level]) < size:
+        level += 1
+    return level
+
+
+@kernel
+def part_count(size: Number, bits: Number) -> Number:
+    """Return the number of parts of ``2**bits`` entries."""
+    return (size + (np.int64(1) << bits) - 1) >> bits
+
+
+@kernel
+def pyramid_words(part_sizes: NDArray[np.int64], block: Number, size: Number) -> Number:
+    """Return the words that a pyramid of ``size`` entries takes."""
     words = np.int64(0)
-    for at in range(trie.state[LISTS]):
-        size = trie.kept[at] - trie.low[at]
-        words = aligned(words, size, block) + pyramid_words(shape, block, size)
-    return words
+    while size > block:
+        level = part_level(part_sizes, block, size)
+        bits = part_sizes[PART_BITS, level]
+        full = size >> bits
+        words += inner_words(part_count(size, bits)) + full * part_sizes[PART_WORDS, level]
+        size -= full << bits
+    return words + LEAF_WORDS * size
 
 
 @kernel
-def next_token(ranked: Ranked, clause: Number, depth: Number) -> Number:
-    """Return what an entry says of the tokens that are left of its clause."""
-    position, end = ranked.token_start[clause] + depth, ranked.token_start[clause + 1]
-    if position >= end:
-        return NO_TOKEN
-    token = np.int64(ranked.token_of_rank[ranked.rank[position]])
-    return token if position + 1 == end else ~token
+def push_parts(
+    stack: NDArray[np.int64],
+    count: Number,
+    part_sizes: NDArray[np.int64],
+    block: Number,
+    pyramid: tuple[Number, Number, Number],
+) -> Number:
+    """Push the parts of a pyramid with inner blocks on a stack of pyramids; return its new height.
 
-
-@kernel
-def gather_rows(
-    ranked: Ranked, clauses: NDArray[np.int32], depth: Number, row: NDArray[np.int32]
-) -> None:
-    """Write the rows of clauses."""
-    for i in range(len(clauses)):
-        if i + AHEAD < len(clauses):
-            prefetch(ranked.box, clauses[i + AHEAD])
-            prefetch(ranked.token_start, clauses[i + AHEAD])
-        clause = clauses[i]
-        for side in range(4):
-            row[i, side] = ranked.box[clause, side]
-        row[i, CLAUSE] = clause
-        row[i, NEXT] = next_token(ranked, clause, depth)
-
-
-@kernel
-def write_leaf(row: NDArray[np.int32], layout: Layout, position: Number) -> None:
-    """Write rows as a leaf."""
-    size = len(row)
-    for i in range(size):
-        for side in range(4):
-            layout.half[4 * position + side * size + i] = row[i, side] >> HALF
-        word = np.uint64(row[i, CLAUSE]) | (np.uint64(row[i, NEXT]) << BITS32)
-        layout.pyramid[position + size + i] = word
-
-
-@kernel
-def bound_of(row: NDArray[np.int32], side: Number) -> Number:
-    """Return where the box around all boxes has a side."""
-    bound = row[0, side]
-    for i in range(1, len(row)):
-        bound = min(bound, row[i, side]) if side < 2 else max(bound, row[i, side])
-    return bound
-
-
-@kernel
-def write_head(row: NDArray[np.int32], layout: Layout, position: Number, bits: Number) -> None:
-    """Write the boxes around the parts of rows."""
-    parts = parts_of(len(row), bits)
+    A pyramid is (position, first entry, end). ``stack`` int64[STACK, 3].
+    """
+    position, first, last = pyramid
+    level = part_level(part_sizes, block, last - first)
+    bits = part_sizes[PART_BITS, level]
+    parts = part_count(last - first, bits)
     for part in range(parts):
-        some = row[part << bits : min(np.int64(len(row)), (part + 1) << bits)]
-        for side in range(4):
-            layout.half[4 * position + side * parts + part] = bound_of(some, side) >> HALF
+        stack[count, 0] = position + inner_words(parts) + part * part_sizes[PART_WORDS, level]
+        stack[count, 1] = first + (part << bits)
+        stack[count, 2] = min(last, first + ((part + 1) << bits))
+        count += 1
+    return count
+
+
+STACK = 1024
+"""Capacity of a stack of pyramids: one block per level is enough."""
 
 
 @kernel
-def write_pyramid(row: NDArray[np.int32], layout: Layout, position: Number) -> None:
-    """Write rows, which are cut already, as a pyramid."""
-    block, shape = layout.setting[BLOCK_SIZE], layout.shape
-    waiting = np.empty((PARTS, 3), np.int64)
-    waiting[0, 0], waiting[0, 1], waiting[0, 2] = position, 0, len(row)
-    count = 1
-    while count > 0:
-        count -= 1
-        at, first, last = waiting[count, 0], waiting[count, 1], waiting[count, 2]
-        if last - first <= block:
-            write_leaf(row[first:last], layout, at)
-            continue
-        k = part_row(shape, block, last - first)
-        bits = shape[0, k]
-        write_head(row[first:last], layout, at, bits)
-        parts = parts_of(last - first, bits)
-        layout.setting[WAITING] += parts
-        for part in range(parts):
-            waiting[count, 0] = at + head_words(parts) + part * shape[1, k]
-            waiting[count, 1] = first + (part << bits)
-            waiting[count, 2] = min(last, first + ((part + 1) << bits))
-            count += 1
+def fill_part_words(part_sizes: NDArray[np.int64], block: Number) -> None:
+    """Write the words of a full part of each size, smallest first."""
+    for level in range(part_sizes.shape[1]):
+        size = np.int64(1) << part_sizes[PART_BITS, level]
+        part_sizes[PART_WORDS, level] = pyramid_words(part_sizes, block, size)
+
+
+def make_part_sizes(block: int) -> NDArray[np.int64]:
+    """Return the part sizes of pyramids with ``block`` boxes per block: powers of two."""
+    step = block.bit_length() - 1
+    bits = np.arange(step, SIZE_BITS + step, step, dtype=np.int64)
+    part_sizes = np.stack([bits, np.zeros_like(bits)])
+    fill_part_words(part_sizes, block)
+    return part_sizes
+
+
+# --- cell masks ----------------------------------------------------------------------------------
+#
+# A cell mask tells roughly where boxes are. The world is a grid, covered by copies of a pattern of
+# 16 by 8 cells; the mask has one bit per cell of the pattern. If the masks of a list and of a
+# message have no bit in common, no box of the list overlaps the message.
+
+GRID_COLUMNS, GRID_ROWS = 16, 8
+"""The pattern; each word of a mask has half of its rows."""
+
+MIN_GRID_LEVEL, MAX_GRID_LEVEL = 3, 7
+"""A grid has ``2**level`` columns. Smaller cells would be too many for messages with boxes."""
 
 
 @kernel
-def note_places(row: NDArray[np.int32], layout: Layout, at: Number) -> None:
-    """Add the places of rows to a slot."""
-    level = layout.setting[PLACE_LEVEL]
-    for i in range(len(row)):
-        low, high = touched_places(row[i, 0], row[i, 1], row[i, 2], row[i, 3], level)
-        layout.slot[at, PLACES] |= low
-        layout.slot[at, PLACES + 1] |= high
+def column_mask(west: Number, east: Number, shift: Number) -> Number:
+    """Return a bit for each column of the pattern that a box overlaps."""
+    first, last = np.int64(west) >> shift, np.int64(east) >> shift
+    if last - first >= GRID_COLUMNS - 1:
+        return np.uint64(0xFFFF)
+    bits = ((np.uint64(1) << np.uint64(last - first + 1)) - np.uint64(1)) << np.uint64(first & 15)
+    return (bits | (bits >> np.uint64(GRID_COLUMNS))) & np.uint64(0xFFFF)
 
 
 @kernel
-def list_token(ranked: Ranked, trie: Trie, at: Number) -> Number:
-    """Return the token of a list."""
-    if trie.rank[at] < 0:
-        return NO_TOKEN
-    return np.int64(ranked.token_of_rank[trie.rank[at]])
+def cell_mask(
+    west: Number, south: Number, east: Number, north: Number, level: Number
+) -> tuple[Number, Number]:
+    """Return the two words of the cell mask of a box, in a grid of ``2**level`` columns."""
+    shift = np.int64(32) - np.int64(level)
+    columns = column_mask(west, east, shift)
+    # The grid has as many rows as columns, over half as many degrees.
+    first, last = np.int64(south) >> (shift - 1), np.int64(north) >> (shift - 1)
+    low, high = np.uint64(0), np.uint64(0)
+    for row in range(first, min(last, first + GRID_ROWS - 1) + 1):
+        bits = columns << np.uint64((row & 3) << 4)
+        if row & 4:
+            high |= bits
+        else:
+            low |= bits
+    return low, high
 
 
 @kernel
-def write_lists(ranked: Ranked, trie: Trie, layout: Layout) -> None:
-    """Write the pyramid and the slot of every list, and the records of nodes."""
-    largest = np.int64(0)
-    for at in range(trie.state[LISTS]):
-        largest = max(largest, trie.kept[at] - trie.low[at])
-    rows = np.empty((largest, WIDTH), np.int32)
-    block = layout.setting[BLOCK_SIZE]
-    position = np.int64(0)
-    for at in range(trie.state[LISTS]):
-        clauses = trie.order[trie.low[at] : trie.kept[at]]
-        row = rows[: len(clauses)]
-        gather_rows(ranked, clauses, np.int64(trie.depth[at]), row)
-        position = aligned(position, len(row), block)
-        key = key_of(trie.parent[at], list_token(ranked, trie, at))
-        place = find_slot(layout.slot, key)
-        layout.slot[place, KEY] = key
-        note_places(row, layout, place)
-        pyramid = np.uint64(0)
-        if len(row) > 0:
-            cut_rows(row, layout.shape, block)
-            write_pyramid(row, layout, position)
-            pyramid = pack_pyramid(position, len(row))
-            position += pyramid_words(layout.shape, block, len(row))
-        if trie.node[at] > 0:
-            layout.node[trie.node[at], KEPT] = pyramid
-            pyramid = NODE | np.uint64(trie.node[at])
-        layout.slot[place, FOUND] = pyramid
-
-
-@kernel
-def list_slot(ranked: Ranked, trie: Trie, layout: Layout, at: Number) -> Number:
-    """Return the slot of a list."""
-    return find_slot(layout.slot, key_of(trie.parent[at], list_token(ranked, trie, at)))
-
-
-@kernel
-def write_children(ranked: Ranked, trie: Trie, layout: Layout) -> None:
-    """Write the children of nodes, and give their places to the slots above, children first."""
-    count = np.int64(0)
-    for at in range(trie.state[LISTS] - 1, -1, -1):
-        if trie.node[at] == 0:
-            continue
-        place = list_slot(ranked, trie, layout, at)
-        signature, first = np.uint64(0), count
-        for below in range(trie.first_child[at], trie.first_child[at] + trie.children[at]):
-            child = list_slot(ranked, trie, layout, below)
-            token = layout.slot[child, KEY] & LOW32
-            signature |= signature_bit(token)
-            layout.child[count] = np.uint64(child) | (token << BITS32)
-            layout.slot[place, PLACES] |= layout.slot[child, PLACES]
-            layout.slot[place, PLACES + 1] |= layout.slot[child, PLACES + 1]
-            count += 1
-        layout.node[trie.node[at], SIGNATURE] = signature
-        layout.node[trie.node[at], CHILDREN] = np.uint64(first) | (
-            np.uint64(count - first) << BITS32
+def choose_grid_level(box: NDArray[np.int32]) -> Number:
+    """Return the level of the grid whose cells are about as large as the average box."""
+    total = np.float64(0)
+    for i in range(len(box)):
+        total += max(
+            np.float64(box[i, 2]) - np.float64(box[i, 0]),
+            2 * (np.float64(box[i, 3]) - np.float64(box[i, 1])),
         )
-    layout.setting[WAITING] += count
+    mean = total / max(1, len(box))
+    level = np.int64(MAX_GRID_LEVEL)
+    while level > MIN_GRID_LEVEL and np.float64(np.int64(1) << (np.int64(32) - level)) < mean:
+        level -= 1
+    return level

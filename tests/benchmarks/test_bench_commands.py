@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import nearcast
 from benchmarks import start as start_experiment
+from benchmarks.report import readme_block
 from nearcast import indexes
 from nearcast.cli import app
 
@@ -156,3 +157,16 @@ def test_no_command_is_wrong_usage() -> None:
     assert run(app, ["fly"]).exit_code == 2
     assert "generate" in run(app, ["--help"]).stdout
     assert run(app, ["--version"]).stdout == f"nearcast {nearcast.__version__}\n"
+
+
+def test_calls_are_measured_at_every_size(tmp_path: Path) -> None:
+    options = ["--subscriptions", "300,600", "--calls", "20", "--out", str(tmp_path), "--json"]
+    done = run(app, ["bench", "calls", *options])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    names = ["publish", "publish_table", "get", "iterate", "subscribe", "move", "unsubscribe"]
+    for size in (300, 600):
+        rows = {row["call"]: row for row in result["results"] if row["subscriptions"] == size}
+        assert set(names) <= rows.keys()
+        assert all(0 < row["median_us"] <= row["p99_us"] for row in rows.values())
+    assert "| `move` |" in readme_block([result])

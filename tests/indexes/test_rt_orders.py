@@ -6,19 +6,27 @@ seed are the same R-tree, with small nodes so that it is deep: only what its nod
 
 from __future__ import annotations
 
+import pickle
+import shutil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pytest
+from test_rtree import some_clauses
 
 from benchmarks.compare import GROUPS
 from nearcast import indexes
+from nearcast.columns import Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
-from nearcast.indexes.rtree.index import TreeIndex
+from nearcast.indexes.rtree.index import RTreeIndex
+from nearcast.indexes.statistics import Statistics
 from nearcast.indexes.token_order.order import KINDS
+from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 SEEDS = (1, 2, 3) if JIT else (1,)
@@ -55,7 +63,7 @@ class Measured:
         self.heights = set()
         for label, (name, options) in plans.items():
             index = indexes.create(name, least=LEAST, most=MOST, **options).build(clauses)
-            assert isinstance(index, TreeIndex)
+            assert isinstance(index, RTreeIndex)
             self.heights.add(index.height)
             for group, messages in batches.items():
                 alone = [index.match(messages.take(np.array([m]))) for m in range(MESSAGES)]
@@ -101,6 +109,32 @@ def test_inverted_files_open_what_token_sets_open(measured: Measured, group: str
     visited, examined = measured.visited[group], measured.examined[group]
     assert (visited["ir-tree"] == visited["rt-tree"]).all()
     assert (examined["ir-tree"] <= examined["rt-tree"]).all()
+
+
+@pytest.mark.parametrize("kind", ["idf", "local-df"])
+@pytest.mark.parametrize("name", ["rt+-tree", "rt++-tree"])
+def test_statistics_are_not_needed_after_building(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stored index has all frequencies in itself; the folder may be gone, or named from afar."""
+    clauses = some_clauses(300 if JIT else 60)
+    messages = Messages.of([range(token, token + 8) for token in range(40)], clauses.box[:40])
+    words = Vocabulary([f"word{token}" for token in range(20)])
+    monkeypatch.chdir(tmp_path)
+    Statistics.count(clauses, words).save("statistics")
+    index = indexes.create(name, tokens=kind, statistics="statistics").build(clauses)
+    index.save("index")
+    shutil.rmtree("statistics")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    again = indexes.load(tmp_path / "index")
+    for one in (index, again, pickle.loads(pickle.dumps(again))):
+        assert isinstance(one, RTreeIndex)
+        one.insert(clauses)
+        one.delete(np.arange(0, 2 * clauses.subscriptions, 3))
+    got, wanted = again.match(messages), index.match(messages)
+    assert got.pairs() == wanted.pairs()
+    assert got.examined == wanted.examined
 
 
 @needs_many

@@ -16,7 +16,7 @@ from nearcast import indexes
 from nearcast.columns import Clauses
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.rtree.index import TreeIndex
+from nearcast.indexes.rtree.index import RTreeIndex
 from nearcast.indexes.scan import Scan
 from nearcast.testing import draw
 from nearcast.testing.checks import assert_same
@@ -50,7 +50,7 @@ class Tree:
     leaf_of: list[int]
     root: int
 
-    def __init__(self, index: TreeIndex) -> None:
+    def __init__(self, index: RTreeIndex) -> None:
         arrays = {name: array.tolist() for name, array in index.arrays().items()}
         for name in ("box", "entry", "key", "used", "level", "parent", "place", "leaf_of"):
             setattr(self, name, arrays[f"tree.{name}"])
@@ -231,7 +231,7 @@ def apart(regions: list[tuple[int, int]], room: int) -> None:
 
 def check_tree(index: Index) -> None:
     """Raise unless everything holds that has to hold of the tree of an index."""
-    assert isinstance(index, TreeIndex)
+    assert isinstance(index, RTreeIndex)
     tree = Tree(index)
     nodes = tree.nodes()
     check_nodes(tree, nodes)
@@ -273,7 +273,7 @@ def test_clauses_that_are_all_alike(load: str) -> None:
     clauses = Clauses.of([[1, 2]] * 200, [[5, 5, 5, 5]] * 200)
     index = indexes.create("rt++-tree", least=2, most=4, load=load).build(clauses)
     check_tree(index)
-    assert isinstance(index, TreeIndex)
+    assert isinstance(index, RTreeIndex)
     assert index.height >= 3
 
 
@@ -307,7 +307,7 @@ def test_a_stored_tree_that_changes_answers_as_one_built_anew(name: str, tmp_pat
     builder.build(case.clauses.take(rows[:half])).save(tmp_path / "half")
     before = indexes.load(tmp_path / "half").match(case.messages)
     index = indexes.load(tmp_path / "half")
-    assert isinstance(index, TreeIndex)
+    assert isinstance(index, RTreeIndex)
     check_tree(index)
     index.insert(case.clauses.take(rows[half:]))
     check_tree(index)
@@ -380,7 +380,7 @@ def test_the_largest_token_id_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="token: token ids must be below 2,147,483,647"):
         indexes.create(name).build(wrong)
     index = indexes.create(name).build(Clauses.of([[NO_TOKEN - 1]], [[0, 0, 1, 1]]))
-    assert isinstance(index, TreeIndex)
+    assert isinstance(index, RTreeIndex)
     with pytest.raises(InvalidInput, match="token"):
         index.insert(wrong)
     assert len(index.clauses) == 1

@@ -135,7 +135,7 @@ def test_borders_belong_to_the_cell_that_begins_there() -> None:
 def test_a_full_tally_goes_on_where_it_stopped() -> None:
     columns, _, vocabulary = dense(draw("ranges", seed=1).messages)
     whole = Statistics.count(columns, vocabulary, across=30, up=20)
-    tally = Tally(Grid(30, 20), most=500)
+    tally = Tally(Grid(30, 20), max_pairs=500)
     sums: Counter[tuple[int, int]] = Counter()
     documents, row, rounds, extents = 0, 0, 0, np.zeros((2, BINS), np.int64)
     while row < len(columns):
@@ -201,10 +201,10 @@ def test_damaged_statistics_are_refused(change: dict[str, Any], tmp_path: Path) 
     Statistics.count(clauses, vocabulary, across=9, up=4).save(tmp_path / "s")
     arrays, meta = read_arrays(tmp_path / "s", "statistics", mmap=False)
     write_arrays(tmp_path / "s", "statistics", {**arrays, **change}, meta)
-    with pytest.raises(StorageError, match="count it again"):
+    with pytest.raises(StorageError, match="count the statistics again"):
         Statistics.load(tmp_path / "s")
     write_arrays(tmp_path / "s", "statistics", arrays, {"documents": 3})
-    with pytest.raises(StorageError, match="count it again"):
+    with pytest.raises(StorageError, match="count the statistics again"):
         Statistics.load(tmp_path / "s")
 
 

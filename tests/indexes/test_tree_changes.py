@@ -20,14 +20,15 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from test_crafted_arrays import crafted
 from test_rtree import LOADS, NAMES, check_tree
 
 from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
-from nearcast.errors import UnknownId
+from nearcast.errors import StorageError, UnknownId
 from nearcast.indexes.in_place import InPlaceIndex
-from nearcast.indexes.rtree.index import TreeIndex
+from nearcast.indexes.rtree.index import RTreeIndex
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.token_order.order import KINDS
 from nearcast.testing import strategies as drawn
@@ -179,7 +180,7 @@ class Changes(RuleBasedStateMachine):
     def holds(self) -> None:
         assert isinstance(self.index, InPlaceIndex)
         assert self.index.alive.tolist() == self.alive.tolist()
-        if isinstance(self.index, TreeIndex):
+        if isinstance(self.index, RTreeIndex):
             check_tree(self.index)
 
     @invariant()
@@ -206,7 +207,7 @@ def test_one_by_one_up_and_down_and_up(name: str, seed: int) -> None:
     corner = rng.integers(0, 9, (2 * count, 2))
     clauses = Clauses.of(tokens, np.concatenate([corner, corner + 1], axis=1))
     index = indexes.create(name, least=2, most=3 + seed).build(Clauses.empty())
-    assert isinstance(index, TreeIndex)
+    assert isinstance(index, RTreeIndex)
     for row in range(count):
         index.insert(clauses.take(np.array([row])))
         check_tree(index)
@@ -229,8 +230,35 @@ def test_a_batch_that_leaves_few(name: str) -> None:
     clauses = Clauses.of(tokens, np.concatenate([corner, corner], axis=1))
     for kept in [1, 2, 3, 5, 8, 13] * (6 if JIT else 2):
         index = indexes.create(name, least=2, most=int(rng.integers(3, 5))).build(clauses)
-        assert isinstance(index, TreeIndex)
+        assert isinstance(index, RTreeIndex)
         index.delete(rng.permutation(count)[kept:])
         check_tree(index)
         index.insert(clauses)
         check_tree(index)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_crafted_arrays_that_are_accepted_change_without_harm(name: str) -> None:
+    """What `check_structure` leaves to chance, insertion and deletion survive, too."""
+    seed = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
+    rng = np.random.default_rng([seed, len(name)])
+    count = 200 if JIT else 30
+    index = indexes.create(name, least=2, most=4).build(crowd(seed, count))
+    arrays = dict(index.arrays())
+    changed = 0
+    for _ in range(200 if JIT else 30):
+        array = sorted(arrays)[int(rng.integers(len(arrays)))]
+        try:
+            loaded = type(index).from_arrays(
+                index.clauses, index.options, arrays | {array: crafted(arrays[array], rng)}
+            )
+            loaded.check_structure()
+        except StorageError:
+            continue
+        assert isinstance(loaded, InPlaceIndex)
+        loaded.insert(crowd(seed + 1, count))
+        loaded.delete(np.flatnonzero(loaded.alive)[::3])
+        loaded.match(questions(seed))
+        loaded.delete(np.flatnonzero(loaded.alive))
+        changed += 1
+    assert changed

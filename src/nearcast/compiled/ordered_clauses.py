@@ -1,4 +1,7 @@
-"""nearcast.compiled.ordered_clauses."""
+"""Clauses as the tree indexes see them: a box, and the tokens in the order of the index.
+
+Used by the R-trees, the quadtrees, ``pt-quadtree`` and ``lfilter``.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Ordered(NamedTuple):
-    """Clauses as trees see them: box, and tokens in the order of the index.
+    """The arrays of clauses with ordered tokens.
 
-    The tokens of clause ``c`` are ``token[start[c]:start[c + 1]]``; a clause without any counts as
-    having `NO_TOKEN`.
+    The tokens of clause ``c`` are ``token[start[c]:start[c + 1]]``. A clause without tokens has
+    the one token `NO_TOKEN`.
     """
 
     start: NDArray[np.int64]
@@ -27,7 +30,7 @@ class Ordered(NamedTuple):
 
 @kernel
 def length_of(ordered: Ordered, clause: Number) -> Number:
-    """Return how many tokens a clause has, at least one."""
+    """Return the number of tokens of a clause, at least one."""
     return max(np.int64(1), ordered.start[clause + 1] - ordered.start[clause])
 
 

@@ -1,9 +1,13 @@
-"""Many small tables from tokens to words, in one pool: each owner (a node) has a region of slots.
+"""Hash tables from tokens to words: many small tables in one pool of slots.
 
-A slot is two words, side by side: the token (its number plus one, 0 for a free slot) with 32 bits
-that are the owner's, and a word that is the owner's. Open addressing with linear probing; a region
-may have any size. A table that must grow moves to the end of the pool; what it leaves behind is
-given back when the pool grows (`move_tables`).
+Each owner, usually a node of a tree, has a *region* of the pool. A slot is two words: the token
+(its id plus one, 0 in a free slot) with 32 bits for the owner's use above it, and a word for the
+owner's use. Open addressing with linear probing; a region may have any size. A table that outgrows
+its region moves to the end of the pool. The space that it leaves is reclaimed when the pool grows
+(`move_tables`).
+
+The R-trees and ``pt-quadtree`` keep their token tables in such pools. `home` and `MIXER`, the hash,
+and `NO_TOKEN` are used by nearly all indexes.
 """
 
 from __future__ import annotations
@@ -18,10 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NO_TOKEN = np.int64(0x7FFFFFFF)
-"""Stands for the token of a clause without tokens: every message has it."""
+"""The token of a clause without tokens. Every message counts as having it."""
 
 START, SIZE, COUNT = 0, 1, 2
-"""In ``table``: the first slot of a region, its slots, and the tokens in it."""
+"""Columns of ``table``: the first slot of a region, the number of its slots and of its tokens."""
 
 LOW32 = np.uint64(0xFFFFFFFF)
 BITS32 = np.uint64(32)
@@ -31,8 +35,9 @@ MIXER = np.uint64(0x9E3779B97F4A7C15)
 class Tables(NamedTuple):
     """The arrays of a pool of tables.
 
-    - ``slot`` uint64[m, 2]. ``table`` int64[owners, 3]: start, size and count.
-    - ``top`` int64[1]: the slots of the pool that were given away.
+    - ``slot`` uint64[m, 2]: the slots of all tables.
+    - ``table`` int64[owners, 3]: start, size and count of each region; all 0 without a table.
+    - ``top`` int64[1]: the end of the part of the pool that is in use.
     """
 
     slot: NDArray[np.uint64]
@@ -42,13 +47,13 @@ class Tables(NamedTuple):
 
 @kernel
 def mixed(token: Number) -> Number:
-    """Return 32 well-mixed bits of a token."""
+    """Return a hash of 32 bits of a token."""
     return ((np.uint64(token) + np.uint64(1)) * MIXER) >> BITS32
 
 
 @kernel
 def home(token: Number, size: Number) -> Number:
-    """Return where in a region of this size a token would like to stand."""
+    """Return the position in a region of this size where the search for a token begins."""
     return np.int64((mixed(token) * np.uint64(size)) >> BITS32)
 
 
@@ -73,9 +78,9 @@ def find_slot(tables: Tables, owner: Number, token: Number) -> Number:
 
 @kernel
 def claim_slot(tables: Tables, owner: Number, token: Number) -> Number:
-    """Return the slot of a token, which is put there (its words 0) if it is new.
+    """Return the slot of a token; a new token gets a slot, with the owner's bits and word 0.
 
-    The region must have room: see `slots_needed`.
+    The region must have a free slot to spare: see `slots_needed`.
     """
     start, size = tables.table[owner, START], tables.table[owner, SIZE]
     wanted = np.uint64(token) + np.uint64(1)
@@ -95,7 +100,7 @@ def claim_slot(tables: Tables, owner: Number, token: Number) -> Number:
 
 @kernel
 def remove_slot(tables: Tables, owner: Number, at: Number) -> None:
-    """Take the token of a slot out; those behind it that would not be found any more move up."""
+    """Remove the token of a slot; tokens behind it that a search would miss move up."""
     start, size = tables.table[owner, START], tables.table[owner, SIZE]
     gap, there = at, at
     while True:
@@ -105,9 +110,9 @@ def remove_slot(tables: Tables, owner: Number, at: Number) -> None:
         word = tables.slot[there, 0] & LOW32
         if word == np.uint64(0):
             break
-        wish = start + home(word - np.uint64(1), size)
-        # How far the token stands behind its wish, and how far behind the gap.
-        if (there - wish) % size >= (there - gap) % size:
+        first = start + home(word - np.uint64(1), size)
+        # Move the token into the gap unless its search begins behind the gap.
+        if (there - first) % size >= (there - gap) % size:
             tables.slot[gap, 0], tables.slot[gap, 1] = tables.slot[there, 0], tables.slot[there, 1]
             gap = there
     tables.slot[gap, 0], tables.slot[gap, 1] = np.uint64(0), np.uint64(0)
@@ -116,13 +121,13 @@ def remove_slot(tables: Tables, owner: Number, at: Number) -> None:
 
 @kernel
 def region_size(count: Number) -> Number:
-    """Return how many slots a new table for so many tokens gets."""
+    """Return the size of a new region for this number of tokens."""
     return count + (count >> 1) + 3
 
 
 @kernel
 def slots_needed(tables: Tables, owner: Number, more: Number) -> Number:
-    """Return the slots that a table needs at the end of the pool to take more tokens; 0 if none."""
+    """Return the size of the region that a table needs to take more tokens, or 0 if they fit."""
     count, size = tables.table[owner, COUNT] + more, tables.table[owner, SIZE]
     if count + (count >> 3) < size:
         return np.int64(0)
@@ -131,7 +136,7 @@ def slots_needed(tables: Tables, owner: Number, more: Number) -> Number:
 
 @kernel
 def new_region(tables: Tables, owner: Number, size: Number) -> None:
-    """Give an owner an empty region at the end of the pool, which must have room."""
+    """Give an owner an empty region at the end of the pool, which must be large enough."""
     start = tables.top[0]
     for at in range(start, start + size):
         tables.slot[at, 0] = np.uint64(0)
@@ -142,7 +147,7 @@ def new_region(tables: Tables, owner: Number, size: Number) -> None:
 
 @kernel
 def move_table(tables: Tables, owner: Number, size: Number) -> None:
-    """Move a table to a larger region at the end of the pool, which must have room."""
+    """Move a table to a larger region at the end of the pool, which must be large enough."""
     start, end = tables.table[owner, START], tables.table[owner, START] + tables.table[owner, SIZE]
     new_region(tables, owner, size)
     for at in range(start, end):
@@ -154,14 +159,14 @@ def move_table(tables: Tables, owner: Number, size: Number) -> None:
 
 @kernel
 def drop_table(tables: Tables, owner: Number) -> None:
-    """Take an owner's table away."""
+    """Remove the table of an owner."""
     tables.table[owner, START], tables.table[owner, SIZE] = 0, 0
     tables.table[owner, COUNT] = 0
 
 
 @kernel
 def move_tables(tables: Tables, slot: NDArray[np.uint64]) -> None:
-    """Copy all regions, one behind the other, into another pool."""
+    """Copy all regions, one after the other, into another pool."""
     end = np.int64(0)
     for owner in range(len(tables.table)):
         start, size = tables.table[owner, START], tables.table[owner, SIZE]

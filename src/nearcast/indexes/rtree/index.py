@@ -1,36 +1,51 @@
-"""What all indexes over an R-tree have in common; they differ in what its nodes know of tokens.
-
-See `nearcast.indexes.rtree.token_tree` for the kinds, `rtree_walk` for the one way in which messages go
-down all of them.
-"""
+"""The five indexes over an R-tree, and what they share: building, finding, changing, storing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from nearcast.columns import Clauses, GrowingArray, read_only
 from nearcast.compiled.ordered_clauses import Ordered
-from nearcast.compiled.token_filter import FILTER_WORDS
-from nearcast.compiled.token_table import NO_TOKEN, SIZE, Tables, move_tables
+from nearcast.compiled.token_table import NO_TOKEN, Tables
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
-from nearcast.indexes.rtree.change import condense
-from nearcast.indexes.rtree.loading import (
-    TreeOptions,
-    grown,
+from nearcast.indexes.options import check_whole
+from nearcast.indexes.rtree.balance import (
+    condense,
     insert_into_tree,
-    load_tree,
-    split_scratch,
+    make_split_scratch,
+    with_capacity,
 )
-from nearcast.indexes.rtree.nodes import CHANGED, CONTENT, MOVED, ROOT, TOP, RTree
-from nearcast.indexes.rtree.token_lists import move_postings
-from nearcast.indexes.rtree.token_tree import FILES, LISTS, NOTHING, Postings, Room
-from nearcast.indexes.rtree.tree_arrays import TreeArrays, TreeScratch
-from nearcast.indexes.rtree.tree_change import Missing, add_clauses, erase_clauses, renew_nodes
-from nearcast.indexes.rtree.walk import walk_messages
-from nearcast.indexes.token_order.order import TokenOrder
+from nearcast.indexes.rtree.build import TreeOptions, build_tree
+from nearcast.indexes.rtree.check import check_tables, check_tree, require
+from nearcast.indexes.rtree.match import (
+    MatchScratch,
+    Stamps,
+    make_match_scratch,
+    make_stamps,
+    match_messages,
+)
+from nearcast.indexes.rtree.nodes import CONTENT_CHANGED, MARKED, NODES, ROOT, ROOT_CHANGED, RTree
+from nearcast.indexes.rtree.tokens import (
+    FIRST_TOKENS,
+    INVERTED_FILES,
+    NO_TOKENS,
+    TOKEN_LISTS,
+    TOKEN_SETS,
+    IndexArrays,
+    Postings,
+    grow_postings,
+    grow_tables,
+    make_gather_scratch,
+    make_pools,
+)
+from nearcast.indexes.rtree.update import Shortage, add_clauses, delete_clauses, rebuild_nodes
+from nearcast.indexes.statistics import Statistics
+from nearcast.indexes.token_order.order import TokenOrder, check_kind
 from nearcast.storage import nested, prefixed
+from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,33 +56,38 @@ if TYPE_CHECKING:
     from nearcast.indexes.boolean import Progress
 
 
-__all__ = ["TreeIndex"]
+__all__ = [
+    "IrTree",
+    "RTreeIndex",
+    "RtPlusPlusTree",
+    "RtPlusTree",
+    "RtTree",
+    "SpatialFirst",
+    "TokenOptions",
+]
+
+_MAX_CELLS = 1 << 30
+_MAX_SEED = (1 << 63) - 1
+
+_STORED = {
+    "box": np.int32,
+    "entry": np.int32,
+    "key": np.int32,
+    "used": np.uint64,
+    "level": np.int32,
+    "parent": np.int32,
+    "place": np.int32,
+    "leaf_of": np.int32,
+    "state": np.int64,
+}
+"""The stored arrays of a tree, and their types."""
 
 
-class _Known(NamedTuple):
-    """What the nodes know of tokens."""
-
-    tables: Tables
-    postings: Postings
-
-
-class _Stamps(NamedTuple):
-    """How deep each clause was met, and by which message."""
-
-    stamp: NDArray[np.uint32]
-    epoch: NDArray[np.int64]
-
-    @classmethod
-    def zeros(cls, clauses: int) -> _Stamps:
-        """Return stamps of clauses that no message met yet."""
-        return cls(np.zeros(clauses, np.uint32), np.zeros(1, np.int64))
-
-
-class TreeIndex(InPlaceIndex):
-    """An index over an R-tree: build, find, insert, delete and store."""
+class RTreeIndex(InPlaceIndex):
+    """An index over an R-tree. Subclasses differ in what its nodes know about tokens."""
 
     kind: ClassVar[int]
-    """What the nodes know of tokens: one of the kinds of `nearcast.indexes.rtree.token_tree`."""
+    """What the nodes know about tokens: one of the kinds of `nearcast.indexes.rtree.tokens`."""
 
     Options = TreeOptions
 
@@ -78,52 +98,52 @@ class TreeIndex(InPlaceIndex):
         order: TokenOrder,
         tokens: NDArray[np.int32],
         tree: RTree,
-        known: _Known,
+        pools: tuple[Tables, Postings],
         alive: NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__(clauses, options, alive)
         self._order = order
         self._tokens: NDArray[np.int32] | GrowingArray = tokens
         self._tree = tree
-        self._known = known
-        self._stamps: list[_Stamps] = []
-        self._seen: TreeArrays | None = None
+        self._tables, self._postings = pools
+        self._stamps: list[Stamps] = []
+        self._readable: IndexArrays | None = None
 
     @classmethod
     def build(cls, clauses: Clauses, options: Any) -> Self:
-        """Order the tokens of all clauses, load the tree, and tell its nodes what is below them."""
+        """Order the tokens of all clauses, build the tree, then what its nodes know."""
         check_tokens(clauses)
         order, tokens = cls._count(clauses, options)
         tokens = read_only(tokens, np.int32)
-        tree = load_tree(clauses.box, _keys(clauses.token_start, tokens), options)
+        tree = build_tree(clauses.box, _first_tokens(clauses.token_start, tokens), options)
         height = int(tree.level[tree.state[ROOT]])
-        known = _nothing_known(len(tree.used), len(tokens) + len(clauses), height)
-        index = cls(clauses, options, order, tokens, tree, known)
-        index._renew(np.arange(int(tree.state[TOP])))
+        pools = make_pools(len(tree.used), len(tokens) + len(clauses), height)
+        index = cls(clauses, options, order, tokens, tree, pools)
+        index._rebuild(np.arange(int(tree.state[NODES])))
         index._clear_marks()
         return cls.from_arrays(clauses, options, index.arrays())
 
     @classmethod
     def _count(cls, clauses: Clauses, options: Any) -> tuple[TokenOrder, NDArray[np.int32]]:
-        """Order the tokens of clauses: the rarest first, which is checked first."""
+        """Order the tokens of clauses: the rarest first, since that one is verified first."""
         return TokenOrder.count(clauses, "idf")
 
     @classmethod
     def _restore_order(cls, options: Any, arrays: Mapping[str, NDArray[Any]]) -> TokenOrder:
+        """Return the order of stored arrays; statistics named in the options are not read again."""
         return TokenOrder.from_arrays("idf", arrays, cells=1, seed=0)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the index itself."""
-        tree, (tables, postings) = self._tree, self._known
-        nodes = int(tree.state[TOP])
-        by_node = {name: getattr(tree, name)[:nodes] for name in RTree._fields[:7]}
-        by_clause = {"leaf_of": tree.leaf_of[: len(self.clauses)]}
+        tree, tables, postings, ordered = self._index_arrays()
+        nodes = int(tree.state[NODES])
+        ends = {"leaf_of": len(self.clauses), "state": len(tree.state)}
         return {
-            **prefixed("tree", {**by_node, **by_clause, "state": tree.state}),
+            **prefixed("tree", {n: getattr(tree, n)[: ends.get(n, nodes)] for n in _STORED}),
             "table": tables.table[:nodes],
             "slot": tables.slot[: int(tables.top[0])],
             "posting": postings.posting[: int(postings.top[0])],
-            "token": self._ordered().token,
+            "token": ordered.token,
             "alive": self.alive,
             **prefixed("order", self._order.arrays()),
         }
@@ -133,205 +153,337 @@ class TreeIndex(InPlaceIndex):
         cls, clauses: Clauses, options: Any, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """Make the index from its arrays."""
-        own = dict(nested("tree", arrays))
-        own["mark"] = np.zeros(len(own["used"]), np.uint8)
-        own["marked"] = np.zeros(len(own["used"]), np.int32)
-        tree = RTree(**{name: read_only(array, array.dtype) for name, array in own.items()})
-        slot, posting = arrays["slot"], arrays["posting"]
-        known = _Known(
-            Tables(
-                read_only(slot, np.uint64),
-                read_only(arrays["table"], np.int64),
-                _frozen_top(len(slot)),
-            ),
-            Postings(read_only(posting, np.int32), _frozen_top(len(posting))),
+        stored = {name: read_only(arrays[f"tree.{name}"], _STORED[name]) for name in _STORED}
+        nodes = len(stored["used"])
+        tree = RTree(
+            **stored,
+            mark=read_only(np.zeros(nodes), np.uint8),
+            marked=read_only(np.zeros(nodes), np.int32),
         )
+        slot, posting = arrays["slot"], arrays["posting"]
+        tables = Tables(
+            read_only(slot, np.uint64),
+            read_only(arrays["table"], np.int64),
+            read_only([len(slot)], np.int64),
+        )
+        postings = Postings(read_only(posting, np.int32), read_only([len(posting)], np.int64))
         order = cls._restore_order(options, nested("order", arrays))
         tokens = read_only(arrays["token"], np.int32)
-        return cls(clauses, options, order, tokens, tree, known, arrays["alive"])
+        return cls(clauses, options, order, tokens, tree, (tables, postings), arrays["alive"])
+
+    def check_structure(self) -> None:
+        """Raise `StorageError` unless no kernel can leave the arrays or run in circles."""
+        shape = (self.clauses.subscriptions,)
+        require(self.alive.shape == shape, self.name, "alive", f"must have the shape {shape}")
+        check_tree(self.name, self._tree, self.options, self.alive[self.clauses.row])
+        check_tables(self.name, self._index_arrays(), self.kind)
+        self._order.check_structure(self.name)
 
     @property
     def height(self) -> int:
-        """The levels of the tree above its leaves."""
+        """The number of levels above the leaves."""
         return int(self._tree.level[self._tree.state[ROOT]])
 
     def find_part(
         self,
         messages: MessageArrays,
         part: tuple[int, int],
-        scratch: TreeScratch,
+        scratch: MatchScratch,
         start: NDArray[np.int64],
         clause: NDArray[np.int32],
     ) -> Progress:
         """Walk every message down the tree."""
-        if self._seen is None:
-            self._seen = _each(self._arrays(), lambda array: read_only(array, array.dtype))
-        return walk_messages(self._seen, self.kind, messages, part, scratch, start, clause)
+        if self._readable is None:
+            # Always read-only, also while the tree changes: for other types Numba compiles again.
+            arrays = self._index_arrays()
+            self._readable = _each(arrays, lambda array: read_only(array, array.dtype))
+        return match_messages(self._readable, self.kind, messages, part, scratch, start, clause)
 
-    def make_scratch(self, tokens: int) -> TreeScratch:
+    def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""
-        needed = len(self.clauses) if self.kind == LISTS else 0
-        stamps = self._stamps.pop() if self._stamps else _Stamps.zeros(0)
+        needed = len(self.clauses) if self.kind == TOKEN_LISTS else 0
+        stamps = self._stamps.pop() if self._stamps else make_stamps(0)
         if len(stamps.stamp) < needed:
-            stamps = _Stamps.zeros(needed + needed // 8)
-        return _scratch(self.height + 2, tokens + 1, stamps)
+            stamps = make_stamps(needed + needed // 8)
+        return make_match_scratch(self.height, tokens, stamps)
 
     def _drop_scratch(self) -> None:
         # Stamps stay valid while the tree changes, and clearing new ones costs as much as a batch.
-        self._stamps += [_Stamps(scratch.stamp, scratch.epoch) for _, scratch in self._idle]
+        self._stamps += [Stamps(scratch.stamp, scratch.epoch) for _, scratch in self._idle]
         super()._drop_scratch()
 
-    def _ordered(self) -> Ordered:
+    def _index_arrays(self) -> IndexArrays:
         tokens = self._tokens.view if isinstance(self._tokens, GrowingArray) else self._tokens
-        return Ordered(self.clauses.token_start, tokens, self.clauses.box)
-
-    def _arrays(self) -> TreeArrays:
-        return TreeArrays(self._tree, *self._known, self._ordered())
+        ordered = Ordered(self.clauses.token_start, tokens, self.clauses.box)
+        return IndexArrays(self._tree, self._tables, self._postings, ordered)
 
     def _begin_changing(self) -> None:
-        own = _each(self._arrays(), np.copy)
-        self._tree, self._known = own.tree, _Known(own.tables, own.postings)
-        self._tokens = GrowingArray(own.ordered.token)
+        self._tree, self._tables, self._postings, ordered = _each(self._index_arrays(), np.copy)
+        self._tokens = GrowingArray(ordered.token)
 
     def _add(self, first: int, last: int) -> None:
-        self._seen = None
+        self._readable = None
         assert isinstance(self._tokens, GrowingArray)
         self._tokens.append(self._order.insert(self.clauses, first))
-        ordered = self._ordered()
-        keys = _keys(ordered.start[first:], ordered.token)
+        ordered = self._index_arrays().ordered
+        keys = _first_tokens(ordered.start[first:], ordered.token)
         self._tree = insert_into_tree(self._tree, ordered.box, keys, self.options.least)
-        self._bring_up_to_date()
-        if self.kind != NOTHING:
-            self._complete(first, last, lambda at: add_clauses(self._arrays(), self.kind, at, last))
+        self._rebuild_marked()
+        if self.kind != NO_TOKENS:
+            self._run(
+                first, last, lambda at: add_clauses(self._index_arrays(), self.kind, at, last)
+            )
         self._clear_marks()
 
     def _remove(self, clauses: NDArray[np.int64]) -> None:
-        self._seen = None
+        self._readable = None
         self._order.delete(self.clauses, clauses)
         leaf = np.empty(len(clauses), np.int64)
-        erase_clauses(self._arrays(), self.kind, clauses, leaf)
-        scratch = split_scratch(self.options.most)
+        delete_clauses(self._index_arrays(), self.kind, clauses, leaf)
+        scratch = make_split_scratch(self.options.most)
         condense(self._tree, np.unique(leaf), self.options.least, scratch)
-        self._bring_up_to_date()
+        self._rebuild_marked()
         self._clear_marks()
 
-    def _bring_up_to_date(self) -> None:
-        """Make what marked nodes know anew; in a tree with lists, all if the depths changed."""
-        tree, (tables, postings) = self._tree, self._known
-        tables = tables._replace(table=grown(tables.table, len(tree.used)))
-        tables.table[len(self._known.tables.table) :] = 0
-        self._known = _Known(tables, postings)
-        if self.kind == LISTS and tree.state[MOVED]:
-            tree.mark[: int(tree.state[TOP])] |= CONTENT
-            self._renew(np.arange(int(tree.state[TOP])))
-            return
-        nodes = tree.marked[: int(tree.state[CHANGED])].astype(np.int64)
-        if self.kind == LISTS:
-            nodes = nodes[(tree.level[nodes] <= 0) | (tree.mark[nodes] & CONTENT != 0)]
-        self._renew(nodes)
+    def _rebuild_marked(self) -> None:
+        """Rebuild what marked nodes know; token lists of all nodes if the depths changed."""
+        tree, before = self._tree, len(self._tables.table)
+        self._tables = self._tables._replace(
+            table=with_capacity(self._tables.table, len(tree.used))
+        )
+        self._tables.table[before:] = 0
+        nodes = tree.marked[: int(tree.state[MARKED])].astype(np.int64)
+        if self.kind == TOKEN_LISTS and tree.state[ROOT_CHANGED]:
+            nodes = np.arange(int(tree.state[NODES]))
+            tree.mark[nodes] |= CONTENT_CHANGED
+        elif self.kind == TOKEN_LISTS:
+            nodes = nodes[(tree.level[nodes] <= 0) | (tree.mark[nodes] & CONTENT_CHANGED != 0)]
+        self._rebuild(nodes)
 
-    def _renew(self, nodes: NDArray[np.int64]) -> None:
-        """Make what nodes know anew, children before parents; those that keep nothing forget."""
-        if self.kind == NOTHING:
+    def _rebuild(self, nodes: NDArray[np.int64]) -> None:
+        """Rebuild what nodes know, children before parents, and drop what free nodes knew."""
+        if self.kind == NO_TOKENS:
             return
         level = self._tree.level[nodes]
-        # What was known of a node that was given back means nothing for the node that it is now.
-        forget = (level < 0) | (self._tree.mark[nodes] & CONTENT != 0)
-        self._known.tables.table[nodes[forget]] = 0
-        keep = level >= (0 if self.kind in (FILES, LISTS) else 1)
-        if self.kind == LISTS and self.height > 0:
+        drop = (level < 0) | (self._tree.mark[nodes] & CONTENT_CHANGED != 0)
+        self._tables.table[nodes[drop]] = 0
+        keep = level >= (0 if self.kind in (INVERTED_FILES, TOKEN_LISTS) else 1)
+        if self.kind == TOKEN_LISTS and self.height > 0:
             keep &= level < self.height
         nodes = nodes[keep][np.argsort(level[keep], kind="stable")]
-        room = [_room(4096, self.height)]
+        scratch = make_gather_scratch(4096, self.height)
 
-        def run(at: int) -> Missing:
-            missing = renew_nodes(self._arrays(), self.kind, nodes, at, room[0])
-            if missing.room:
-                room[0] = _room(int(missing.room), self.height)
-            return missing
+        def rebuild(first: int) -> Shortage:
+            nonlocal scratch
+            shortage = rebuild_nodes(self._index_arrays(), self.kind, nodes, first, scratch)
+            if shortage.scratch_slots:
+                scratch = make_gather_scratch(int(shortage.scratch_slots), self.height)
+            return shortage
 
-        self._complete(0, len(nodes), run)
+        self._run(0, len(nodes), rebuild)
 
-    def _complete(self, first: int, last: int, run: Callable[[int], Missing]) -> None:
-        """Run a kernel to its end, with larger pools whenever one is full."""
+    def _run(self, first: int, last: int, kernel: Callable[[int], Shortage]) -> None:
+        """Run a kernel to its end; enlarge the pools that it finds full."""
         while first < last:
-            missing = run(first)
-            first = int(missing.reached)
-            tables, postings = self._known
-            if missing.slots:
-                tables = _larger_tables(tables, int(missing.slots))
-            if missing.postings:
-                postings = _larger_postings(self._tree, tables, postings, int(missing.postings))
-            self._known = _Known(tables, postings)
+            shortage = kernel(first)
+            first = int(shortage.reached)
+            if shortage.slots:
+                self._tables = grow_tables(self._tables, int(shortage.slots))
+            if shortage.postings:
+                self._postings = grow_postings(
+                    self._tree, self._tables, self._postings, int(shortage.postings)
+                )
 
     def _clear_marks(self) -> None:
         tree = self._tree
-        marks = slice(None) if tree.state[MOVED] else tree.marked[: int(tree.state[CHANGED])]
-        tree.mark[marks] = 0
-        tree.state[[MOVED, CHANGED]] = 0
+        marked = tree.marked[: int(tree.state[MARKED])]
+        tree.mark[slice(None) if tree.state[ROOT_CHANGED] else marked] = 0
+        tree.state[[ROOT_CHANGED, MARKED]] = 0
 
 
-def _keys(start: NDArray[np.int64], token: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the first token of every clause."""
-    key = np.full(len(start) - 1, NO_TOKEN, np.int32)
+def _first_tokens(start: NDArray[np.int64], token: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the first token of every clause; `NO_TOKEN` for a clause without tokens."""
+    first = np.full(len(start) - 1, NO_TOKEN, np.int32)
     some = start[1:] > start[:-1]
-    key[some] = token[start[:-1][some]]
-    return key
+    first[some] = token[start[:-1][some]]
+    return first
 
 
-def _frozen_top(top: int) -> NDArray[np.int64]:
-    return read_only([top], np.int64)
-
-
-def _each(arrays: TreeArrays, change: Callable[[NDArray[Any]], NDArray[Any]]) -> TreeArrays:
-    """Return what a function makes of each of the arrays."""
+def _each(arrays: IndexArrays, change: Callable[[NDArray[Any]], NDArray[Any]]) -> IndexArrays:
+    """Return what a function makes of each array."""
     parts: list[Any] = [type(part)(*(change(array) for array in part)) for part in arrays]
-    return TreeArrays(*parts)
+    return IndexArrays(*parts)
 
 
-def _nothing_known(nodes: int, tokens: int, height: int) -> _Known:
-    """Return empty pools. Room is reserved amply: untouched, it costs nothing."""
-    slots = 1024 + 2 * tokens * (height + 1)
-    tables = Tables(
-        np.empty((slots, 2), np.uint64), np.zeros((nodes, 3), np.int64), np.zeros(1, np.int64)
-    )
-    return _Known(tables, Postings(np.empty(1024 + tokens, np.int32), np.zeros(1, np.int64)))
+class SpatialFirst(RTreeIndex):
+    """``spatial-first``: an R-tree finds the clauses whose box overlaps, then tokens are verified.
+
+    A baseline of Li et al., KDD 2013, section 2.2. ``examined`` counts the clauses whose box
+    overlaps the message, ``visited`` the nodes opened.
+
+    Examples
+    --------
+    >>> from nearcast.columns import Clauses, Messages
+    >>> from nearcast.indexes import create
+    >>> clauses = Clauses.of([[1], [2]], [[0, 0, 10, 10], [5, 5, 20, 20]])
+    >>> index = create("spatial-first").build(clauses)
+    >>> matches = index.match(Messages.of([[1]], [[7, 7]]))
+    >>> matches.pairs(), matches.examined
+    ({(0, 0)}, 2)
+    """
+
+    name = "spatial-first"
+    summary = "R-tree, then the keywords are checked; a baseline"
+    kind = NO_TOKENS
 
 
-def _room(slots: int, height: int) -> Room:
-    tables = Tables(
-        np.empty((slots, 2), np.uint64), np.zeros((1, 3), np.int64), np.zeros(1, np.int64)
-    )
-    return Room(tables, np.empty(64 * (height + 2), np.int64))
+class IrTree(RTreeIndex):
+    """``ir-tree``: an R-tree with an inverted file in every node.
+
+    Cong et al., VLDB 2009, extended to filtering as in Li et al., KDD 2013, section 2.2. A node is
+    opened if its box overlaps the message and its file has one of the message's tokens. The file of
+    a leaf gives the number of tokens of each clause that occur. ``examined`` counts the clauses
+    found in the files of leaves, ``visited`` the nodes opened.
+
+    Examples
+    --------
+    >>> from nearcast.columns import Clauses, Messages
+    >>> from nearcast.indexes import create
+    >>> clauses = Clauses.of([[1], [1, 2], [3]], [[0, 0, 10, 10]] * 3)
+    >>> matches = create("ir-tree").build(clauses).match(Messages.of([[1]], [[7, 7]]))
+    >>> matches.pairs(), matches.examined
+    ({(0, 0)}, 2)
+    """
+
+    name = "ir-tree"
+    summary = "R-tree with an inverted file in every node; a baseline"
+    kind = INVERTED_FILES
 
 
-def _larger_tables(tables: Tables, more: int) -> Tables:
-    """Return the tables in a larger pool, without what they left behind."""
-    used = int(tables.table[:, SIZE].sum())
-    slot = np.empty((more + used + used // 2, 2), np.uint64)
-    move_tables(tables, slot)
-    return tables._replace(slot=slot)
+class RtTree(RTreeIndex):
+    """``rt-tree``: an R-tree whose nodes know the tokens below them.
+
+    Li et al., KDD 2013, section 3. A node is opened if its box overlaps the message and its token
+    set has one of the message's tokens; the clauses of a leaf are verified. ``examined`` counts
+    the clauses of opened leaves whose box overlaps the message, ``visited`` the nodes opened (the
+    paper's candidate nodes).
+
+    Examples
+    --------
+    >>> from nearcast.columns import Clauses, Messages
+    >>> from nearcast.indexes import create
+    >>> clauses = Clauses.of([[1, 2], [1]], [[0, 0, 10, 10]] * 2)
+    >>> create("rt-tree").build(clauses).match(Messages.of([[1, 3]], [[7, 7]])).pairs()
+    {(0, 1)}
+    """
+
+    name = "rt-tree"
+    summary = "R-tree, every node holds the tokens below it"
+    kind = TOKEN_SETS
 
 
-def _larger_postings(tree: RTree, tables: Tables, postings: Postings, more: int) -> Postings:
-    """Return the lists in a larger pool, without what they left behind."""
-    used = int(postings.top[0])
-    posting = np.empty(more + used + used // 2, np.int32)
-    move_postings(tree, tables, postings, posting)
-    return postings._replace(posting=posting)
+@dataclass(frozen=True)
+class TokenOptions(TreeOptions):
+    """Options of the R-tree, and of the choice of representative tokens.
+
+    Parameters
+    ----------
+    least, most, load
+        See `TreeOptions`.
+    tokens
+        The order of the tokens of a clause: ``random``, ``df``, ``idf``, ``local-df`` or
+        ``local-idf``, see `TokenOrder`.
+    cells
+        The number of grid cells of a local order.
+    statistics
+        A folder that ``nearcast spark statistics`` wrote; its frequencies are used instead of
+        counting. Read when the index is built, never again. Token ids must be those of its
+        vocabulary: `Builder.vocabulary` returns it, and `nearcast.Engine` and ``nearcast match``
+        read subscriptions with it.
+    seed
+        The seed of the random order.
+    """
+
+    tokens: str = "local-idf"
+    cells: int = 10_000
+    statistics: str = ""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_kind(self.tokens)
+        check_whole("cells", self.cells, 1, _MAX_CELLS)
+        check_whole("seed", self.seed, 0, _MAX_SEED)
 
 
-def _scratch(levels: int, tokens: int, stamps: _Stamps) -> TreeScratch:
-    return TreeScratch(
-        stack=np.empty(64 * levels, np.int64),
-        token=np.empty((levels, tokens), np.uint64),
-        entries=np.empty((levels, tokens), np.uint64),
-        size=np.zeros(levels, np.int64),
-        token_filter=np.zeros(FILTER_WORDS, np.uint64),
-        hits=np.zeros(64, np.int64),
-        candidate=np.empty(64, np.int64),
-        lists=np.empty((tokens, 2), np.int64),
-        posting=np.empty(1024, np.int32),
-        stamp=stamps.stamp,
-        epoch=stamps.epoch,
-    )
+class RepresentativeTree(RTreeIndex):
+    """A tree whose options say how the tokens of a clause are ordered."""
+
+    Options = TokenOptions
+
+    @classmethod
+    def vocabulary(cls, options: Any) -> Vocabulary:
+        """Return the vocabulary of the statistics: their frequencies are by its token ids."""
+        if not options.statistics:
+            return Vocabulary()
+        return Statistics.load(options.statistics).vocabulary
+
+    @classmethod
+    def _count(cls, clauses: Clauses, options: Any) -> tuple[TokenOrder, NDArray[np.int32]]:
+        return TokenOrder.count(
+            clauses,
+            options.tokens,
+            cells=options.cells,
+            statistics=options.statistics,
+            seed=options.seed,
+        )
+
+    @classmethod
+    def _restore_order(cls, options: Any, arrays: Mapping[str, NDArray[Any]]) -> TokenOrder:
+        return TokenOrder.from_arrays(
+            options.tokens, arrays, cells=options.cells, seed=options.seed
+        )
+
+
+class RtPlusTree(RepresentativeTree):
+    """``rt+-tree``: an R-tree whose nodes know one representative token of each clause below them.
+
+    Li et al., KDD 2013, section 4: token sets are smaller, and fewer nodes are opened. ``examined``
+    counts the clauses of opened leaves whose box overlaps the message, ``visited`` the nodes
+    opened.
+
+    Examples
+    --------
+    >>> from nearcast.columns import Clauses, Messages
+    >>> from nearcast.indexes import create
+    >>> clauses = Clauses.of([[1, 2], [1]], [[0, 0, 10, 10]] * 2)
+    >>> index = create("rt+-tree", tokens="idf").build(clauses)
+    >>> index.match(Messages.of([[1, 3]], [[7, 7]])).pairs()
+    {(0, 1)}
+    """
+
+    name = "rt+-tree"
+    summary = "rt-tree with one representative token a subscription"
+    kind = FIRST_TOKENS
+
+
+class RtPlusPlusTree(RepresentativeTree):
+    """``rt++-tree``: an R-tree with another token of each clause at every level.
+
+    Li et al., KDD 2013, section 5. The node at depth ``i`` above a clause has it in the list of its
+    ``i``-th token; the leaf keeps the tokens of longer clauses. A message that finds a clause at
+    every depth has all its tokens, so only its box is compared. ``examined`` counts the clauses
+    found in lists, ``visited`` the nodes whose box and tokens occur in the message.
+
+    Examples
+    --------
+    >>> from nearcast.columns import Clauses, Messages
+    >>> from nearcast.indexes import create
+    >>> clauses = Clauses.of([[1, 2], [1]], [[0, 0, 10, 10]] * 2)
+    >>> create("rt++-tree").build(clauses).match(Messages.of([[1, 3]], [[7, 7]])).pairs()
+    {(0, 1)}
+    """
+
+    name = "rt++-tree"
+    summary = "rt-tree with a token a level, found by counting"
+    kind = TOKEN_LISTS

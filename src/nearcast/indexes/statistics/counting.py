@@ -1,13 +1,13 @@
 """Count tokens and documents by grid cell, in a hash table of pairs.
 
-A pair is a cell and a token. Its key is ``(cell + 1) << 32 | (token + 1)``, so that -1 may stand
-for "anywhere" and for "whatever token": the table holds document frequencies, documents per cell
-and document frequencies per cell side by side.
+A pair is a cell and a token. Its key is ``(cell + 1) << 32 | (token + 1)``, where -1 stands for
+"anywhere" and "any token". So one table holds document frequencies, the number of documents per
+cell, and document frequencies per cell.
 
-The table is ``slot``, uint64[slots, 2], a power of two of them: a slot is a key, and in one word
-how often it was counted (upper half; 0 where the slot is free) and by which document last. A
-document therefore counts once, whatever number of its pieces lie in a cell. One slot is one cache
-line, which is what counting costs.
+The table is ``slot``, uint64[slots, 2], of a power of two slots. A slot is a key and a word: the
+count in the upper half (0 in a free slot) and, in the lower half, the last document that counted.
+So a document counts once per cell, whatever number of its pieces lie there. Counting a pair touches
+one cache line.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _SHIFT = np.uint64(29)
 
 
 class Pieces(NamedTuple):
-    """Pieces of documents, each with tokens and a box; those of a document stand together.
+    """Pieces of documents, each with tokens and a box; the pieces of a document are adjacent.
 
-    Piece ``p`` belongs to ``document[p]`` (below 2**32), has
+    Piece ``p`` belongs to ``document[p]`` (below 2**32), has the tokens
     ``token[token_start[p]:token_start[p + 1]]`` and lies in the columns and rows of the grid from
     ``cell[p, :2]`` to ``cell[p, 2:]``.
     """
@@ -46,7 +46,7 @@ class Pieces(NamedTuple):
 
 @kernel
 def _place_of(slot: NDArray[np.uint64], key: Number) -> Number:
-    """Return the slot of a key, or the free one where it belongs."""
+    """Return the slot of a key, or the free slot where it would go."""
     mask = np.uint64(len(slot) - 1)
     mixed = (key ^ (key >> _HALF)) * _MIX
     place = (mixed ^ (mixed >> _SHIFT)) & mask
@@ -57,7 +57,7 @@ def _place_of(slot: NDArray[np.uint64], key: Number) -> Number:
 
 @kernel
 def _count_one(slot: NDArray[np.uint64], cell: Number, token: Number, document: Number) -> Number:
-    """Count a pair for a document, once; return 1 where the pair is new to the table."""
+    """Count a pair for a document, once; return 1 if the pair is new to the table, else 0."""
     key = (np.uint64(cell + 1) << _HALF) | np.uint64(token + 1)
     place = _place_of(slot, key)
     counted = slot[place, 1]
@@ -79,7 +79,7 @@ def _cells_of(cell: NDArray[np.int32], piece: Number) -> Number:
 
 @kernel
 def _count_piece(pieces: Pieces, piece: Number, across: int, slot: NDArray[np.uint64]) -> Number:
-    """Count all pairs of one piece; return how many are new to the table."""
+    """Count all pairs of one piece; return the number of pairs that are new to the table."""
     document = pieces.document[piece]
     begin, end = pieces.token_start[piece], pieces.token_start[piece + 1]
     new = np.int64(0)
@@ -98,13 +98,13 @@ def _count_piece(pieces: Pieces, piece: Number, across: int, slot: NDArray[np.ui
 def count_pieces(
     pieces: Pieces, first: int, across: int, slot: NDArray[np.uint64], used: int
 ) -> tuple[Number, Number, Number]:
-    """Count the pairs of pieces from ``first`` on, document by document, while there is room.
+    """Count the pairs of pieces from ``first`` on, document by document, while they fit.
 
-    Returns the piece at which it stopped, the slots in use, and how many pairs the next document
-    may need; the table is never more than half full.
+    The table is never more than half full. Return the piece at which it stopped, the number of
+    slots in use, and the number of pairs that the next document may need.
     """
     count = len(pieces.document)
-    room = len(slot) // 2
+    capacity = len(slot) // 2
     piece = np.int64(first)
     taken = np.int64(used)
     while piece < count:
@@ -114,7 +114,7 @@ def count_pieces(
             tokens = pieces.token_start[end + 1] - pieces.token_start[end]
             need += (_cells_of(pieces.cell, end) + 1) * (tokens + 1)
             end += 1
-        if taken + need > room:
+        if taken + need > capacity:
             return piece, taken, need
         for i in range(piece, end):
             taken += _count_piece(pieces, i, across, slot)
@@ -124,7 +124,7 @@ def count_pieces(
 
 @kernel
 def move_pairs(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> None:
-    """Put the pairs of one table into another, which is empty and large enough."""
+    """Copy the pairs of a table into another one, which is empty and large enough."""
     for i in range(len(old)):
         if old[i, 1] != 0:
             place = _place_of(new, old[i, 0])

@@ -1,8 +1,8 @@
 """Statistics of a set of documents (subscriptions or messages): how often tokens occur, and where.
 
-Document frequencies, over all and by the cells of a grid over the world, are what frequency-based
-indexes split by and what weighs a token in a ranked subscription. `Statistics` holds them as arrays
-that can be stored; `nearcast.indexes.statistics.tally` counts.
+Indexes use document frequencies, over all and by grid cell, to order tokens and to split space.
+Ranked subscriptions use them as weights of tokens. `Statistics` holds them as arrays that can be
+stored; `nearcast.indexes.statistics.tally` counts.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _COUNTS = {"density": np.int64, "width": np.int64, "height": np.int64}
 
 @dataclass(frozen=True, eq=False)
 class Statistics(Arrays):
-    """How often tokens occur in a set of documents, over all and by the cells of a grid.
+    """How often tokens occur in a set of documents, over all and by grid cell.
 
-    ``vocabulary`` holds every token that occurs, the most frequent first (equal ones in the order
-    of their bytes), with its document frequency. The tokens of cell ``c`` are
-    ``cell_token[cell_start[c]:cell_start[c + 1]]``, ascending, and ``cell_frequency`` has their
-    document frequencies there. ``density`` counts documents by cell, ``width`` and ``height`` the
-    extents of boxes in `BINS` bins of powers of two (units of 1e-7 degree); each distinct box of a
-    subscription counts. ``rejected`` counts rows that were no documents.
+    ``vocabulary`` holds every token that occurs with its document frequency, the most frequent
+    first, equally frequent ones in the order of their bytes. The tokens of cell ``c`` are
+    ``cell_token[cell_start[c]:cell_start[c + 1]]``, ascending, and ``cell_frequency`` holds their
+    document frequencies in the cell. ``density`` counts the documents of each cell. ``width`` and
+    ``height`` count the extents of boxes in `BINS` bins of powers of two (units of 1e-7 degree);
+    each distinct box of a subscription counts. ``rejected`` is the number of invalid rows.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Statistics(Arrays):
         across: int = 100,
         up: int = 100,
     ) -> Self:
-        """Count the documents of columns whose token ids are those of the vocabulary."""
+        """Count the documents of columns; their token ids are those of the vocabulary."""
         tally = Tally(Grid(across, up))
         tally.add(columns)
         return cls.of(tally.grid, tally.counts(), vocabulary.tokens())
@@ -92,9 +92,9 @@ class Statistics(Arrays):
     def of(
         cls, grid: Grid, counts: Counts, tokens: pa.LargeStringArray, *, rejected: int = 0
     ) -> Self:
-        """Make statistics from pairs (in any order) and the tokens that they number.
+        """Make statistics from counts and the tokens that their ids stand for.
 
-        However the tokens are numbered, the same counts give the same statistics.
+        The result does not depend on the order of the pairs or on the numbering of the tokens.
         """
         anywhere = counts.cell < 0
         frequency = np.zeros(len(tokens), np.int64)
@@ -130,14 +130,14 @@ class Statistics(Arrays):
         return self.grid.cell_of(points)
 
     def frequency_in(self, cell: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the tokens of a cell, the globally most frequent first, and their frequencies."""
+        """Return the tokens of a cell, most frequent over all first, and their counts in it."""
         if not 0 <= cell < self.grid.cells:
-            raise InvalidInput("cell", cell, f"must be a cell below {self.grid.cells}")
+            raise InvalidInput("cell", cell, f"must be at least 0 and below {self.grid.cells}")
         inside = slice(self.cell_start[cell], self.cell_start[cell + 1])
         return self.cell_token[inside], self.cell_frequency[inside]
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the statistics as a folder; the same statistics give the same bytes."""
+        """Write the statistics into a folder; equal statistics give equal bytes."""
         arrays = {name: getattr(self, name) for name in (*_ARRAYS, *_COUNTS)}
         arrays |= prefixed("vocabulary", self.vocabulary.arrays())
         numbers = {"documents": self.documents, "rejected": self.rejected}
@@ -145,17 +145,21 @@ class Statistics(Arrays):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read the statistics that `save` wrote, memory-mapped."""
+        """Open the statistics that `save` wrote, memory-mapped."""
         arrays, meta = read_arrays(folder, KIND)
         try:
             documents, rejected, *sides = (int(meta[name]) for name in _NUMBERS)
             own = {name: arrays[name] for name in (*_ARRAYS, *_COUNTS)}
         except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(f"{folder}: {error} is missing or wrong; count it again") from None
+            raise StorageError(
+                f"{folder}: {error} is missing or wrong; count the statistics again"
+            ) from None
         vocabulary = Vocabulary.from_arrays(nested("vocabulary", arrays))
         loaded = cls(documents, rejected, vocabulary, Grid(*sides), **own)
         if not loaded._sound():
-            raise StorageError(f"{folder}: its arrays do not belong together; count it again")
+            raise StorageError(
+                f"{folder}: the arrays do not fit together; count the statistics again"
+            )
         return loaded
 
     def _sound(self) -> bool:
@@ -172,7 +176,7 @@ class Statistics(Arrays):
 
 
 def _by_frequency(tokens: pa.LargeStringArray, frequency: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ids of the tokens that occur, the most frequent first, then by their bytes."""
+    """Return the ids of the tokens that occur, most frequent first, then by their bytes."""
     used = np.flatnonzero(frequency)
     table = pa.table({"frequency": frequency[used], "token": tokens.take(pa.array(used))})
     keys = [("frequency", "descending"), ("token", "ascending")]

@@ -1,7 +1,7 @@
-"""Counting: documents into a table of (cell, token) pairs that is never larger than it must be.
+"""Count documents into a table of (cell, token) pairs that grows as needed.
 
-A document that lies in several cells counts in each of them, and once over all. A subscription
-of several clauses has the tokens that any of them asks for; what must not occur is no token of it.
+A document that lies in several cells counts in each of them, and once over all. The tokens of a
+subscription of several clauses are those of all clauses; forbidden tokens do not count.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["BINS", "Counts", "Grid", "Tally"]
 
 BINS = 33
-"""Bins of widths and heights: 0 for no extent, ``b`` for those from ``2**(b-1)`` below ``2**b``."""
+"""Bins of widths and heights: bin 0 is for 0, bin ``b`` from ``2**(b - 1)`` to ``2**b - 1``."""
 
 _MAX_CELLS = 1 << 30
 _MIN_SLOTS = 1 << 12
 
 
 class Grid(NamedTuple):
-    """A grid of equal cells over the world, numbered eastward, row after row to the north.
+    """A grid of equal cells over the world, numbered from west to east, then from south to north.
 
-    A cell includes its west and south border; the last ones include the border of the world too.
+    A cell includes its west and south border; the last cells include the border of the world.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Grid(NamedTuple):
         return self.across * self.up
 
     def checked(self) -> Self:
-        """Return the grid if it can be one."""
+        """Return the grid, or raise `InvalidInput` if it has no cells or too many."""
         for name in ("across", "up"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, getattr(self, name), "must be at least 1")
@@ -61,7 +61,7 @@ class Grid(NamedTuple):
         return cell
 
     def ranges(self, box: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return first column, first row, last column and last row of boxes (west <= east)."""
+        """Return the first column, first row, last column and last row of boxes (west <= east)."""
         corner = box.astype(np.int64).reshape(-1, 2)
         return read_only(self._columns_and_rows(corner), np.int32, 4)
 
@@ -72,10 +72,10 @@ class Grid(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What was counted.
+    """The counts of a `Tally`.
 
-    ``times[i]`` documents have the token ``token[i]`` (-1: whatever) in the cell ``cell[i]``
-    (-1: anywhere); each pair stands once. ``width`` and ``height`` have `BINS` bins of extents.
+    ``times[i]`` documents have the token ``token[i]`` (-1: any) in the cell ``cell[i]`` (-1:
+    anywhere); each pair occurs once. ``width`` and ``height`` count extents in `BINS` bins.
     """
 
     documents: int
@@ -87,16 +87,16 @@ class Counts(NamedTuple):
 
 
 class Tally:
-    """Counts documents into a table that is never larger than it must be.
+    """Counts documents into a table that grows as needed.
 
     Parameters
     ----------
     grid
         The cells to count in.
     tokens, cells
-        Whether tokens are counted, and whether anything is counted by cell.
-    most
-        The pairs to hold at most; a single document may need more. No limit if left out.
+        Whether to count tokens, and whether to count by cell.
+    max_pairs
+        The maximum number of pairs; a single document may need more. No limit by default.
 
     Examples
     --------
@@ -109,14 +109,14 @@ class Tally:
     """
 
     def __init__(
-        self, grid: Grid, *, tokens: bool = True, cells: bool = True, most: int | None = None
+        self, grid: Grid, *, tokens: bool = True, cells: bool = True, max_pairs: int | None = None
     ) -> None:
         self.grid = grid.checked()
-        self._tokens, self._cells, self._most = tokens, cells, most
+        self._tokens, self._cells, self._max_pairs = tokens, cells, max_pairs
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was counted."""
+        """Reset all counts."""
         self._slot = np.zeros((_MIN_SLOTS, 2), np.uint64)
         self._seen = 0
         self._used = 0
@@ -124,9 +124,9 @@ class Tally:
         self._extents = np.zeros((2, BINS), np.int64)
 
     def add(self, columns: Clauses | Messages, first: int = 0) -> int:
-        """Count documents from row ``first`` on; return the row at which there was no more room.
+        """Count documents from row ``first`` on; return the row at which the table was full.
 
-        Where that is not the end, take what was counted, `clear`, and go on from there.
+        If that is not the end, take the `counts`, `clear`, and continue from there.
         """
         rows = len(columns) if isinstance(columns, Messages) else columns.subscriptions
         pieces = self._pieces(columns)
@@ -134,13 +134,13 @@ class Tally:
         end = self._count(pieces, begin) if self._tokens or self._cells else len(pieces.document)
         done = rows if end == len(pieces.document) else int(pieces.document[end])
         for bins, extent in zip(self._extents, _extents(columns, first, done), strict=True):
-            # The exponent of a float tells the power of two, and is 0 for 0.
+            # The exponent of a float is the power of two, and 0 for 0.
             bins += np.bincount(np.frexp(extent)[1], minlength=BINS)
         self._documents += done - first
         return done
 
     def counts(self) -> Counts:
-        """Return what was counted, the pairs in no particular order."""
+        """Return the counts, the pairs in no particular order."""
         key, counted = self._slot[self._slot[:, 1] != 0].T
         cell = (key >> np.uint64(32)).astype(np.int64) - 1
         token = (key & np.uint64(0xFFFFFFFF)).astype(np.int64) - 1
@@ -170,7 +170,7 @@ class Tally:
         return Pieces(read_only(document, np.int64), cell, start, token)
 
     def _count(self, pieces: Pieces, first: int) -> int:
-        # Rows of different batches are different documents: a slot remembers the last one.
+        # A slot remembers its last document, so rows of different batches get different numbers.
         numbered = pieces._replace(document=read_only(pieces.document + self._seen, np.int64))
         at = first
         while at < len(pieces.document):
@@ -178,12 +178,17 @@ class Tally:
                 numbered, at, self.grid.across, self._slot, self._used
             )
             if at < len(pieces.document):
-                if self._most is not None and self._used and self._used + need > self._most:
+                if self._is_full(int(need)):
                     break
                 self._grow(int(self._used + need))
         if len(pieces.document):
             self._seen += int(pieces.document[-1]) + 1
         return at
+
+    def _is_full(self, more: int) -> bool:
+        if self._max_pairs is None or not self._used:
+            return False
+        return self._used + more > self._max_pairs
 
     def _grow(self, pairs: int) -> None:
         slots = max(4 * len(self._slot), 1 << (2 * pairs - 1).bit_length())
@@ -193,7 +198,7 @@ class Tally:
 
 
 def _extents(columns: Clauses | Messages, first: int, last: int) -> NDArray[np.float64]:
-    """Return the widths and the heights of all boxes of these rows."""
+    """Return the widths and heights of all boxes of these rows."""
     if isinstance(columns, Messages):
         box = columns.box[first:last].astype(np.int64)
     else:

@@ -1,10 +1,10 @@
-"""The greedy cover: again and again the token with the most clauses that have none chosen yet.
+"""The greedy cover: choose, again and again, the token that covers the most uncovered clauses.
 
-A pair (a token, or a token in a cell) is numbered by its slot in the table of counts. Cells do not
-touch each other, so one greedy over all pairs is that of every cell. Pairs wait in buckets by how
-many clauses they had when they were put there; who has fewer when its turn comes goes back to a
-lower bucket. Every such move is paid for by a clause that was covered, so that the whole takes
-time in proportion to the tokens of all clauses.
+A pair (a token, or a token in a cell) is numbered by its slot in the table of counts. Clauses of
+different cells share no pair, so one greedy run over all pairs does the work for every cell. Pairs
+wait in buckets by the number of clauses that they covered when they were put there. A pair that
+covers fewer when its turn comes moves to a lower bucket. Each clause that becomes covered causes at
+most one move per token, so the whole takes time in proportion to the tokens of all clauses.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from nearcast.compiled.jit import Number, kernel, prefetch
 from nearcast.indexes.token_order.kernels import (
     AHEAD,
     ANYWHERE,
-    MOST,
+    MAX_COUNT,
     Columns,
     Frequencies,
-    centre_cell,
+    center_cell,
     find_pair,
     fingerprint,
     prefetch_clause,
@@ -37,7 +37,7 @@ class Pairs(NamedTuple):
     """The pairs of all clauses.
 
     - ``pair`` int32[tokens]: the pair of every token of the columns.
-    - ``clause_start`` int64[pairs + 1], ``clause`` int32[tokens]: the clauses that have a pair.
+    - ``clause_start`` int64[pairs + 1], ``clause`` int32[tokens]: the clauses of every pair.
     """
 
     pair: NDArray[np.int32]
@@ -46,12 +46,13 @@ class Pairs(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """The state of the greedy.
+    """The state of the greedy algorithm.
 
-    - ``rank`` int32[pairs]: when a pair was chosen, -1 for those that were not.
-    - ``left`` int32[pairs]: how many of its clauses are not covered.
-    - ``below`` int32[pairs]: the pair below it in its bucket, -1 for the last one.
-    - ``top`` int32[most clauses of a pair + 1]: the first pair of every bucket.
+    - ``rank`` int32[pairs]: the position at which a pair was chosen, -1 if it was not.
+    - ``left`` int32[pairs]: the number of its uncovered clauses.
+    - ``below`` int32[pairs]: the next pair of its bucket, -1 for the last one.
+    - ``top`` int32[buckets]: the first pair of every bucket. A pair with ``n`` clauses begins in
+      bucket ``n``.
     - ``covered`` bool[clauses].
     """
 
@@ -68,15 +69,15 @@ def number_pairs(columns: Columns, tables: Frequencies, pair: NDArray[np.int32])
     local = len(tables.local) > 0
     for clause in range(len(columns.box)):
         prefetch_clause(columns, clause + AHEAD, tables)
-        cell = centre_cell(columns.box, clause, tables.grid) if local else ANYWHERE
+        cell = center_cell(columns.box, clause, tables.grid) if local else ANYWHERE
         for i in range(columns.token_start[clause], columns.token_start[clause + 1]):
-            mark = fingerprint(cell, np.int64(columns.token[i]))
-            pair[i] = find_pair(tables.local if local else tables.anywhere, mark)
+            digest = fingerprint(cell, np.int64(columns.token[i]))
+            pair[i] = find_pair(tables.local if local else tables.anywhere, digest)
 
 
 @kernel
 def list_clauses(columns: Columns, pairs: Pairs) -> None:
-    """List the clauses of every pair; ``clause_start`` is all 0 before."""
+    """List the clauses of every pair; ``clause_start`` must be all 0."""
     start = pairs.clause_start
     for i in range(len(pairs.pair)):
         start[pairs.pair[i]] += 1
@@ -84,7 +85,7 @@ def list_clauses(columns: Columns, pairs: Pairs) -> None:
     for p in range(len(start)):
         total += start[p]
         start[p] = total
-    # Filled from behind, every start moves from the end of its piece to the beginning.
+    # Filling from the back moves every start from the end of its piece to the beginning.
     ahead = np.int64(64)
     for clause in range(len(columns.box) - 1, -1, -1):
         for i in range(columns.token_start[clause], columns.token_start[clause + 1]):
@@ -96,7 +97,7 @@ def list_clauses(columns: Columns, pairs: Pairs) -> None:
 
 @kernel
 def _choose(columns: Columns, pairs: Pairs, cover: Cover, chosen: Number) -> None:
-    """Cover the clauses of a pair; the other pairs of those have one less to cover."""
+    """Cover the clauses of a pair, and count them as covered for their other pairs."""
     for c in range(pairs.clause_start[chosen], pairs.clause_start[chosen + 1]):
         clause = np.int64(pairs.clause[c])
         if not cover.covered[clause]:
@@ -107,7 +108,7 @@ def _choose(columns: Columns, pairs: Pairs, cover: Cover, chosen: Number) -> Non
 
 @kernel
 def cover_clauses(columns: Columns, pairs: Pairs, cover: Cover) -> Number:
-    """Choose pairs until every clause that has tokens is covered; return how many were chosen."""
+    """Choose pairs until every clause that has tokens is covered; return their number."""
     for pair in range(len(cover.left) - 1, -1, -1):
         if cover.left[pair] > 0:
             cover.below[pair] = cover.top[cover.left[pair]]
@@ -137,7 +138,7 @@ def order_by_cover(
     key: NDArray[np.uint64],
     ordered: NDArray[np.int32],
 ) -> None:
-    """Order the tokens of all clauses: as they were chosen, then the frequent ones first."""
+    """Order tokens as their pairs were chosen; tokens that were not follow, frequent ones first."""
     ahead = np.int64(64)
     for clause in range(len(columns.box)):
         first, last = columns.token_start[clause], columns.token_start[clause + 1]
@@ -148,5 +149,5 @@ def order_by_cover(
             if rank[p] >= 0:
                 key[i - first] = np.uint64(rank[p])
             else:
-                key[i - first] = _NOT_CHOSEN | (MOST - (table[p] & MOST))
+                key[i - first] = _NOT_CHOSEN | (MAX_COUNT - (table[p] & MAX_COUNT))
         sort_clause(columns.token[first:last], key, ordered[first:last])

@@ -1,10 +1,10 @@
-"""Count how often tokens occur, anywhere and by cell, and order the tokens of clauses by it.
+"""Count tokens, over all clauses and by grid cell, and order the tokens of clauses by the counts.
 
-A table of counts is uint64[slots], open addressing, 8 bytes a pair of a cell and a token: a bit
-that the slot is in use, a fingerprint of 35 bits, and a count of 28. Within a cell the fingerprint
-is one to one; pairs of different cells share one so seldom that it does not matter, since an order
-is never right or wrong. Where a chain begins follows from the fingerprint alone, in its order:
-a table is moved to one of another size in two sequential sweeps.
+A table of counts is uint64[slots] with open addressing and 8 bytes for each pair of a cell and a
+token: one bit that the slot is in use, a fingerprint of 35 bits, and a count of 28 bits. Within a
+cell, fingerprints are unique. Pairs of different cells may share one; that is rare and does no
+harm, since any order is correct. The position of a fingerprint grows with the fingerprint, so a
+table is copied to one of another size by a sequential sweep over both.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ANYWHERE = np.int64(-1)
-"""The cell of counts that are not local."""
+"""The cell of counts over all clauses."""
 
-MOST = np.uint64((1 << 28) - 1)
-"""Counts end here; higher ones stay."""
+MAX_COUNT = np.uint64((1 << 28) - 1)
+"""Counts stop here."""
 
 AHEAD = 12
-"""How many clauses ahead memory is asked for."""
+"""How many clauses ahead the tables are prefetched."""
 
 _USED = np.uint64(1 << 63)
 _COUNT_BITS = np.uint64(28)
-_WIDE = np.uint64((1 << 35) - 1)
+_MASK35 = np.uint64((1 << 35) - 1)
 _WEST, _SOUTH = np.int64(WORLD[0]), np.int64(WORLD[1])
 _WIDTH, _HEIGHT = np.int64(WORLD[2] - WORLD[0]), np.int64(WORLD[3] - WORLD[1])
 
 
 class Columns(NamedTuple):
-    """What is seen of clauses."""
+    """The columns of clauses that kernels read."""
 
     token_start: NDArray[np.int64]
     token: NDArray[np.int32]
@@ -44,11 +44,12 @@ class Columns(NamedTuple):
 
 
 class Frequencies(NamedTuple):
-    """Tables of counts, and how many slots are in use.
+    """Tables of counts.
 
-    - ``anywhere`` and ``local`` uint64[slots]: the latter has no slots where cells do not count.
-    - ``used`` int64[2]: the slots in use of either.
-    - ``grid`` int64[2]: the cells across and up.
+    - ``anywhere`` uint64[slots]: counts over all clauses.
+    - ``local`` uint64[slots]: counts by cell; without slots if the order is not local.
+    - ``used`` int64[2]: the number of slots in use, in either table.
+    - ``grid`` int64[2]: the number of cells across and up.
     """
 
     anywhere: NDArray[np.uint64]
@@ -58,8 +59,8 @@ class Frequencies(NamedTuple):
 
 
 @kernel
-def centre_cell(box: NDArray[np.int32], clause: Number, grid: NDArray[np.int64]) -> Number:
-    """Return the cell in which the centre of a clause's box lies."""
+def center_cell(box: NDArray[np.int32], clause: Number, grid: NDArray[np.int64]) -> Number:
+    """Return the cell of the center of a clause's box."""
     x = ((np.int64(box[clause, 0]) + np.int64(box[clause, 2])) >> 1) - _WEST
     y = ((np.int64(box[clause, 1]) + np.int64(box[clause, 3])) >> 1) - _SOUTH
     column = min(x * grid[0] // _WIDTH, grid[0] - 1)
@@ -68,27 +69,27 @@ def centre_cell(box: NDArray[np.int32], clause: Number, grid: NDArray[np.int64])
 
 @kernel
 def fingerprint(cell: Number, token: Number) -> Number:
-    """Return 35 bits for a token in a cell; two tokens of one cell never have the same."""
+    """Return a fingerprint of 35 bits for a token in a cell, unique within the cell."""
     salt = np.uint64(cell + 1) * np.uint64(0x9E3779B97F4A7C15)
-    bits = (np.uint64(token) ^ (salt >> np.uint64(13))) & _WIDE
+    bits = (np.uint64(token) ^ (salt >> np.uint64(13))) & _MASK35
     bits ^= bits >> np.uint64(17)
-    bits = (bits * np.uint64(0x5851F42D4C957F2D)) & _WIDE
+    bits = (bits * np.uint64(0x5851F42D4C957F2D)) & _MASK35
     bits ^= bits >> np.uint64(16)
-    bits = (bits * np.uint64(0x14057B7EF767814F)) & _WIDE
+    bits = (bits * np.uint64(0x14057B7EF767814F)) & _MASK35
     return bits ^ (bits >> np.uint64(18))
 
 
 @kernel
-def home(table: NDArray[np.uint64], mark: Number) -> Number:
-    """Return where the chain of a fingerprint begins."""
-    return ((mark >> np.uint64(3)) * np.uint64(len(table))) >> np.uint64(32)
+def home(table: NDArray[np.uint64], digest: Number) -> Number:
+    """Return the position where the search for a fingerprint begins."""
+    return ((digest >> np.uint64(3)) * np.uint64(len(table))) >> np.uint64(32)
 
 
 @kernel
-def find_pair(table: NDArray[np.uint64], mark: Number) -> Number:
-    """Return the slot of a fingerprint, or the free one where it belongs."""
-    place = home(table, mark)
-    wanted = (_USED >> _COUNT_BITS) | mark
+def find_pair(table: NDArray[np.uint64], digest: Number) -> Number:
+    """Return the slot of a fingerprint, or the free slot where it would go."""
+    place = home(table, digest)
+    wanted = (_USED >> _COUNT_BITS) | digest
     while table[place] != np.uint64(0) and (table[place] >> _COUNT_BITS) != wanted:
         place += np.uint64(1)
         if place == np.uint64(len(table)):
@@ -97,37 +98,37 @@ def find_pair(table: NDArray[np.uint64], mark: Number) -> Number:
 
 
 @kernel
-def times(table: NDArray[np.uint64], mark: Number) -> Number:
-    """Return how often a pair was counted."""
-    return table[find_pair(table, mark)] & MOST
+def times(table: NDArray[np.uint64], digest: Number) -> Number:
+    """Return the count of a pair."""
+    return table[find_pair(table, digest)] & MAX_COUNT
 
 
 @kernel
-def add_times(table: NDArray[np.uint64], mark: Number, more: Number) -> Number:
-    """Count a pair so many times; return 1 where it is new to the table."""
-    place = find_pair(table, mark)
-    before = table[place] & MOST
+def add_count(table: NDArray[np.uint64], digest: Number, more: Number) -> Number:
+    """Add ``more`` to the count of a pair; return 1 if the pair is new to the table, else 0."""
+    place = find_pair(table, digest)
+    before = table[place] & MAX_COUNT
     new = np.int64(table[place] == np.uint64(0))
-    after = min(before + np.uint64(more), MOST)
-    table[place] = _USED | (mark << _COUNT_BITS) | after
+    after = min(before + np.uint64(more), MAX_COUNT)
+    table[place] = _USED | (digest << _COUNT_BITS) | after
     return new
 
 
 @kernel
-def drop_time(table: NDArray[np.uint64], mark: Number) -> None:
-    """Count a pair once less; what was never counted stays so."""
-    place = find_pair(table, mark)
-    if table[place] & MOST:
+def subtract_one(table: NDArray[np.uint64], digest: Number) -> None:
+    """Subtract one from the count of a pair, unless it is 0."""
+    place = find_pair(table, digest)
+    if table[place] & MAX_COUNT:
         table[place] -= np.uint64(1)
 
 
 @kernel
 def prefetch_clause(columns: Columns, clause: Number, tables: Frequencies) -> None:
-    """Ask for what will be read of the tables for a clause, where there is one."""
+    """Prefetch the slots of a clause's tokens; does nothing past the last clause."""
     if clause >= len(columns.box):
         return
     local = len(tables.local) > 0
-    cell = centre_cell(columns.box, clause, tables.grid) if local else ANYWHERE
+    cell = center_cell(columns.box, clause, tables.grid) if local else ANYWHERE
     for i in range(columns.token_start[clause], columns.token_start[clause + 1]):
         token = np.int64(columns.token[i])
         prefetch(tables.anywhere, home(tables.anywhere, fingerprint(ANYWHERE, token)))
@@ -136,31 +137,31 @@ def prefetch_clause(columns: Columns, clause: Number, tables: Frequencies) -> No
 
 
 @kernel
-def has_room(columns: Columns, clause: Number, tables: Frequencies) -> Number:
-    """Tell whether the tables can take a clause and are still at most two thirds full."""
+def fits(columns: Columns, clause: Number, tables: Frequencies) -> Number:
+    """Tell whether the tables stay at most two thirds full with the tokens of a clause."""
     need = columns.token_start[clause + 1] - columns.token_start[clause]
-    fits = 3 * (tables.used[0] + need) <= 2 * len(tables.anywhere)
+    enough = 3 * (tables.used[0] + need) <= 2 * len(tables.anywhere)
     if len(tables.local):
-        fits &= 3 * (tables.used[1] + need) <= 2 * len(tables.local)
-    return fits
+        enough &= 3 * (tables.used[1] + need) <= 2 * len(tables.local)
+    return enough
 
 
 @kernel
 def _count_clause(columns: Columns, clause: Number, tables: Frequencies) -> None:
     local = len(tables.local) > 0
-    cell = centre_cell(columns.box, clause, tables.grid) if local else ANYWHERE
+    cell = center_cell(columns.box, clause, tables.grid) if local else ANYWHERE
     for i in range(columns.token_start[clause], columns.token_start[clause + 1]):
         token = np.int64(columns.token[i])
-        tables.used[0] += add_times(tables.anywhere, fingerprint(ANYWHERE, token), np.int64(1))
+        tables.used[0] += add_count(tables.anywhere, fingerprint(ANYWHERE, token), np.int64(1))
         if local:
-            tables.used[1] += add_times(tables.local, fingerprint(cell, token), np.int64(1))
+            tables.used[1] += add_count(tables.local, fingerprint(cell, token), np.int64(1))
 
 
 @kernel
 def count_clauses(columns: Columns, first: Number, tables: Frequencies) -> Number:
-    """Count the tokens of clauses from ``first`` on; return the one for which there was no room."""
+    """Count the tokens of clauses from ``first`` on; return the first clause that did not fit."""
     for clause in range(first, len(columns.box)):
-        if not has_room(columns, clause, tables):
+        if not fits(columns, clause, tables):
             return clause
         prefetch_clause(columns, clause + AHEAD, tables)
         _count_clause(columns, clause, tables)
@@ -169,18 +170,18 @@ def count_clauses(columns: Columns, first: Number, tables: Frequencies) -> Numbe
 
 @kernel
 def uncount_clauses(columns: Columns, gone: NDArray[np.int64], tables: Frequencies) -> None:
-    """Count the tokens of these clauses once less."""
+    """Subtract the tokens of these clauses from the counts."""
     local = len(tables.local) > 0
     for g in range(len(gone)):
         if g + AHEAD < len(gone):
             prefetch_clause(columns, gone[g + AHEAD], tables)
         clause = gone[g]
-        cell = centre_cell(columns.box, clause, tables.grid) if local else ANYWHERE
+        cell = center_cell(columns.box, clause, tables.grid) if local else ANYWHERE
         for i in range(columns.token_start[clause], columns.token_start[clause + 1]):
             token = np.int64(columns.token[i])
-            drop_time(tables.anywhere, fingerprint(ANYWHERE, token))
+            subtract_one(tables.anywhere, fingerprint(ANYWHERE, token))
             if local:
-                drop_time(tables.local, fingerprint(cell, token))
+                subtract_one(tables.local, fingerprint(cell, token))
 
 
 @kernel
@@ -190,19 +191,19 @@ def fill_table(
     token: NDArray[np.int32],
     frequency: NDArray[np.int64],
 ) -> Number:
-    """Put pairs with their frequencies into a table with room; return how many are new to it."""
+    """Add frequencies of pairs to a table that is large enough; return how many pairs are new."""
     new = np.int64(0)
     for i in range(len(token)):
-        new += add_times(table, fingerprint(cell[i], np.int64(token[i])), frequency[i])
+        new += add_count(table, fingerprint(cell[i], np.int64(token[i])), frequency[i])
     return new
 
 
 @kernel
 def move_table(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> Number:
-    """Put what was counted into an empty table of another size; return how many pairs it is."""
+    """Copy all pairs that have a count into an empty table of another size; return their number."""
     moved = np.int64(0)
     for i in range(len(old)):
-        if old[i] & MOST:
+        if old[i] & MAX_COUNT:
             new[find_pair(new, (old[i] ^ _USED) >> _COUNT_BITS)] = old[i]
             moved += 1
     return moved
@@ -212,7 +213,7 @@ def move_table(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> Number:
 def sort_clause(
     tokens: NDArray[np.int32], key: NDArray[np.uint64], ordered: NDArray[np.int32]
 ) -> None:
-    """Write the tokens of a clause in the order of their keys, equal ones as they stand."""
+    """Write the tokens of a clause in ascending order of their keys; the sort is stable."""
     if len(tokens) > 32:
         order = np.argsort(key[: len(tokens)], kind="mergesort")
         for i in range(len(tokens)):
@@ -234,21 +235,21 @@ def _order_clause(
     columns: Columns,
     clause: Number,
     tables: Frequencies,
-    falling: Number,
+    descending: Number,
     key: NDArray[np.uint64],
     ordered: NDArray[np.int32],
 ) -> None:
-    """Order a clause by counts in its cell, then anywhere; ``falling`` puts frequent ones first."""
+    """Order a clause by the counts in its cell, then over all clauses."""
     first, last = columns.token_start[clause], columns.token_start[clause + 1]
     local = len(tables.local) > 0
-    cell = centre_cell(columns.box, clause, tables.grid) if local else ANYWHERE
+    cell = center_cell(columns.box, clause, tables.grid) if local else ANYWHERE
     for i in range(first, last):
         token = np.int64(columns.token[i])
         key[i - first] = times(tables.anywhere, fingerprint(ANYWHERE, token))
         if local:
             here = times(tables.local, fingerprint(cell, token))
             key[i - first] |= here << _COUNT_BITS
-        if falling:
+        if descending:
             key[i - first] = ~key[i - first]
     sort_clause(columns.token[first:last], key, ordered)
 
@@ -257,15 +258,15 @@ def _order_clause(
 def order_clauses(
     columns: Columns,
     tables: Frequencies,
-    falling: Number,
+    descending: Number,
     key: NDArray[np.uint64],
     ordered: NDArray[np.int32],
 ) -> None:
-    """Order the tokens of all clauses by what was counted; ``key`` has room for one clause."""
+    """Order the tokens of all clauses by the counts; ``key`` is scratch for one clause."""
     for clause in range(len(columns.box)):
         prefetch_clause(columns, clause + AHEAD, tables)
         begin, end = columns.token_start[clause], columns.token_start[clause + 1]
-        _order_clause(columns, clause, tables, falling, key, ordered[begin:end])
+        _order_clause(columns, clause, tables, descending, key, ordered[begin:end])
 
 
 @kernel
@@ -274,27 +275,27 @@ def insert_clauses(
     first: Number,
     base: Number,
     tables: Frequencies,
-    falling: Number,
+    descending: Number,
     key: NDArray[np.uint64],
     ordered: NDArray[np.int32],
 ) -> Number:
-    """Order every clause from ``first`` on by what was counted before it, then count it.
+    """Order each clause from ``first`` on by the counts so far, then count it.
 
-    Tokens go to where they stand in the columns, ``base`` less. Returns the clause for which
-    there was no room in the tables.
+    The tokens of a clause are written at their position in the columns minus ``base``. Return the
+    first clause that did not fit into the tables.
     """
     for clause in range(first, len(columns.box)):
-        if not has_room(columns, clause, tables):
+        if not fits(columns, clause, tables):
             return clause
         prefetch_clause(columns, clause + AHEAD, tables)
         begin, end = columns.token_start[clause] - base, columns.token_start[clause + 1] - base
-        _order_clause(columns, clause, tables, falling, key, ordered[begin:end])
+        _order_clause(columns, clause, tables, descending, key, ordered[begin:end])
         _count_clause(columns, clause, tables)
     return len(columns.box)
 
 
 @kernel
-def _stir(bits: Number) -> Number:
+def _mix(bits: Number) -> Number:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
@@ -308,13 +309,13 @@ def shuffle_clauses(
     key: NDArray[np.uint64],
     ordered: NDArray[np.int32],
 ) -> None:
-    """Put the tokens of every clause from ``first`` on in an order that follows from a hash."""
+    """Write the tokens of every clause from ``first`` on in an order that depends on a hash."""
     base = columns.token_start[first]
     for clause in range(first, len(columns.box)):
         begin, end = columns.token_start[clause], columns.token_start[clause + 1]
-        salt = _stir(np.uint64(seed))
+        salt = _mix(np.uint64(seed))
         for i in range(begin, end):
-            salt = _stir(salt ^ np.uint64(columns.token[i]))
+            salt = _mix(salt ^ np.uint64(columns.token[i]))
         for i in range(begin, end):
-            key[i - begin] = _stir(salt + np.uint64(columns.token[i]))
+            key[i - begin] = _mix(salt + np.uint64(columns.token[i]))
         sort_clause(columns.token[begin:end], key, ordered[begin - base : end - base])

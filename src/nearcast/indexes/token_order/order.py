@@ -1,11 +1,11 @@
-"""Which token of a clause comes first, second and so on, and the frequencies that decide it.
+"""The order of the tokens of a clause, and the frequencies that decide it.
 
-The orders of the rt-tree papers (TKDE 2014, section 4.2): at random; ``df``, a greedy cover that
-wants few distinct first tokens; ``idf``, the rarest token first; and both by the frequencies in the
-cell of a grid where the centre of the clause's box lies. New clauses are ordered by the
-frequencies so far, and counted then; what is there is not ordered again.
+The orders of Yu et al., TKDE 2014, section 4.2: ``random``; ``df``, a greedy cover that leads to
+few distinct first tokens; ``idf``, the rarest token first; ``local-df`` and ``local-idf``, the same
+by the frequencies in one grid cell, the one of the center of the clause's box. New clauses are
+ordered by the frequencies so far and then counted; existing clauses are not ordered again.
 
-The order decides how much an index has to look at, never what it finds.
+The order decides how much an index has to read, never what it finds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, read_only
-from nearcast.errors import UnknownName
+from nearcast.errors import StorageError, UnknownName
 from nearcast.indexes.options import check_whole
 from nearcast.indexes.statistics import Grid, Statistics
-from nearcast.indexes.token_order import cover as covers
-from nearcast.indexes.token_order import kernels as orders
+from nearcast.indexes.token_order import cover, kernels
+from nearcast.indexes.token_order.cover import Cover, Pairs
 from nearcast.indexes.token_order.kernels import Columns, Frequencies
 
 if TYPE_CHECKING:
@@ -34,11 +34,13 @@ KINDS = ("random", "df", "idf", "local-df", "local-idf")
 
 _MIN_SLOTS = 64
 _LOAD = 0.6
+_MAX_CELLS = 1 << 30
 _PART = 1 << 20
+"""How many pairs of statistics are copied at a time."""
 
 
 class TokenOrder:
-    """An order of tokens, with the frequencies it follows.
+    """An order of tokens and the frequencies that it follows.
 
     Examples
     --------
@@ -66,38 +68,46 @@ class TokenOrder:
         statistics: str = "",
         seed: int = 0,
     ) -> tuple[Self, NDArray[np.int32]]:
-        """Count the tokens of clauses, and order those of every clause.
+        """Count the tokens of clauses and order the tokens of every clause.
 
         Parameters
         ----------
-        clauses, kind
-            What to order, and how: one of `KINDS`.
+        clauses
+            The clauses to order.
+        kind
+            The kind of the order: one of `KINDS`.
         cells
-            The cells of the grid of a local order.
+            The number of grid cells of a local order.
         statistics
-            A folder of statistics whose frequencies (and grid) are taken instead of counting.
-            There is no greedy over clauses then: ``df`` is the most frequent token first.
+            A folder of statistics whose frequencies (and grid) are used instead of counting. It
+            is read here and never again. Without clauses to cover, ``df`` then means the most
+            frequent token first.
         seed
-            Of the random order.
+            The seed of the random order.
+
+        Returns
+        -------
+        tuple
+            The order, and the tokens of all clauses in it.
         """
-        check_whole("cells", cells, 1, 1 << 30)
+        check_whole("cells", cells, 1, _MAX_CELLS)
         order = cls(kind, _square(cells), seed, None)
         if order.kind == "random":
             return order, order._shuffle(clauses, 0)
         if statistics:
-            order._take(Statistics.load(statistics))
+            order._copy(Statistics.load(statistics))
         else:
             order._count(clauses)
         ordered = np.empty(len(clauses.token), np.int32)
-        if order._falling and not statistics:
+        if order._descending and not statistics:
             order._cover(clauses, ordered)
         else:
             columns, key = _columns(clauses), _keys(clauses)
-            orders.order_clauses(columns, order._open(), order._falling, key, ordered)
+            kernels.order_clauses(columns, order._writable(), order._descending, key, ordered)
         return order, ordered
 
     def insert(self, clauses: Clauses, first: int = 0) -> NDArray[np.int32]:
-        """Order clauses from number ``first`` on by the frequencies so far, counting each then."""
+        """Order each clause from number ``first`` on by the frequencies so far, then count it."""
         if self.kind == "random":
             return self._shuffle(clauses, first)
         base = clauses.token_start[first]
@@ -105,19 +115,19 @@ class TokenOrder:
         columns, key = _columns(clauses), _keys(clauses, first)
         done = first
         while done < len(clauses):
-            done = orders.insert_clauses(
-                columns, done, base, self._open(), self._falling, key, ordered
+            done = kernels.insert_clauses(
+                columns, done, base, self._writable(), self._descending, key, ordered
             )
-            self._make_room(clauses, done)
+            self._grow_for(clauses, done)
         return ordered
 
     def delete(self, clauses: Clauses, gone: NDArray[np.int64]) -> None:
-        """Uncount the clauses with these numbers."""
+        """Subtract the clauses with these numbers from the frequencies."""
         if self.kind != "random":
-            orders.uncount_clauses(_columns(clauses), read_only(gone, np.int64), self._open())
+            kernels.uncount_clauses(_columns(clauses), read_only(gone, np.int64), self._writable())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the frequencies, to be stored with the index."""
+        """Return the frequencies as arrays, to be stored with the index."""
         if self._tables is None:
             return {}
         tables = self._tables._asdict()
@@ -129,17 +139,43 @@ class TokenOrder:
     def from_arrays(
         cls, kind: str, arrays: Mapping[str, NDArray[Any]], *, cells: int, seed: int
     ) -> Self:
-        """Make the order from what `arrays` gave; read-only ones are copied at the first change."""
+        """Make the order from its arrays; read-only ones are copied before the first change.
+
+        The arrays hold all frequencies, also those taken from statistics.
+        """
         if kind == "random":
             return cls(kind, _square(cells), seed, None)
         tables = Frequencies(
             read_only(arrays["anywhere"], np.uint64),
-            read_only(arrays.get("local", ()), np.uint64),
+            read_only(arrays["local"] if kind.startswith("local") else (), np.uint64),
             read_only(arrays["used"], np.int64),
             read_only(arrays["grid"], np.int64),
         )
+        if tables.used.shape != (2,) or tables.grid.shape != (2,):
+            raise StorageError(
+                "order.used or order.grid does not have two numbers; "
+                "build the index again from its subscriptions"
+            )
         across, up = tables.grid.tolist()
         return cls(kind, Grid(across, up), seed, tables)
+
+    def check_structure(self, name: str) -> None:
+        """Raise `StorageError` unless stored frequencies are sound; ``name`` is the index's.
+
+        A table must have a free slot, where a search ends, and as many pairs as it says.
+        """
+        if self._tables is None:
+            return
+        sound = min(self.grid) >= 1 and self.grid.cells <= _MAX_CELLS
+        for field, used in zip(self._names, self._tables.used.tolist(), strict=False):
+            table = getattr(self._tables, field)
+            # As a signed number, a slot in use is negative and a free one is 0.
+            sound = sound and table.ndim == 1 and np.count_nonzero(table) == used < len(table)
+            sound = sound and table.view(np.int64).max() <= 0
+        if not sound:
+            raise StorageError(
+                f"{name}: order has wrong tables; build it again from its subscriptions"
+            )
 
     @property
     def _local(self) -> bool:
@@ -150,34 +186,34 @@ class TokenOrder:
         return ["anywhere", "local"] if self._local else ["anywhere"]
 
     @property
-    def _falling(self) -> bool:
+    def _descending(self) -> bool:
         """Whether frequent tokens come first."""
         return self.kind.endswith("-df") or self.kind == "df"
 
     def _shuffle(self, clauses: Clauses, first: int) -> NDArray[np.int32]:
         ordered = np.empty(int(clauses.token_start[-1] - clauses.token_start[first]), np.int32)
         seed = np.uint64(self.seed % (1 << 64))
-        orders.shuffle_clauses(_columns(clauses), first, seed, _keys(clauses, first), ordered)
+        kernels.shuffle_clauses(_columns(clauses), first, seed, _keys(clauses, first), ordered)
         return ordered
 
     def _count(self, clauses: Clauses) -> None:
         self._tables = self._empty(_MIN_SLOTS, _MIN_SLOTS)
         columns, done = _columns(clauses), 0
         while done < len(clauses):
-            done = orders.count_clauses(columns, done, self._open())
-            self._make_room(clauses, done)
-        tables = self._open()
+            done = kernels.count_clauses(columns, done, self._writable())
+            self._grow_for(clauses, done)
+        tables = self._writable()
         for name, used in zip(self._names, tables.used.tolist(), strict=False):
             if len(getattr(tables, name)) > _slots(used):
                 self._resize(name, _slots(used))
 
-    def _take(self, statistics: Statistics) -> None:
-        """Take the frequencies of statistics, and their grid."""
+    def _copy(self, statistics: Statistics) -> None:
+        """Copy the frequencies and the grid of statistics."""
         self.grid = statistics.grid
         frequency = statistics.vocabulary.frequency
         self._tables = self._empty(_slots(len(frequency)), _slots(len(statistics.cell_token)))
-        tables = self._open()
-        anywhere = np.full(len(frequency), orders.ANYWHERE)
+        tables = self._writable()
+        anywhere = np.full(len(frequency), kernels.ANYWHERE)
         token = np.arange(len(frequency), dtype=np.int32)
         tables.used[0] = _fill(tables.anywhere, anywhere, token, frequency)
         if self._local:
@@ -189,26 +225,26 @@ class TokenOrder:
                 tables.used[1] += _fill(tables.local, cell, token, frequency)
 
     def _cover(self, clauses: Clauses, ordered: NDArray[np.int32]) -> None:
-        """Order by the greedy cover."""
-        tables, columns, key = self._open(), _columns(clauses), _keys(clauses)
+        """Order clauses by the greedy cover."""
+        tables, columns, key = self._writable(), _columns(clauses), _keys(clauses)
         table = tables.local if self._local else tables.anywhere
-        pairs = covers.Pairs(
+        pairs = Pairs(
             np.empty(len(clauses.token), np.int32),
             np.zeros(len(table) + 1, np.int64),
             np.empty(len(clauses.token), np.int32),
         )
-        covers.number_pairs(columns, tables, pairs.pair)
-        covers.list_clauses(columns, pairs)
+        cover.number_pairs(columns, tables, pairs.pair)
+        cover.list_clauses(columns, pairs)
         left = np.diff(pairs.clause_start).astype(np.int32)
-        cover = covers.Cover(
+        state = Cover(
             rank=np.full(len(table), -1, np.int32),
             left=left,
             below=np.empty(len(table), np.int32),
             top=np.full(int(left.max(initial=0)) + 1, -1, np.int32),
             covered=np.zeros(len(clauses), np.bool_),
         )
-        covers.cover_clauses(columns, pairs, cover)
-        covers.order_by_cover(columns, pairs, cover.rank, table, key, ordered)
+        cover.cover_clauses(columns, pairs, state)
+        cover.order_by_cover(columns, pairs, state.rank, table, key, ordered)
 
     def _empty(self, anywhere: int, local: int) -> Frequencies:
         return Frequencies(
@@ -218,19 +254,19 @@ class TokenOrder:
             np.array(self.grid, np.int64),
         )
 
-    def _open(self) -> Frequencies:
-        """Return the tables, writable."""
+    def _writable(self) -> Frequencies:
+        """Return the tables, copied first if they are read-only."""
         assert self._tables is not None
         if not all(table.flags.writeable for table in self._tables):
             anywhere, local, used, grid = self._tables
             self._tables = Frequencies(anywhere.copy(), local.copy(), used.copy(), grid.copy())
         return self._tables
 
-    def _make_room(self, clauses: Clauses, clause: int) -> None:
-        """Let tables grow that have no room for a clause, if there is one."""
+    def _grow_for(self, clauses: Clauses, clause: int) -> None:
+        """Enlarge the tables that are too full for a clause, if there is such a clause."""
         if clause == len(clauses):
             return
-        tables = self._open()
+        tables = self._writable()
         need = int(clauses.token_start[clause + 1] - clauses.token_start[clause])
         for name, used in zip(self._names, tables.used.tolist(), strict=False):
             slots = len(getattr(tables, name))
@@ -238,9 +274,9 @@ class TokenOrder:
                 self._resize(name, max(2 * slots, _slots(used + need)))
 
     def _resize(self, name: str, slots: int) -> None:
-        tables = self._open()
+        tables = self._writable()
         table = np.zeros(slots, np.uint64)
-        tables.used[self._names.index(name)] = orders.move_table(getattr(tables, name), table)
+        tables.used[self._names.index(name)] = kernels.move_table(getattr(tables, name), table)
         if name == "local":
             self._tables = tables._replace(local=table)
         else:
@@ -248,20 +284,20 @@ class TokenOrder:
 
 
 def check_kind(kind: str) -> str:
-    """Return the kind if there is such an order."""
+    """Raise `UnknownName` unless there is such an order; return the kind."""
     if kind not in KINDS:
         raise UnknownName("tokens", kind, KINDS)
     return kind
 
 
 def _square(cells: int) -> Grid:
-    """Return the grid with as many cells across as up, about so many in all."""
+    """Return a square grid of about this number of cells."""
     side = max(1, round(math.sqrt(cells)))
     return Grid(side, side)
 
 
 def _slots(pairs: int) -> int:
-    """Return how many slots a table for so many pairs has."""
+    """Return the number of slots of a table for this number of pairs."""
     return max(_MIN_SLOTS, int(pairs / _LOAD))
 
 
@@ -270,7 +306,7 @@ def _columns(clauses: Clauses) -> Columns:
 
 
 def _keys(clauses: Clauses, first: int = 0) -> NDArray[np.uint64]:
-    """Return room for the keys of one clause."""
+    """Return scratch for the keys of one clause."""
     return np.empty(int(np.diff(clauses.token_start[first:]).max(initial=0)), np.uint64)
 
 
@@ -281,4 +317,4 @@ def _fill(
     frequency: NDArray[np.int64],
 ) -> int:
     columns = read_only(cell, np.int64), read_only(token, np.int32), read_only(frequency, np.int64)
-    return int(orders.fill_table(table, *columns))
+    return int(kernels.fill_table(table, *columns))

@@ -111,7 +111,7 @@ def count_batches(
     >>> [row for row in pa.Table.from_batches(counted).to_pylist() if row["token"] == "tea"]
     [{'what': 1, 'cell': -1, 'token': 'tea', 'times': 2}]
     """
-    tally = Tally(grid, tokens=tokens, cells=cells, most=MAX_PAIRS)
+    tally = Tally(grid, tokens=tokens, cells=cells, max_pairs=MAX_PAIRS)
     vocabulary, rejected = Vocabulary(), 0
     for batch in batches:
         columns, refused = _read(pa.Table.from_batches([batch]), kind, vocabulary)

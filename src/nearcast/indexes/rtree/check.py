@@ -1,0 +1,221 @@
+"""Check the arrays of a stored R-tree.
+
+Kernels do not check bounds. A folder from elsewhere may hold children that lead out of the arrays
+or in circles, or tables without a free slot, in which a search never ends. `check_tree` checks the
+geometry alone, `check_tables` what nodes know about tokens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.compiled.jit import Number, bit_count, kernel, lowest_bit
+from nearcast.compiled.ordered_clauses import token_at
+from nearcast.compiled.token_regions import list_count, list_room, list_start
+from nearcast.compiled.token_table import COUNT, LOW32, NO_TOKEN, SIZE, START
+from nearcast.errors import StorageError
+from nearcast.indexes.rtree.nodes import FAR, FREE, MARKED, NODES, ROOT, ROOT_CHANGED, RTree, bit
+from nearcast.indexes.rtree.tokens import TOKEN_LISTS, IndexArrays
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.indexes.rtree.build import TreeOptions
+
+__all__ = ["check_tables", "check_tree", "require"]
+
+
+def require(holds: bool, name: str, array: str, problem: str) -> None:
+    """Raise unless what has to hold of an array of the index ``name`` holds."""
+    if not holds:
+        raise StorageError(f"{name}: {array} {problem}; build it again from its subscriptions")
+
+
+def check_tree(name: str, tree: RTree, options: TreeOptions, present: NDArray[np.bool_]) -> None:
+    """Raise `StorageError` unless a tree is sound and its leaves hold exactly the present items.
+
+    Parameters
+    ----------
+    name
+        The name of the index, for the message.
+    tree, options
+        The tree, and the node size that it was built with.
+    present
+        Whether each item is in the tree.
+    """
+    nodes, most = len(tree.used), options.most
+    shapes = {
+        "box": (nodes, 4, most),
+        "entry": (nodes, most),
+        "key": (nodes, most),
+        "used": (nodes,),
+        "level": (nodes,),
+        "parent": (nodes,),
+        "place": (nodes,),
+        "leaf_of": (len(present),),
+        "state": (5,),
+    }
+    for field, shape in shapes.items():
+        found = getattr(tree, field).shape
+        require(found == shape, name, f"tree.{field}", f"has the shape {found}, expected {shape}")
+    root, top, free = (int(tree.state[field]) for field in (ROOT, NODES, FREE))
+    fits = 0 <= root < nodes == top and -1 <= free < nodes
+    fits = fits and tree.state[ROOT_CHANGED] == tree.state[MARKED] == 0
+    require(fits, name, "tree.state", "names nodes that do not exist")
+    _check_free_nodes(name, tree, free)
+    seen = np.zeros(len(present), np.bool_)
+    wrong = int(find_wrong_node(tree, options.least, seen))
+    require(wrong < 0, name, f"node {wrong} of the tree", "has wrong entries or a wrong parent")
+    fits = np.array_equal(seen, present) and np.array_equal(tree.leaf_of >= 0, present)
+    require(fits, name, "tree.leaf_of", "does not agree with the leaves")
+
+
+def _check_free_nodes(name: str, tree: RTree, first: int) -> None:
+    """Raise unless the list of free nodes leads from free node to free node, and ends."""
+    free = np.flatnonzero(tree.level < 0)
+    # Every free node follows exactly one other one, or is the first, so the list has no circle.
+    following = np.sort(np.append(tree.parent[free], first))
+    fits = np.array_equal(following, np.append(-1, free)) and not tree.used[free].any()
+    require(fits, name, "tree.parent", "has a wrong list of free nodes")
+
+
+@kernel
+def find_wrong_node(tree: RTree, min_entries: Number, seen: NDArray[np.bool_]) -> Number:
+    """Return the first node whose entries, boxes or parent cannot be right, or -1.
+
+    Marks the items of all leaves in ``seen``.
+    """
+    nodes, most = tree.entry.shape
+    root = tree.state[ROOT]
+    for node in range(nodes):
+        level, used = np.int64(tree.level[node]), tree.used[node]
+        if level < 0:
+            continue
+        if node == root:
+            enough = level == 0 or bit_count(used) >= 2
+            linked = tree.parent[node] == -1
+        else:
+            enough = bit_count(used) >= min_entries
+            linked = is_child(tree, node)
+        if not enough or not linked or (most < 64 and used >> np.uint64(most) != np.uint64(0)):
+            return np.int64(node)
+        for slot in range(most):
+            if used & bit(slot) == np.uint64(0):
+                fits = tree.box[node, 0, slot] == FAR
+            elif level == 0:
+                fits = is_item(tree, node, tree.entry[node, slot], seen)
+            else:
+                fits = is_parent(tree, node, slot)
+            if not fits:
+                return np.int64(node)
+    return np.int64(-1)
+
+
+@kernel
+def is_child(tree: RTree, node: Number) -> Number:
+    """Tell whether the parent of a node exists and has the node in the right slot."""
+    parent, slot = tree.parent[node], tree.place[node]
+    return (
+        0 <= parent < len(tree.used)
+        and 0 <= slot < tree.entry.shape[1]
+        and tree.used[parent] & bit(slot) != np.uint64(0)
+        and tree.entry[parent, slot] == node
+        and np.int64(tree.level[parent]) == np.int64(tree.level[node]) + 1
+    )
+
+
+@kernel
+def is_parent(tree: RTree, node: Number, slot: Number) -> Number:
+    """Tell whether the child in a slot exists and knows its parent."""
+    child = tree.entry[node, slot]
+    return (
+        0 <= child < len(tree.used)
+        and tree.parent[child] == node
+        and tree.place[child] == slot
+        and np.int64(tree.level[child]) == np.int64(tree.level[node]) - 1
+        and tree.level[child] >= 0
+    )
+
+
+@kernel
+def is_item(tree: RTree, leaf: Number, item: Number, seen: NDArray[np.bool_]) -> Number:
+    """Tell whether an item exists, knows its leaf and was not seen yet; mark it as seen."""
+    if not 0 <= item < len(seen) or tree.leaf_of[item] != leaf or seen[item]:
+        return False
+    seen[item] = True
+    return True
+
+
+def check_tables(name: str, index: IndexArrays, kind: int) -> None:
+    """Raise `StorageError` unless what nodes know about tokens is sound; the tree is, already."""
+    tree, tables, postings, ordered = index
+    nodes, slots = len(tree.used), len(tables.slot)
+    fits = tables.table.shape == (nodes, 3) and tables.slot.shape == (slots, 2)
+    require(fits, name, "table or slot", f"has a wrong shape, expected {nodes} tables")
+    require(postings.posting.ndim == 1, name, "posting", "is not a list of clauses")
+    tokens = ordered.token
+    fits = tokens.shape == (int(ordered.start[-1]),)
+    require(fits, name, "token", f"has the shape {tokens.shape}, expected {ordered.start[-1]}")
+    fits = not len(tokens) or 0 <= tokens.min() <= tokens.max() < NO_TOKEN
+    require(fits, name, "token", f"has ids that are negative or not below {NO_TOKEN:,}")
+    start, size = tables.table[:, START], tables.table[:, SIZE]
+    fits = bool(((size >= 0) & (size <= slots)).all())
+    start, size = start[size > 0], size[size > 0]
+    fits = fits and bool(((start >= 0) & (start <= slots - size)).all())
+    order = np.argsort(start)
+    fits = fits and bool((start[order][1:] >= (start + size)[order][:-1]).all())
+    require(fits, name, "table", "has tables that overlap or lie outside the slots")
+    wrong = int(find_wrong_table(index, kind))
+    require(wrong < 0, name, f"the table of node {wrong}", "has wrong slots or lists")
+
+
+@kernel
+def find_wrong_table(index: IndexArrays, kind: Number) -> Number:
+    """Return the first node whose table, lists or keys cannot be right, or -1.
+
+    A table must have a free slot, where a search ends, and as many tokens as it says.
+    """
+    tree, tables, postings, ordered = index
+    space = np.int64(len(postings.posting))
+    for node in range(len(tree.used)):
+        start, size = tables.table[node, START], tables.table[node, SIZE]
+        has_lists, count = kind == TOKEN_LISTS and tree.level[node] > 0, np.int64(0)
+        for at in range(start, start + size):
+            if tables.slot[at, 0] & LOW32 != np.uint64(0):
+                count += 1
+                if has_lists:
+                    space -= list_room(tables, at)
+                    if space < 0 or not is_list(index, at):
+                        return np.int64(node)
+            elif tables.slot[at, 0] != np.uint64(0):
+                return np.int64(node)
+        if count != tables.table[node, COUNT] or count > max(size - 1, 0):
+            return np.int64(node)
+        left = tree.used[node] if tree.level[node] == 0 else np.uint64(0)
+        while left != np.uint64(0):
+            slot = lowest_bit(left)
+            left &= left - np.uint64(1)
+            if tree.key[node, slot] != token_at(ordered, tree.entry[node, slot], 0):
+                return np.int64(node)
+    return np.int64(-1)
+
+
+@kernel
+def is_list(index: IndexArrays, at: Number) -> Number:
+    """Tell whether the list of a slot lies inside the pool and holds clauses of the tree."""
+    tables, posting = index.tables, index.postings.posting
+    start, count, capacity = (
+        list_start(tables, at),
+        list_count(tables, at),
+        list_room(tables, at),
+    )
+    if not 0 < count <= capacity or start > len(posting) - capacity:
+        return False
+    for i in range(start, start + count):
+        clause = np.int64(posting[i])
+        clause = clause if clause >= 0 else ~clause
+        if clause >= len(index.tree.leaf_of) or index.tree.leaf_of[clause] < 0:
+            return False
+    return True

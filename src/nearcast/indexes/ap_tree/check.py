@@ -212,8 +212,9 @@ def find_fault(
 ) -> Number:
     """Walk the tree and return what is wrong with it, or 0.
 
-    ``present`` bool[clauses] tells which clauses may be in the tree. ``taken`` bool[units] tells which units belong to nodes: a node that is reached twice shares its
-    units with itself. ``total`` int64[2] gets the units in use and the entries of all leaves.
+    ``present`` bool[clauses] tells which clauses may be in the tree, ``taken`` bool[units] which
+    units belong to nodes: a node that is reached twice shares its units with itself. ``total``
+    int64[2] gets the units in use and the entries of all leaves.
     """
     arena, state, top = tree.arena, tree.state, np.int64(1)
     taken[0], total[0] = True, 1

@@ -1,4 +1,4 @@
-"""The adaptive partition tree: what holds of it at all times, changes, drift and hit probabilities.
+"""The ap-tree: invariants of its arrays, changes, drift, hit probabilities, crafted arrays.
 
 `check_ap_tree` reads the arrays of an index as plain numbers and shares nothing with the kernels.
 The paper's example is in `test_ap_example`.
@@ -7,6 +7,8 @@ The paper's example is in `test_ap_example`.
 from __future__ import annotations
 
 import math
+import pickle
+import shutil
 from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -16,14 +18,15 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
-from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
+from test_crafted_arrays import SEED, TRIES, crafted
+from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, questions, seeds
 
 from nearcast import indexes
 from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
-from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.ap_tree.index import ApTree
+from nearcast.errors import InvalidInput, StorageError, UnknownName
+from nearcast.indexes.ap_tree import ApTree
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.statistics import Statistics
 from nearcast.testing import check_index
@@ -33,7 +36,7 @@ from nearcast.text import Vocabulary
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOTHING = 2**31 - 1
+NO_RANK = 2**31 - 1
 LEAF, KEYWORDS, SPACE = 0, 1, 2
 
 Box = tuple[int, int, int, int]
@@ -47,18 +50,18 @@ class Node:
         self.kind = arena[base]
         self.children: list[Node | None] = []
         if self.kind == LEAF:
-            self.size, self.room, self.rule = arena[base + 1 : base + 4]
+            self.size, self.capacity, self.split_above = arena[base + 1 : base + 4]
             self.region = tuple(arena[base + 4 : base + 8])
             self.key = arena[base + 8 : base + 8 + self.size]
-            side, tail = base + 8 + self.room, base + 8 + 5 * self.room
+            side, tail = base + 8 + self.capacity, base + 8 + 5 * self.capacity
             self.entry = [
                 [
-                    *(arena[side + self.room * j + i] for j in range(4)),
+                    *(arena[side + self.capacity * j + i] for j in range(4)),
                     *arena[tail + 2 * i : tail + 2 * i + 2],
                 ]
                 for i in range(self.size)
             ]
-            self.units = (8 + 7 * self.room + 7) // 8
+            self.units = (8 + 7 * self.capacity + 7) // 8
             return
         self.parts, self.columns, self.offset, self.count = arena[base + 1 : base + 5]
         self.region = tuple(arena[base + 8 : base + 12])
@@ -124,25 +127,25 @@ def check_node(index: ApTree, node: Node, clauses: set[int], offset: int, region
     """Assert that a node has these clauses, each where it belongs."""
     box = index.clauses.box
     if node.kind == LEAF:
-        assert 0 < node.size <= min(node.room, node.rule)
+        assert 0 < node.size <= min(node.capacity, node.split_above)
         assert Counter(entry[5] for entry in node.entry) == Counter(clauses)
         bounds = index.arrays()["state"].tolist()[8:12]
         corner = [-(2**31) if region[i] == bounds[i] else region[i] for i in (0, 1)]
         assert list(node.region[:2]) == corner
-        for key, (*sides, another, clause) in zip(node.key, node.entry, strict=True):
+        for key, (*sides, second, clause) in zip(node.key, node.entry, strict=True):
             ranks = ranks_of(index, clause)
             assert ranks == sorted(set(ranks))
             assert sides == box[clause].tolist()
-            assert (key == NOTHING) if not ranks else (key in ranks)
+            assert (key == NO_RANK) if not ranks else (key in ranks)
             if ranks:
-                assert another >> 1 in ranks
-                assert (another & 1) == (len(ranks) > 2)
-                assert (another >> 1 != key) == (len(ranks) > 1)
+                assert second >> 1 in ranks
+                assert (second & 1) == (len(ranks) > 2)
+                assert (second >> 1 != key) == (len(ranks) > 1)
         return
     assert len(clauses) == node.count
     assert node.count >= index.options.leaf
     assert node.region == region
-    wanted: dict[int, set[int]] = defaultdict(set)
+    expected: dict[int, set[int]] = defaultdict(set)
     if node.kind == KEYWORDS:
         assert node.offset == offset
         assert all(low <= high for low, high in zip(node.low, node.high, strict=True))
@@ -154,35 +157,35 @@ def check_node(index: ApTree, node: Node, clauses: set[int], offset: int, region
                 [cut] = [
                     i for i in range(node.parts) if node.low[i] <= ranks[offset] <= node.high[i]
                 ]
-            wanted[cut].add(clause)
+            expected[cut].add(clause)
         regions = [region] * node.parts
     else:
         regions = cells(node, region)
-        wanted = parted(index, node, clauses, region, regions)
+        expected = split_by_space(index, node, clauses, region, regions)
     for i, child in enumerate(node.children):
-        assert node.now[i] == len(wanted[i])
-        assert (child is not None) == (len(wanted[i]) > 0)
+        assert node.now[i] == len(expected[i])
+        assert (child is not None) == (len(expected[i]) > 0)
         if child:
             deeper = offset + (node.kind == KEYWORDS and i < node.parts)
-            check_node(index, child, wanted[i], deeper, [*regions, region][i])
+            check_node(index, child, expected[i], deeper, [*regions, region][i])
 
 
-def parted(
+def split_by_space(
     index: ApTree, node: Node, clauses: set[int], region: Box, regions: list[Box]
 ) -> dict[int, set[int]]:
     """Return the clauses of a space node by child."""
-    wanted: dict[int, set[int]] = defaultdict(set)
+    expected: dict[int, set[int]] = defaultdict(set)
     x, y = [-math.inf, *node.column, math.inf], [-math.inf, *node.row, math.inf]
     for clause in clauses:
         west, south, east, north = index.clauses.box[clause].tolist()
         if west <= region[0] and south <= region[1] and east >= region[2] and north >= region[3]:
-            wanted[len(regions)].add(clause)
+            expected[len(regions)].add(clause)
             continue
         for j, (low, high) in enumerate(pairwise(y)):
             for i, (left, right) in enumerate(pairwise(x)):
                 if west < right and east >= left and south < high and north >= low:
-                    wanted[j * node.columns + i].add(clause)
-    return wanted
+                    expected[j * node.columns + i].add(clause)
+    return expected
 
 
 def build(clauses: Clauses, **options: Any) -> ApTree:
@@ -199,7 +202,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.skipif(not JIT, reason="takes minutes as plain Python, which `test_changes` tries too")
+@pytest.mark.skipif(not JIT, reason="takes minutes as plain Python; `test_changes` covers that")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_checks_with_small_nodes(options: dict[str, Any]) -> None:
     check_index(indexes.create("ap-tree", **options), rounds=2)
@@ -207,7 +210,7 @@ def test_checks_with_small_nodes(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("dataset", ["tweets", "places"])
-def test_a_built_tree_holds(dataset: str, options: dict[str, Any]) -> None:
+def test_a_built_tree_is_valid(dataset: str, options: dict[str, Any]) -> None:
     index = build(Workload(dataset, seed=3).subscriptions(2000 if JIT else 200), **options)
     check_ap_tree(index)
     root = root_of(index)
@@ -219,7 +222,7 @@ def test_a_built_tree_holds(dataset: str, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("prefer", "kind"), [("keyword", KEYWORDS), ("space", SPACE)])
-def test_what_is_preferred_comes_first(prefer: str, kind: int) -> None:
+def test_the_preferred_kind_comes_first(prefer: str, kind: int) -> None:
     index = build(Workload("tweets").subscriptions(3000 if JIT else 300), prefer=prefer, leaf=10)
     root = root_of(index)
     assert root is not None
@@ -227,7 +230,7 @@ def test_what_is_preferred_comes_first(prefer: str, kind: int) -> None:
 
 
 class ApTreeChanges(Changes):
-    """Inserts, deletes and restarts in any order; the arrays hold what they must after each."""
+    """Inserts, deletes and restarts in any order; the invariants hold after each."""
 
     name = "ap-tree"
 
@@ -247,7 +250,7 @@ class ApTreeChanges(Changes):
         self.alive = np.ones(self.clauses.subscriptions, np.bool_)
 
     @invariant()
-    def tree_holds(self) -> None:
+    def tree_is_valid(self) -> None:
         assert isinstance(self.index, ApTree)
         check_ap_tree(self.index)
 
@@ -259,7 +262,7 @@ def test_changes() -> None:
     )
 
 
-def test_a_leaf_is_parted_and_degrades() -> None:
+def test_a_leaf_is_split_and_joined_again() -> None:
     clauses = Workload("tweets", seed=1).subscriptions(41)
     index = build(clauses.take(np.arange(40)), divergence=math.inf)
     root = root_of(index)
@@ -309,9 +312,9 @@ def drifted(divergence: float, half: int) -> tuple[ApTree, ApTree, Messages]:
     return index, build(new), messages
 
 
-@pytest.mark.skipif(not JIT, reason="takes its time as plain Python")
+@pytest.mark.skipif(not JIT, reason="slow as plain Python")
 def test_rebuilding_follows_a_drift() -> None:
-    """What is examined stays near to that of a fresh tree, and does not without rebuilding."""
+    """A tree that drifted examines about as much as a new one, but not without rebuilding."""
     half = 20_000
     index, fresh, messages = drifted(0.001, half)
     kept, _, _ = drifted(math.inf, half)
@@ -324,7 +327,7 @@ def test_rebuilding_follows_a_drift() -> None:
     assert kept.match(messages).examined > 1.5 * wanted.examined
 
 
-def test_what_was_given_back_is_used_again() -> None:
+def test_freed_units_are_used_again() -> None:
     """The arena does not grow with the number of changes."""
     count, rounds = (3000, 8) if JIT else (100, 2)
     clauses = Workload("tweets", seed=2).subscriptions(count)
@@ -339,7 +342,7 @@ def test_what_was_given_back_is_used_again() -> None:
 
 
 @pytest.mark.parametrize("prefer", [None, "keyword", "space"])
-def test_what_cannot_be_told_apart_is_a_leaf(prefer: str | None) -> None:
+def test_identical_clauses_are_one_leaf(prefer: str | None) -> None:
     count = 500 if JIT else 50
     alike = Clauses.of([[1, 2]] * count, [[0, 0, 9, 9]] * count)
     index = build(alike, leaf=2, prefer=prefer)
@@ -365,7 +368,7 @@ def test_a_cut_is_opened_once() -> None:
     tokens = [[1, 3], [2, 3], [1, 2, 3], [2], [1], []]
     clauses = Clauses.of(tokens * 9, [[0, 0, 9, 9]] * 54)
     index = build(clauses, leaf=1, fanout=2, prefer="keyword", order="alphabet")
-    messages = Messages.of([[1, 2, 3], [2, 3], [3], [NOTHING]], [[5, 5]] * 4)
+    messages = Messages.of([[1, 2, 3], [2, 3], [3], [NO_RANK]], [[5, 5]] * 4)
     assert_same(
         "cuts",
         messages,
@@ -375,7 +378,7 @@ def test_a_cut_is_opened_once() -> None:
 
 
 def test_a_sample_of_messages_decides(tmp_path: Path) -> None:
-    """Where messages are, and what tokens they have, changes the tree for the better."""
+    """The places and tokens of messages improve the tree."""
     words = [f"w{i}" for i in range(60)]
     rng = np.random.default_rng(4)
     texts = [rng.choice(6, 4, replace=False).tolist() for _ in range(400)]
@@ -384,7 +387,7 @@ def test_a_sample_of_messages_decides(tmp_path: Path) -> None:
     Statistics.count(messages, Vocabulary(words)).save(tmp_path / "sample")
     builder = indexes.create("ap-tree", sample=str(tmp_path / "sample"), leaf=8)
     vocabulary = builder.vocabulary()
-    assert len(vocabulary) == 6  # of those that occur; others are added as subscriptions come
+    assert len(vocabulary) == 6  # the tokens that occur; subscriptions add others
     count = 1200 if JIT else 150
     corner = rng.integers(0, 200_000_000, (count, 2))
     clauses = Clauses.of(
@@ -398,7 +401,7 @@ def test_a_sample_of_messages_decides(tmp_path: Path) -> None:
     assert_same(
         "sample", messages, found, Scan(clauses, np.ones(len(clauses), np.bool_)).match(messages)
     )
-    if JIT:  # of fewer clauses, there is little to be gained
+    if JIT:  # fewer clauses gain little
         assert found.examined < without.match(messages).examined
     index.save(tmp_path / "index")
     again = indexes.load(tmp_path / "index")
@@ -407,13 +410,72 @@ def test_a_sample_of_messages_decides(tmp_path: Path) -> None:
     check_ap_tree(again)
 
 
+def test_a_saved_index_does_not_need_its_sample(tmp_path: Path) -> None:
+    """The arrays have what is needed of the sample: its folder may be gone."""
+    messages = Messages.of([[0, 1], [1, 2]] * 20, [[5, 5], [9, 9]] * 20)
+    Statistics.count(messages, Vocabulary(["a", "b", "c"])).save(tmp_path / "sample")
+    builder = indexes.create("ap-tree", sample=str(tmp_path / "sample"), leaf=2, share=0.0)
+    clauses = crowd(3, CROWD)
+    builder.build(clauses).save(tmp_path / "index")
+    shutil.rmtree(tmp_path / "sample")
+    index = indexes.load(tmp_path / "index")
+    assert isinstance(index, ApTree)
+    assert len(index.arrays()["sample.share"]) == 3
+    for seed in range(4):
+        index.insert(crowd(seed, CROWD))
+    index.delete(np.arange(clauses.subscriptions))
+    check_ap_tree(index)
+    index.save(tmp_path / "again")
+    again = pickle.loads(pickle.dumps(indexes.load(tmp_path / "again")))
+    check_ap_tree(again)
+    assert again.match(messages).pairs() == index.match(messages).pairs()
+
+
+@pytest.mark.parametrize("prefer", [None, "keyword", "space"])
+def test_crafted_arrays_change_without_harm(prefer: str | None) -> None:
+    """What the check accepts can be changed: no kernel leaves its arrays or runs for ever."""
+    rng = np.random.default_rng(SEED)
+    clauses = crowd(SEED, CROWD)
+    index = build(clauses, fanout=4, leaf=2, prefer=prefer, share=0.0, divergence=0.0)
+    index.delete(np.arange(0, clauses.subscriptions, 5))
+    index.insert(crowd(SEED + 1, CROWD // 4))
+    arrays = dict(index.arrays())
+    accepted = 0
+    for _ in range(TRIES):
+        name = sorted(arrays)[int(rng.integers(len(arrays)))]
+        changed = arrays | {name: crafted(arrays[name], rng)}
+        try:
+            loaded = ApTree.from_arrays(index.clauses, index.options, changed)
+            loaded.check_structure()
+        except StorageError:
+            continue
+        accepted += 1
+        rows = np.flatnonzero(loaded.alive)
+        loaded.delete(rows[::3])
+        loaded.insert(clauses)
+        loaded.delete(rows[1::3])
+        loaded.match(questions(SEED))
+    assert accepted > 0
+
+
+def test_a_crafted_cycle_is_refused() -> None:
+    index = build(crowd(1, CROWD), fanout=4, leaf=2)
+    arrays = dict(index.arrays())
+    nodes = arrays["nodes"].copy()
+    root = 8 * int(nodes[0])
+    nodes[root + int(nodes[root + 7])] = nodes[0]
+    loaded = ApTree.from_arrays(index.clauses, index.options, arrays | {"nodes": nodes})
+    with pytest.raises(StorageError, match="build it again from its subscriptions"):
+        loaded.check_structure()
+
+
 def test_no_divergence_is_stored_as_a_number(tmp_path: Path) -> None:
     index = build(Clauses.of([[1]], [[0, 0, 9, 9]]), divergence=math.inf)
     index.save(tmp_path / "index")
     assert indexes.load(tmp_path / "index").options == index.options
 
 
-def test_options_that_cannot_be() -> None:
+def test_invalid_options() -> None:
     for name, value in {"partition": "best", "prefer": "time", "order": "random"}.items():
         with pytest.raises(UnknownName, match=name):
             indexes.create("ap-tree", **{name: value})
@@ -424,7 +486,7 @@ def test_options_that_cannot_be() -> None:
 
 
 def test_tweets_examine_few() -> None:
-    """A bound on what is looked at: most clauses are told apart by tokens or place."""
+    """A bound on the examined clauses: tokens or places rule out most."""
     count = 20_000 if JIT else 400
     workload = Workload("tweets", seed=5)
     index = build(workload.subscriptions(count))

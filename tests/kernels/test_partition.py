@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.columns import read_only
-from nearcast.compiled.partition import Line, count_cells, improve_cuts, line_cost, spread_cuts
+from nearcast.compiled.partition import Line, balance_cuts, count_cells, improve_cuts, line_cost
 
 VALUES = st.lists(st.integers(0, 9), min_size=1, max_size=9)
 
@@ -37,7 +37,7 @@ def test_improved_cuts_cannot_be_improved_one_by_one(
     parts = data.draw(st.integers(1, len(pairs)))
     line = line_of(weight, hit)
     cut = np.empty(parts + 1, np.int64)
-    spread_cuts(line.entered, cut)
+    balance_cuts(line.begun, cut)
     before = line_cost(line, cut)
     improve_cuts(line, cut, 100)
     found = cut.tolist()
@@ -58,7 +58,7 @@ def test_two_parts_are_the_best_two(weight: list[int], hit: list[int]) -> None:
     if size < 2:
         return
     line, cut = line_of(weight, hit), np.empty(3, np.int64)
-    spread_cuts(line.entered, cut)
+    balance_cuts(line.begun, cut)
     improve_cuts(line, cut, 1)
     best = min(cost_of(weight, hit, [0, *c, size]) for c in combinations(range(1, size), 1))
     assert line_cost(line, cut) == best
@@ -78,7 +78,7 @@ def test_two_parts_are_the_best_two(weight: list[int], hit: list[int]) -> None:
 )
 def test_cuts_of_even_weight(weight: list[int], parts: int, wanted: list[int]) -> None:
     cut = np.empty(parts + 1, np.int64)
-    spread_cuts(running(weight), cut)
+    balance_cuts(running(weight), cut)
     assert cut.tolist() == wanted
 
 

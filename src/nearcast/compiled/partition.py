@@ -1,10 +1,16 @@
-"""Where to cut an ordered set so that little is examined: what keywords and space have in common.
+"""Cut an ordered set into parts so that a message is compared with few clauses.
 
-Whatever is cut has positions ``0 .. n`` in order. A part from position ``a`` to position ``b``
-holds ``entered[b] - left[a]`` clauses and is hit with probability ``passed[b] - passed[a]``. For
-keywords, a clause that is entered is left at once (both arrays are the running sum of the weights);
-along an axis of space, a box is entered at its west and left behind its east, and counts in every
-part in between.
+Used by `nearcast.indexes.ap_tree` (how its nodes are split) and `nearcast.indexes.cost_model` (how
+`nearcast.spark.shards` splits subscriptions); `part_of` also routes messages to shards.
+
+Keywords and an axis of space are both a `Line` with positions ``0 .. n``. The part from position
+``a`` to position ``b`` has ``begun[b] - ended[a]`` clauses, and a message hits it with probability
+``hit[b] - hit[a]``. A keyword begins and ends at the same position, so that both arrays are the
+running sum of the clauses of each keyword. A box begins at its west side and ends after its east
+side, and counts in every part between.
+
+The cost of a part is its clauses times its probability, as in AP-Tree (Wang, Zhang, Zhang, Lin,
+Wang, VLDB Journal 2015, sections 3.3.1 to 3.3.3).
 """
 
 from __future__ import annotations
@@ -20,16 +26,19 @@ if TYPE_CHECKING:
 
 
 class Line(NamedTuple):
-    """What is cut: float64[n + 1] each, ascending."""
+    """Clauses begun and ended before each position, and the probability of a hit before it.
 
-    entered: NDArray[np.float64]
-    left: NDArray[np.float64]
-    passed: NDArray[np.float64]
+    Each array is float64[n + 1], ascending.
+    """
+
+    begun: NDArray[np.float64]
+    ended: NDArray[np.float64]
+    hit: NDArray[np.float64]
 
 
 @kernel
 def part_of(split: NDArray[np.int32], low: Number, high: Number, value: Number) -> Number:
-    """Return how many of the ascending splits from ``low`` to ``high`` a value has passed."""
+    """Return how many of the ascending ``split[low:high]`` are at most ``value``."""
     begin = low
     while low < high:
         middle = (low + high) >> 1
@@ -42,14 +51,14 @@ def part_of(split: NDArray[np.int32], low: Number, high: Number, value: Number) 
 
 @kernel
 def part_cost(line: Line, begin: Number, end: Number) -> Number:
-    """Return the weight of a part times its hit probability."""
-    weight = line.entered[end] - line.left[begin]
-    return weight * (line.passed[end] - line.passed[begin])
+    """Return the clauses of a part times its hit probability."""
+    weight = line.begun[end] - line.ended[begin]
+    return weight * (line.hit[end] - line.hit[begin])
 
 
 @kernel
 def line_cost(line: Line, cut: NDArray[np.int64]) -> Number:
-    """Return the cost of all parts; ``cut`` int64[parts + 1] begins at 0 and ends at ``n``."""
+    """Return the cost of all parts; ``cut`` int64[parts + 1] goes from 0 to ``n``."""
     cost = 0.0
     for i in range(len(cut) - 1):
         cost += part_cost(line, cut[i], cut[i + 1])
@@ -57,11 +66,11 @@ def line_cost(line: Line, cut: NDArray[np.int64]) -> Number:
 
 
 @kernel
-def spread_cuts(amount: NDArray[np.float64], cut: NDArray[np.int64]) -> None:
-    """Cut where parts have similar amounts, each at least one position long.
+def balance_cuts(amount: NDArray[np.float64], cut: NDArray[np.int64]) -> None:
+    """Cut into parts of similar amounts, each at least one position long.
 
-    ``amount`` float64[n + 1] is a running sum; ``cut`` int64[parts + 1], of at most ``n`` parts, is
-    filled.
+    ``amount`` float64[n + 1] is a running sum. ``cut`` int64[parts + 1], for at most ``n`` parts,
+    is filled.
     """
     last, parts = len(amount) - 1, len(cut) - 1
     cut[0] = 0
@@ -69,22 +78,21 @@ def spread_cuts(amount: NDArray[np.float64], cut: NDArray[np.int64]) -> None:
     for i in range(1, parts):
         wanted = amount[0] + (amount[last] - amount[0]) * i / parts
         position = max(position, cut[i - 1] + 1)
-        most = last - (parts - i)
-        while position < most and amount[position] < wanted:
+        last_position = last - (parts - i)
+        while position < last_position and amount[position] < wanted:
             position += 1
-        # The position before may be nearer.
-        nearer = position - 1 > cut[i - 1] and (
+        closer_before = position - 1 > cut[i - 1] and (
             wanted - amount[position - 1] < amount[position] - wanted
         )
-        cut[i] = position - 1 if nearer else min(position, most)
+        cut[i] = position - 1 if closer_before else min(position, last_position)
     cut[parts] = last
 
 
 @kernel
 def improve_cuts(line: Line, cut: NDArray[np.int64], rounds: Number) -> None:
-    """Move one cut after the other to the best place between its neighbours.
+    """Move one cut after the other to the cheapest position between its neighbors.
 
-    Ends after so many rounds, or after one in which no cut moved.
+    Stop after ``rounds`` rounds, or after one in which no cut moved.
     """
     for _ in range(rounds):
         moved = False
@@ -109,11 +117,12 @@ def best_layer(
     cost: NDArray[np.float64],
     choice: NDArray[np.int32],
 ) -> None:
-    """Write the least cost of cutting up to each position into one part more than ``before`` has.
+    """Write the lowest cost of cutting up to each position into one part more than ``before``.
 
     ``bounds`` are the first and last position, and the first at which the last part may begin;
-    ``choice`` gets where it does. The best of these moves to the right with the position
-    (see `optimal_cuts`): of the positions between two that are known, the middle one is next.
+    ``choice`` gets where it begins. That moves to the right with the position (see
+    `optimal_cuts`), so the positions are solved middle first, and each result narrows the search on
+    both sides.
     """
     stack = np.empty((128, 4), np.int64)
     stack[0, 0], stack[0, 1] = bounds[0], bounds[1]
@@ -130,45 +139,37 @@ def best_layer(
                 best, best_at = whole, begin
         cost[middle], choice[middle] = best, best_at
         if middle > first:
-            stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3] = (
-                first,
-                middle - 1,
-                low,
-                best_at,
-            )
+            stack[top, 0], stack[top, 1] = first, middle - 1
+            stack[top, 2], stack[top, 3] = low, best_at
             top += 1
         if middle < last:
-            stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3] = (
-                middle + 1,
-                last,
-                best_at,
-                high,
-            )
+            stack[top, 0], stack[top, 1] = middle + 1, last
+            stack[top, 2], stack[top, 3] = best_at, high
             top += 1
 
 
 @kernel
 def optimal_cuts(line: Line, cut: NDArray[np.int64]) -> None:
-    """Cut into the parts that cost least; only for lines whose clauses are left where entered.
+    """Cut keywords into the parts of the lowest cost (``line.begun`` and ``ended`` are equal).
 
-    ``cut`` int64[parts + 1], of at most ``n`` parts, is filled. All of them are used: two parts
-    never cost more than what they make together.
+    ``cut`` int64[parts + 1], for at most ``n`` parts, is filled. All parts are used: two parts
+    never cost more than both joined.
 
-    This is the dynamic programming of AP-Tree's algorithm 2, but not every place is tried for every
-    cut. Of consecutive pieces x, y, z with weights w and probabilities p,
+    This is the dynamic programming of AP-Tree's algorithm 2 with fewer trials. For consecutive
+    pieces x, y, z with weights w and probabilities p,
 
         cost(xyz) + cost(y) - cost(xy) - cost(yz) = w(x) p(z) + w(z) p(x) >= 0,
 
-    the quadrangle inequality; so the best beginning of the last part never moves to the left when
-    the end moves to the right, and ``n`` positions need ``n log n`` trials a cut, not ``n * n``.
+    the quadrangle inequality. So the best start of the last part never moves to the left when its
+    end moves to the right, and ``n`` positions need ``n log n`` trials a cut instead of ``n * n``.
     """
-    last, parts = len(line.entered) - 1, len(cut) - 1
+    last, parts = len(line.begun) - 1, len(cut) - 1
     choice = np.zeros((parts + 1, last + 1), np.int32)
     before, cost = np.empty(last + 1), np.empty(last + 1)
     for end in range(last + 1):
         before[end] = part_cost(line, 0, end)
     for part in range(2, parts + 1):
-        # Every part has a position: before this one there are others, and behind it.
+        # Every part has a position: leave one for each part before this one and after it.
         bounds = part, last - (parts - part), part - 1
         best_layer(line, before, bounds, cost, choice[part])
         before, cost = cost, before
@@ -186,14 +187,14 @@ def axis_line(
     line: Line,
     amount: NDArray[np.float64],
 ) -> Number:
-    """Write where an axis may be cut: where boxes begin or have just ended; return how many places.
+    """Write where an axis may be cut: where a box begins or has just ended; return how many places.
 
-    ``side`` are the beginnings, the ends and the centres of all boxes, int64[n] each, ascending and
-    within the region. ``candidate`` and the others have room for ``2 n + 2``: ``line`` gets the
-    boxes entered and left, ``amount`` the centres that were passed.
+    ``side`` are the first and last coordinates and the centers of all boxes, int64[n] each,
+    ascending and within the region. ``candidate`` and the other outputs have ``2 n + 2`` values:
+    ``line`` gets the boxes begun and ended, ``amount`` the centers before each place.
     """
-    begin, end, centre = side
-    begins, ends, centres, count = 0, 0, 0, 0
+    begin, end, center = side
+    begins, ends, centers, count = 0, 0, 0, 0
     at = np.int64(region[0])
     while True:
         candidate[count] = at
@@ -201,10 +202,10 @@ def axis_line(
             begins += 1
         while ends < len(end) and end[ends] < at:
             ends += 1
-        while centres < len(centre) and centre[centres] < at:
-            centres += 1
-        line.entered[count], line.left[count] = begins, ends
-        amount[count] = centres
+        while centers < len(center) and center[centers] < at:
+            centers += 1
+        line.begun[count], line.ended[count] = begins, ends
+        amount[count] = centers
         count += 1
         if at == region[1] + 1:
             return count
@@ -226,7 +227,7 @@ def count_cells(
     row: NDArray[np.int32],
     count: NDArray[np.int64],
 ) -> None:
-    """Count the boxes that meet each cell; ``count`` int64[rows, columns] is added to.
+    """Add the number of boxes that meet each cell to ``count`` int64[rows, columns].
 
     ``column`` int32[columns - 1] and ``row`` int32[rows - 1] are the splits, ascending.
     """

@@ -1,9 +1,13 @@
-"""The cost of cutting clauses by keywords or by space, and cuts that cost little.
+"""The cost of splitting clauses by keywords or by space, and splits of low cost.
 
-Follows AP-Tree (Wang, Zhang, Zhang, Lin, Wang, VLDB Journal 2015), sections 3.3.1 to 3.3.3: a
-part ``B`` of a partition holds ``w(B)`` clauses and is hit by a message with probability ``p(B)``,
-so that a message looks at ``sum of w(B) p(B)`` clauses. Cuts begin where the parts have similar
-weights; then one after the other moves to the best place between its neighbours.
+Follows AP-Tree (Wang, Zhang, Zhang, Lin, Wang, VLDB Journal 2015), sections 3.3.1 to 3.3.3. A part
+``B`` has ``w(B)`` clauses, and a message hits it with probability ``p(B)``; a message is compared
+with ``sum of w(B) p(B)`` clauses. Cuts start with parts of similar weight; then each moves to the
+cheapest place between its neighbors.
+
+Used by `nearcast.spark.shards` to split subscriptions into shards. The ``ap-tree`` itself has
+the same model in kernels (`nearcast.indexes.ap_tree`), on top of the same
+`nearcast.compiled.partition`.
 """
 
 from __future__ import annotations
@@ -16,11 +20,11 @@ from nearcast.columns import read_only
 from nearcast.compiled.partition import (
     Line,
     axis_line,
+    balance_cuts,
     count_cells,
     improve_cuts,
     line_cost,
     optimal_cuts,
-    spread_cuts,
 )
 from nearcast.errors import InvalidInput
 
@@ -42,16 +46,16 @@ __all__ = [
 
 
 class KeywordCuts(NamedTuple):
-    """Cuts of ordered keywords: cut ``i`` holds those from ``cut[i]`` to before ``cut[i + 1]``."""
+    """Cuts of ordered keywords: cut ``i`` has those from ``cut[i]`` to before ``cut[i + 1]``."""
 
     cut: NDArray[np.int64]
     cost: float
 
 
 class SpaceCuts(NamedTuple):
-    """A grid of unequal cells: a split is the first unit of the next column or row.
+    """A grid of uneven cells: a split is the first coordinate of the next column or row.
 
-    ``cost`` counts the clauses that contain the whole region once, as hit by every message.
+    In ``cost``, clauses that contain the whole region count as hit by every message.
     """
 
     column: NDArray[np.int32]
@@ -60,7 +64,7 @@ class SpaceCuts(NamedTuple):
 
 
 def partition_cost(weight: Any, hit: Any) -> float:
-    """Return how many clauses a message looks at: the sum of weight times hit probability.
+    """Return how many clauses a message is compared with: weights times hit probabilities.
 
     Examples
     --------
@@ -73,8 +77,8 @@ def partition_cost(weight: Any, hit: Any) -> float:
 def smoothed(hits: Any, messages: int, prior: Any) -> NDArray[np.float64]:
     """Return hit probabilities from a sample of messages: ``(hits + prior) / (messages + 1)``.
 
-    It is as if one more message had come that hit each part with the probability ``prior``, so
-    that nothing has probability 0, and without a sample the prior is all there is.
+    One message is added that hits each part with probability ``prior``. So nothing has probability
+    0, and without a sample the result is the prior.
 
     Examples
     --------
@@ -93,11 +97,11 @@ def keyword_hits(
     Parameters
     ----------
     weight
-        How many clauses have the keyword. Its share of all of them is the probability where there
-        are no messages: people ask for what is talked about.
+        How many clauses have the keyword. Without messages, its share of all clauses is its
+        probability: people subscribe to what is talked about.
     occurrences, messages
-        How many messages of a sample have the keyword, and how many messages there are. The
-        probability is `smoothed` by that share then.
+        How many messages of a sample have the keyword, and the size of the sample. The probability
+        is then `smoothed` with that share.
 
     Examples
     --------
@@ -120,12 +124,12 @@ def cut_keywords(
     Parameters
     ----------
     weight, hit
-        How many clauses each keyword has, and how probably a message hits it. A cut is hit with
-        the sum of the probabilities of its keywords, as the paper has it.
+        How many clauses each keyword has, and the probability that a message hits it. The
+        probability of a cut is the sum over its keywords, as in the paper.
     cuts
-        How many cuts to make; there are fewer where there are fewer keywords.
+        How many cuts to make; fewer if there are fewer keywords.
     rounds
-        How often every cut is moved; the paper does it once.
+        How often every cut is moved; once in the paper.
 
     Examples
     --------
@@ -133,17 +137,17 @@ def cut_keywords(
     >>> cut_keywords(weight, hit, 2).cut.tolist()
     [0, 2, 4]
     """
-    _at_least(1, cuts=cuts)
+    _require_positive(cuts=cuts)
     running = _running(weight)
     line = Line(running, running, _running(hit))
     return KeywordCuts(*_cut(line, running, cuts, rounds))
 
 
 def optimal_keywords(weight: NDArray[Any], hit: NDArray[Any], cuts: int) -> KeywordCuts:
-    """Cut ordered keywords such that nothing costs less (algorithm 2 of the paper).
+    """Cut ordered keywords at the lowest cost (algorithm 2 of the paper).
 
-    Takes ``O(cuts n log n)`` for ``n`` keywords, where the paper's takes ``O(cuts n n)``, and as
-    many numbers as ``cuts`` times ``n``.
+    For ``n`` keywords it takes ``O(cuts n log n)`` time, where the paper's algorithm takes
+    ``O(cuts n n)``, and memory for ``cuts n`` numbers.
 
     Parameters
     ----------
@@ -156,7 +160,7 @@ def optimal_keywords(weight: NDArray[Any], hit: NDArray[Any], cuts: int) -> Keyw
     >>> optimal_keywords(weight, hit, 3).cut.tolist()
     [0, 2, 3, 5]
     """
-    _at_least(1, cuts=cuts)
+    _require_positive(cuts=cuts)
     running = _running(weight)
     line = Line(running, running, _running(hit))
     cut = np.empty(max(min(cuts, len(weight)), 1) + 1, np.int64)
@@ -178,15 +182,15 @@ def cut_space(
     Parameters
     ----------
     box
-        The boxes of the clauses, int32[n, 4]; all of them meet the region. Those that contain it
-        do not count for the cuts.
+        The boxes of the clauses, int32[n, 4], all of which meet the region. Those that contain it
+        do not influence the cuts.
     region
-        West, south, east and north of what is cut, in units, all included.
+        West, south, east and north, all included.
     columns, rows
-        How many columns and rows to make; fewer where no box begins or ends inside.
+        How many columns and rows to make; fewer if too few boxes begin or end inside.
     places
         Boxes of a sample of messages, int32[m, 4], for the hit probabilities, which are
-        `smoothed` by the share of the area. Without them, that share is the probability.
+        `smoothed` with the share of the area. Without them, that share is the probability.
     rounds
         How often every cut is moved.
 
@@ -196,20 +200,20 @@ def cut_space(
     >>> cut_space(box, (0, 0, 39, 9), 2, 1)
     SpaceCuts(column=array([20], dtype=int32), row=array([], dtype=int32), cost=1.5)
     """
-    _at_least(1, columns=columns, rows=rows)
+    _require_positive(columns=columns, rows=rows)
     west, south, east, north = region
     inside = np.clip(box, (west, south) * 2, (east, north) * 2).astype(np.int32)
     whole = (inside == np.array(region)).all(axis=1)
-    parted = inside[~whole]
-    found = None
+    partial = inside[~whole]
+    clipped = None
     if places is not None and len(places):
-        found = np.clip(places, (west, south) * 2, (east, north) * 2)
-    column = _cut_axis(parted[:, [0, 2]], (west, east), columns, _axis(found, 0), rounds)
-    row = _cut_axis(parted[:, [1, 3]], (south, north), rows, _axis(found, 1), rounds)
-    count = cell_counts(parted, column, row)
+        clipped = np.clip(places, (west, south) * 2, (east, north) * 2)
+    column = _cut_axis(partial[:, [0, 2]], (west, east), columns, _axis(clipped, 0), rounds)
+    row = _cut_axis(partial[:, [1, 3]], (south, north), rows, _axis(clipped, 1), rounds)
+    count = cell_counts(partial, column, row)
     share = cell_shares(region, column, row)
-    if found is not None:
-        share = smoothed(cell_counts(found, column, row), len(found), share)
+    if clipped is not None:
+        share = smoothed(cell_counts(clipped, column, row), len(clipped), share)
     return SpaceCuts(column, row, partition_cost(count, share) + float(whole.sum()))
 
 
@@ -234,7 +238,7 @@ def cell_counts(
 def cell_shares(
     region: tuple[int, int, int, int], column: NDArray[np.int32], row: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Return the share of each cell in the area of a region, float64[rows, columns].
+    """Return the share of each cell of the area of a region, float64[rows, columns].
 
     Examples
     --------
@@ -254,20 +258,20 @@ def _cut_axis(
     places: NDArray[np.int32] | None,
     rounds: int,
 ) -> NDArray[np.int32]:
-    """Cut one axis where boxes begin or have just ended; nothing changes in between."""
+    """Cut one axis, at places where a box begins or has just ended."""
     begin, end = side.astype(np.int64).T
     first, last = region
     sides = np.sort(begin), np.sort(end), np.sort((begin + end) // 2)
-    many = 2 * len(side) + 2
-    candidate, amount = np.empty(many, np.int64), np.empty(many)
-    line = Line(np.empty(many), np.empty(many), np.empty(many))
+    size = 2 * len(side) + 2
+    candidate, amount = np.empty(size, np.int64), np.empty(size)
+    line = Line(np.empty(size), np.empty(size), np.empty(size))
     count = int(axis_line(sides, (first, last), candidate, line, amount))
     candidate = candidate[:count]
-    passed = (candidate - first) / (last + 1 - first)
+    hit = (candidate - first) / (last + 1 - first)
     if places is not None:
-        below = np.searchsorted(np.sort(places.sum(axis=1, dtype=np.int64) // 2), candidate)
-        passed = smoothed(below, len(places), passed)
-    line = Line(line.entered[:count], line.left[:count], passed)
+        before = np.searchsorted(np.sort(places.sum(axis=1, dtype=np.int64) // 2), candidate)
+        hit = smoothed(before, len(places), hit)
+    line = Line(line.begun[:count], line.ended[:count], hit)
     cut, _ = _cut(line, amount[:count], parts, rounds)
     return candidate[cut[1:-1]].astype(np.int32)
 
@@ -276,7 +280,7 @@ def _cut(
     line: Line, amount: NDArray[np.float64], parts: int, rounds: int
 ) -> tuple[NDArray[np.int64], float]:
     cut = np.empty(max(min(parts, len(amount) - 1), 1) + 1, np.int64)
-    spread_cuts(amount, cut)
+    balance_cuts(amount, cut)
     improve_cuts(line, cut, rounds)
     return cut, float(line_cost(line, cut))
 
@@ -289,7 +293,7 @@ def _running(values: NDArray[Any]) -> NDArray[np.float64]:
     return np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
 
 
-def _at_least(least: int, **numbers: int) -> None:
+def _require_positive(**numbers: int) -> None:
     for name, number in numbers.items():
-        if number < least:
-            raise InvalidInput(name, number, f"must be at least {least}")
+        if number < 1:
+            raise InvalidInput(name, number, "must be at least 1")

@@ -1,4 +1,4 @@
-"""Checks that the options of several indexes share."""
+"""Checks of numeric options, for the option classes of all index families."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from nearcast.errors import InvalidInput
 __all__ = ["check_number", "check_whole"]
 
 
-def check_whole(name: str, value: object, least: int, most: int) -> None:
-    """Raise unless an option is a whole number within these bounds.
+def check_whole(name: str, value: object, minimum: int, maximum: int) -> None:
+    """Raise unless an option is a whole number within bounds, both included.
 
     Examples
     --------
@@ -17,12 +17,12 @@ def check_whole(name: str, value: object, least: int, most: int) -> None:
     ...
     nearcast.errors.InvalidInput: cells: must be a whole number from 1 to 10 (got 0)
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidInput(name, value, f"must be a whole number from {least:,} to {most:,}")
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        raise InvalidInput(name, value, f"must be a whole number from {minimum:,} to {maximum:,}")
 
 
-def check_number(name: str, value: object, least: float, most: float) -> None:
-    """Raise unless an option is a number within these bounds.
+def check_number(name: str, value: object, minimum: float, maximum: float) -> None:
+    """Raise unless an option is a number within bounds, both included.
 
     Examples
     --------
@@ -31,5 +31,6 @@ def check_number(name: str, value: object, least: float, most: float) -> None:
     ...
     nearcast.errors.InvalidInput: push: must be a number from 0 to 10 (got -1)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise InvalidInput(name, value, f"must be a number from {least:,g} to {most:,g}")
+    within = isinstance(value, int | float) and minimum <= value <= maximum
+    if isinstance(value, bool) or not within:
+        raise InvalidInput(name, value, f"must be a number from {minimum:,g} to {maximum:,g}")

@@ -1,39 +1,59 @@
-"""``ap-tree``: clauses parted by keywords or by space, whichever is expected to cost less.
-
-Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: efficiently support location-aware Publish/Subscribe",
-VLDB Journal 2015, section 3. `nearcast.indexes.ap_tree.tree` describes the arrays.
-"""
+"""The ``ap-tree`` index: its options, and the class that owns its arrays."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, read_only
+from nearcast.columns import WORLD, Clauses, GrowingArray, read_only
 from nearcast.errors import UnknownName
-from nearcast.indexes.ap_tree import allocation as rooms
-from nearcast.indexes.ap_tree import change, grow, ranks
-from nearcast.indexes.ap_tree.match import match_messages
-from nearcast.indexes.ap_tree.renew import Limits
-from nearcast.indexes.ap_tree.tree import (
-    HELD,
-    HIGH,
+from nearcast.indexes.ap_tree.build import (
+    SHORT_CLAUSES,
+    SHORT_PATHS,
+    SHORT_SPLIT,
+    SHORT_TASKS,
+    SHORT_UNITS,
+    TASK_END,
+    TASK_WIDTH,
+    TASKS,
+    build_nodes,
+    build_scratch,
+)
+from nearcast.indexes.ap_tree.check import check_arrays
+from nearcast.indexes.ap_tree.cost import HitModel, split_scratch
+from nearcast.indexes.ap_tree.layout import (
+    END_RANK,
+    FANOUT,
+    FIRST_RANK,
     KEYWORDS,
     PADDING,
+    ROOT_STALE,
     SPACE,
-    TOP,
+    TOTAL_CLAUSES,
     UNIT,
-    WORN,
-    Ranked,
+    UNITS_USED,
+    RankedClauses,
     Tree,
+    compacted_tree,
+    empty_tree,
+    enlarged_tree,
 )
+from nearcast.indexes.ap_tree.match import match_messages, match_scratch
+from nearcast.indexes.ap_tree.ranks import (
+    enlarged_table,
+    ordered_table,
+    rank_clauses,
+    slot_ranks,
+    slot_tokens,
+)
+from nearcast.indexes.ap_tree.update import RebuildLimits, change_clauses, empty_paths
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.statistics import Statistics
-from nearcast.storage import nested, prefixed
+from nearcast.storage import prefixed
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -42,8 +62,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.compiled.messages import MessageArrays
-    from nearcast.indexes.ap_tree.cost import Hits
-    from nearcast.indexes.ap_tree.verify import Scratch
+    from nearcast.indexes.ap_tree.match import MatchScratch
     from nearcast.indexes.boolean import Progress
 
 __all__ = ["ApTree", "ApTreeOptions"]
@@ -64,33 +83,34 @@ class ApTreeOptions:
     partition
         How keywords are cut: ``heuristic`` (algorithm 3) or ``optimal`` (algorithm 2).
     prefer
-        ``keyword`` or ``space``: nodes are parted in this way wherever that helps (the paper's
-        KPriority and SPriority). Otherwise the cost model decides.
+        ``keyword`` or ``space``: nodes are split in this way wherever that pays (the paper's
+        KPriority and SPriority). By default the cost model decides.
     fanout
-        Into how many cuts or cells a node is parted at most. The paper has 200. A keyword node
-        that has a cut for nearly every token, and is searched without branches, spares the leaves
-        clauses of other tokens: over a million tweets, a message looks at a sixth of them.
+        The maximum number of cuts or cells of a node. The paper has 200. With a cut for nearly
+        every token, leaves have few clauses of other tokens: over a million tweets, a message is
+        compared with a sixth of the clauses.
     leaf
-        Nodes with more clauses than this are parted.
+        Nodes with more clauses than this are split.
     divergence
-        When the numbers of clauses below the children of a node diverge so far from those when it
-        was built (Kullback and Leibler, one added to each), it is built anew; ``math.inf``: never.
+        A node is rebuilt when the distribution of its clauses over its children has diverged this
+        far from that when it was built (Kullback-Leibler); ``math.inf`` means never.
     share
-        Nodes with less than this share of all clauses are not built anew.
+        Nodes with less than this share of all clauses are not rebuilt.
     sample
-        A folder of statistics of messages, which ``nearcast spark statistics`` or
-        `Statistics.count` and `Statistics.save` wrote: how often tokens occur in messages, and
-        where these are. Token ids must be those of its vocabulary: `Builder.vocabulary` gives it,
-        and `nearcast.Engine` and ``nearcast match`` read subscriptions with it. Without a sample,
-        messages are taken to have the tokens that subscriptions have, and to be anywhere.
+        A folder of statistics of messages, written by ``nearcast spark statistics`` or by
+        `Statistics.count` and `Statistics.save`: how often tokens occur in messages, and where
+        messages are. It is read when the index is built; the index keeps what it needs. Token ids
+        must be those of its vocabulary: `Builder.vocabulary` returns it, and `nearcast.Engine` and
+        ``nearcast match`` read subscriptions with it. Without a sample, messages are assumed to
+        have the tokens that subscriptions have, and to be anywhere.
     tokens
-        How many tokens a message has, where there is no sample. The cost model as printed has 1.
-        The more there are, the sooner space is parted, and the model takes messages for points:
-        with 20, messages that are boxes took five times as long over ``places`` as with 3, points
-        a fifth less (of few tokens) and half as long (of many).
+        How many tokens a message has, if there is no sample. The cost model as printed has 1. With
+        more tokens, space is split sooner. The model takes messages for points: over ``places``,
+        20 instead of 3 made messages that are boxes five times slower, points with few tokens a
+        fifth faster, and points with many tokens twice as fast.
     order
-        Which token of a clause comes first: the most ``rare`` one, the most ``frequent`` one, as
-        in the paper, or that with the smallest number (``alphabet``).
+        Which token of a clause comes first: the most ``rare`` one, the most ``frequent`` one as in
+        the paper, or the one with the smallest id (``alphabet``).
     """
 
     partition: str = "heuristic"
@@ -115,14 +135,100 @@ class ApTreeOptions:
         check_number("divergence", self.divergence, 0, float("inf"))
         check_number("tokens", self.tokens, 0, 1e9)
         check_number("share", self.share, 0, 1)
-        # What is stored are numbers that JSON has; no divergence is above the largest of them.
+        # Options are stored as JSON, which has no infinity; no divergence is above this number.
         object.__setattr__(self, "divergence", min(self.divergence, sys.float_info.max))
 
     @property
-    def settings(self) -> tuple[int, int, int, int, int]:
-        """What the arrays are told."""
+    def header(self) -> tuple[int, int, int, int, int]:
+        """The fields of the tree's state that follow from the options."""
         optimal, rare = int(self.partition == "optimal"), int(self.order == "rare")
         return self.leaf, self.fanout, PREFERENCES[self.prefer], optimal, rare
+
+
+class Sample(NamedTuple):
+    """What a sample says of messages; empty arrays if there is none.
+
+    - ``share`` float32[tokens]: the share of messages that have a token, by token id.
+    - ``passed`` float64[up + 1, across + 1]: for the crossings of a grid over the world, the
+      messages to the west and south; float64[1, 1] without a sample.
+    """
+
+    share: NDArray[np.float32]
+    passed: NDArray[np.float64]
+
+    @classmethod
+    def load(cls, folder: str) -> Sample:
+        """Read statistics of messages; without a folder, return an empty sample."""
+        if not folder:
+            return cls(np.empty(0, np.float32), np.zeros((1, 1)))
+        found = Statistics.load(folder)
+        share = found.vocabulary.frequency / max(found.documents, 1)
+        density = found.density.reshape(found.grid.up, found.grid.across)
+        passed = np.zeros((found.grid.up + 1, found.grid.across + 1))
+        passed[1:, 1:] = density.cumsum(axis=0).cumsum(axis=1)
+        return cls(share.astype(np.float32), passed)
+
+    def hit_model(self, slot: NDArray[np.uint64], ranks: int, tokens: float) -> HitModel:
+        """Return hit probabilities by rank, for the ranks from 0 to before ``ranks`` of a table.
+
+        Tokens that no message of the sample has are together as probable as those that exactly one
+        has (Good-Turing), each as any other: with probability 0, all would end up in one cut.
+        """
+        share = np.zeros(ranks if len(self.share) else 0, np.float32)
+        if len(self.share):
+            token, rank = slot_tokens(slot), slot_ranks(slot)
+            known = (token >= 0) & (token < len(self.share)) & (rank >= 0) & (rank < ranks)
+            share[rank[known]] = self.share[token[known]]
+            messages, unseen = max(float(self.passed[-1, -1]), 1.0), share == 0
+            once = int(np.sum((self.share > 0) & (self.share * messages < 1.5)))
+            share[unseen] = max(once, 1) / messages / max(int(np.sum(unseen)), 1)
+        passed = read_only(self.passed, np.float64)
+        return HitModel(share, passed, np.array(WORLD, np.float64), tokens)
+
+
+class ChangeScratch:
+    """Scratch for building and changing nodes; it grows where a kernel ran short of something."""
+
+    def __init__(self, tree: Tree, clauses: int, model: HitModel) -> None:
+        self.model = model
+        self.build = build_scratch(clauses, int(tree.state[FANOUT]))
+        self.split = split_scratch(tree, clauses // 2 + 1)
+        self.paths = empty_paths(tree, 0)
+
+    def fits(self, tree: Tree) -> bool:
+        """Tell whether there is space for all ranks."""
+        ranks = int(tree.state[END_RANK] - tree.state[FIRST_RANK])
+        return len(self.split.frequency) >= ranks
+
+    def start_build(self, clauses: NDArray[np.int32]) -> None:
+        """Make building the root from these clauses the only task."""
+        build = self.build
+        build.clause[: len(clauses)] = clauses
+        build.task[0] = 0
+        build.task[0, TASK_END] = len(clauses)
+        build.progress[:] = 0
+        build.progress[TASKS] = 1
+
+    def enlarge(self, tree: Tree) -> None:
+        """Enlarge what there is a shortage of, except the arena."""
+        build = self.build
+        shortage = build.shortage.tolist()
+        if shortage[SHORT_TASKS]:
+            more = np.empty((len(build.task) + shortage[SHORT_TASKS], TASK_WIDTH), np.int64)
+            build = build._replace(task=np.concatenate([build.task, more]))
+        if shortage[SHORT_CLAUSES]:
+            clause = np.empty(shortage[SHORT_CLAUSES] + shortage[SHORT_CLAUSES] // 4, np.int32)
+            clause[: len(build.clause)] = build.clause
+            build = build._replace(clause=clause)
+        if shortage[SHORT_SPLIT]:
+            needed = shortage[SHORT_SPLIT]
+            self.split = split_scratch(tree, needed + needed // 4)
+        if shortage[SHORT_PATHS]:
+            paths = empty_paths(tree, 2 * len(self.paths.leaf))
+            paths.stale[: len(self.paths.stale)] = self.paths.stale
+            self.paths = paths
+        build.shortage[:] = 0
+        self.build = build
 
 
 class ApTree(InPlaceIndex):
@@ -140,7 +246,7 @@ class ApTree(InPlaceIndex):
     """
 
     name = "ap-tree"
-    summary = "parted by keywords or by space, as a cost model says; changes in place"
+    summary = "splits by keywords or by space, as a cost model decides; changes in place"
 
     Options = ApTreeOptions
 
@@ -150,7 +256,7 @@ class ApTree(InPlaceIndex):
         options: ApTreeOptions,
         tree: Tree,
         table: tuple[NDArray[np.uint64], NDArray[np.int32]],
-        sample: rooms.Sample,
+        sample: Sample,
         alive: NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__(clauses, options, alive)
@@ -158,52 +264,51 @@ class ApTree(InPlaceIndex):
         self._slot, rank = table
         self._rank: NDArray[np.int32] | GrowingArray = rank
         self._sample = sample
-        self._used = np.array([np.count_nonzero(self._slot)], np.int64)
-        self._kept: rooms.Room | None = None
+        self._used_slots = np.array([np.count_nonzero(self._slot)], np.int64)
+        self._change_scratch: ChangeScratch | None = None
 
     @classmethod
     def vocabulary(cls, options: ApTreeOptions) -> Vocabulary:
-        """Return the vocabulary of the sample, whose token ids its frequencies go by."""
+        """Return the vocabulary of the sample, which has the token ids of its frequencies."""
         return Statistics.load(options.sample).vocabulary if options.sample else Vocabulary()
 
     @classmethod
     def build(cls, clauses: Clauses, options: ApTreeOptions) -> Self:
-        """Order the tokens of all clauses, and part these from the top down."""
+        """Order the tokens of all clauses, and split the clauses from the top down."""
         check_tokens(clauses)
-        nothing = np.empty(0, np.uint64), np.empty(len(clauses.token), np.int32)
-        tree = rooms.planted(options.settings, 0, 0)
-        index = cls(clauses, options, tree, nothing, rooms.Sample.load(options.sample))
-        index._plant(np.arange(len(clauses), dtype=np.int32))
+        table = np.empty(0, np.uint64), np.empty(len(clauses.token), np.int32)
+        tree = empty_tree(options.header, 0, 0)
+        index = cls(clauses, options, tree, table, Sample.load(options.sample))
+        index._build_tree(np.arange(len(clauses), dtype=np.int32))
         return cls.from_arrays(clauses, options, index.arrays())
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the index itself."""
-        tree = self._tree
-        return {
-            "nodes": tree.arena[: UNIT * int(tree.state[TOP]) + PADDING],
-            "state": tree.state,
-            "slot": self._slot,
-            "rank": self._ranked().rank,
-            "alive": self.alive,
-            **prefixed("sample", self._sample._asdict()),
-        }
+        used = UNIT * int(self._tree.state[UNITS_USED]) + PADDING
+        return self._all_arrays() | {"nodes": self._tree.arena[:used]}
 
     @classmethod
     def from_arrays(
         cls, clauses: Clauses, options: ApTreeOptions, arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
-        """Make the index from its arrays."""
+        """Make the index from its arrays; ``options.sample`` is not read again."""
         tree = Tree(read_only(arrays["nodes"], np.int32), read_only(arrays["state"], np.int64))
         table = read_only(arrays["slot"], np.uint64), read_only(arrays["rank"], np.int32)
-        return cls(
-            clauses, options, tree, table, rooms.Sample(**nested("sample", arrays)), arrays["alive"]
+        sample = Sample(
+            read_only(arrays["sample.share"], np.float32),
+            read_only(arrays["sample.passed"], np.float64),
         )
+        return cls(clauses, options, tree, table, sample, arrays["alive"])
+
+    def check_structure(self) -> None:
+        """Raise `StorageError` unless the arrays are safe for every kernel."""
+        check_arrays(self.clauses, self.options.header, self._all_arrays())
 
     def find_part(
         self,
         messages: MessageArrays,
         part: tuple[int, int],
-        scratch: Scratch,
+        scratch: MatchScratch,
         start: NDArray[np.int64],
         clause: NDArray[np.int32],
     ) -> Progress:
@@ -221,13 +326,24 @@ class ApTree(InPlaceIndex):
             clause,
         )
 
-    def make_scratch(self, tokens: int) -> Scratch:
+    def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""
-        return rooms.scratch(self._tree, self.clauses.box, tokens)
+        return match_scratch(self._tree, self.clauses.box, tokens)
 
-    def _ranked(self) -> Ranked:
+    def _all_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays as they are; the arena may have space after its last node."""
+        return {
+            "nodes": self._tree.arena,
+            "state": self._tree.state,
+            "slot": self._slot,
+            "rank": self._ranked().rank,
+            "alive": self.alive,
+            **prefixed("sample", self._sample._asdict()),
+        }
+
+    def _ranked(self) -> RankedClauses:
         rank = self._rank.view if isinstance(self._rank, GrowingArray) else self._rank
-        return Ranked(self.clauses.token_start, read_only(rank, np.int32), self.clauses.box)
+        return RankedClauses(self.clauses.token_start, read_only(rank, np.int32), self.clauses.box)
 
     def _begin_changing(self) -> None:
         self._tree = Tree(self._tree.arena.copy(), self._tree.state.copy())
@@ -237,89 +353,82 @@ class ApTree(InPlaceIndex):
     def _add(self, first: int, last: int) -> None:
         assert isinstance(self._rank, GrowingArray)
         self._rank.extend(int(self.clauses.token_start[last]) - len(self._rank))
-        self._give_ranks(np.arange(first, last, dtype=np.int32))
-        ranked, limits, room = self._ranked(), self._limits(), self._room()
-        room.work.state[:] = 0, first, 0
-        worn = self._complete(
-            lambda: change.insert_clauses(
-                self._tree, ranked, last, room.work, room.ways, limits, (room.hits, room.draft)
-            )
-        )
-        if worn:
-            self._plant(self._alive_clauses())
+        self._assign_ranks(np.arange(first, last, dtype=np.int32))
+        if not self._change(np.arange(first, last), 1):
+            self._build_tree(self._alive_clauses())
 
     def _remove(self, clauses: NDArray[np.int64]) -> None:
-        gone = read_only(clauses, np.int64)
-        ranked, limits, room = self._ranked(), self._limits(), self._room()
-        room.work.state[:] = 0
-        worn = self._complete(
-            lambda: change.remove_clauses(
-                self._tree, ranked, gone, room.work, room.ways, limits, (room.hits, room.draft)
-            )
-        )
-        if worn:
-            self._plant(np.setdiff1d(self._alive_clauses(), clauses.astype(np.int32)))
+        if not self._change(clauses, -1):
+            self._build_tree(np.setdiff1d(self._alive_clauses(), clauses.astype(np.int32)))
 
     def _alive_clauses(self) -> NDArray[np.int32]:
         return np.flatnonzero(self.alive[self.clauses.row]).astype(np.int32)
 
-    def _limits(self) -> Limits:
-        return Limits(float(self.options.divergence), float(self.options.share))
+    def _change(self, clauses: NDArray[np.int64], sign: int) -> bool:
+        """Insert (1) or delete (-1) clauses; return False if the tree is to be rebuilt instead."""
+        if self._change_scratch is None or not self._change_scratch.fits(self._tree):
+            self._change_scratch = ChangeScratch(self._tree, 1024, self._hit_model())
+        scratch, ranked = self._change_scratch, self._ranked()
+        scratch.build.progress[:] = 0
+        limits = RebuildLimits(float(self.options.divergence), float(self.options.share))
+        changed = read_only(clauses, np.int64), sign
+        return self._complete(
+            scratch,
+            lambda: change_clauses(
+                self._tree,
+                ranked,
+                changed,
+                scratch.build,
+                scratch.paths,
+                limits,
+                (scratch.model, scratch.split),
+            ),
+        )
 
-    def _hits(self) -> Hits:
-        ranked = int(self._tree.state[HIGH])
-        return self._sample.hits(self._slot, ranked, float(self.options.tokens))
-
-    def _room(self) -> rooms.Room:
-        """Return room for changes, which is kept from one to the next."""
-        tree = self._tree
-        if self._kept is None or not self._kept.fits(tree):
-            hits = self._hits()
-            self._kept = rooms.Room.of(tree, 1024, hits)
-        return self._kept
-
-    def _plant(self, clauses: NDArray[np.int32]) -> None:
-        """Make the tree anew of the clauses with these numbers, in today's order of tokens."""
-        tokens = rooms.tokens_of(self.clauses, clauses)
-        self._slot = rooms.ordered(rooms.counted(tokens), self.options.order)
-        self._used[0] = np.count_nonzero(self._slot)
-        self._tree = rooms.planted(self.options.settings, int(self._used[0]), len(clauses))
-        self._give_ranks(clauses)
-        self._kept = room = rooms.Room.of(self._tree, 2 * len(clauses), self._hits())
-        room.begin(clauses)
+    def _build_tree(self, clauses: NDArray[np.int32]) -> None:
+        """Build the tree of these clauses, with a new order of tokens."""
+        self._slot = ordered_table(self.clauses, clauses, self.options.order)
+        self._used_slots[0] = np.count_nonzero(self._slot)
+        self._tree = empty_tree(self.options.header, int(self._used_slots[0]), len(clauses))
+        self._assign_ranks(clauses)
+        scratch = ChangeScratch(self._tree, 2 * len(clauses), self._hit_model())
+        scratch.start_build(clauses)
         ranked = self._ranked()
         self._complete(
-            lambda: grow.grow_nodes(self._tree, ranked, room.work, room.hits, room.draft)
+            scratch,
+            lambda: build_nodes(self._tree, ranked, scratch.build, scratch.model, scratch.split),
         )
-        self._tree.state[HELD] = len(clauses)
-        self._kept = None
+        self._tree.state[TOTAL_CLAUSES] = len(clauses)
+        self._change_scratch = None
 
-    def _give_ranks(self, clauses: NDArray[np.int32]) -> None:
-        """Write the ranks of the tokens of clauses; new tokens come behind all, or before them."""
+    def _hit_model(self) -> HitModel:
+        ranks = int(self._tree.state[END_RANK])
+        return self._sample.hit_model(self._slot, ranks, float(self.options.tokens))
+
+    def _assign_ranks(self, clauses: NDArray[np.int32]) -> None:
+        """Write the ranks of the tokens of clauses; new tokens get ranks before or after all."""
         rank = self._rank.writable if isinstance(self._rank, GrowingArray) else self._rank
         columns = self.clauses.token_start, self.clauses.token
-        growth = self.options.order == "rare", self._used
+        growth = self.options.order == "rare", self._used_slots
         while True:
-            done = ranks.rank_clauses(self._slot, columns, clauses, rank, self._tree.state, growth)
+            done = rank_clauses(self._slot, columns, clauses, rank, self._tree.state, growth)
             clauses = clauses[int(done) :]
             if not len(clauses):
                 return
-            self._slot = rooms.larger_table(self._slot, 2 * len(self._slot) + 64)
+            self._slot = enlarged_table(self._slot, 2 * len(self._slot) + 64)
 
-    def _complete(self, run: Callable[[], bool]) -> bool:
-        """Run a kernel to its end, with more room wherever something is missing.
+    def _complete(self, scratch: ChangeScratch, run: Callable[[], bool]) -> bool:
+        """Run a kernel until it is done, enlarging whatever it runs short of.
 
-        Return whether the tree is worn instead.
+        Return False if it found that the whole tree is to be rebuilt.
         """
         while not run():
-            assert self._kept is not None
-            if self._tree.state[WORN]:
-                return True
-            if not self._kept.work.missing.any():  # half of the arena was given back
-                self._tree = rooms.compacted(self._tree, len(self._tree.arena) // 4)
-            if self._kept.work.missing[grow.M_UNITS]:
-                self._tree = rooms.with_units(
-                    self._tree, int(self._kept.work.missing[grow.M_UNITS])
-                )
-            self._kept.enlarge(self._tree)
-        return False
+            if self._tree.state[ROOT_STALE]:
+                return False
+            shortage = scratch.build.shortage
+            if not shortage.any():  # half of the arena is free
+                self._tree = compacted_tree(self._tree, len(self._tree.arena) // 4)
+            if shortage[SHORT_UNITS]:
+                self._tree = enlarged_tree(self._tree, int(shortage[SHORT_UNITS]))
+            scratch.enlarge(self._tree)
+        return True

@@ -1,9 +1,10 @@
-"""The order of tokens: a table from tokens to ranks, and the ranks of clauses and messages.
+"""The order of tokens: a hash table from tokens to ranks, and the ranks of clauses and messages.
 
-Wang et al., VLDB Journal 2015, sections 3.1 and 5.1.1: one order of all tokens, by which those of
-clauses and messages are sorted. ``slot`` uint64[slots], open addressing: a token (its number plus
-one, 0 for a free slot) in the upper half, and how often it occurs or its rank (plus 2**31) in the
-lower one.
+All tokens have one order (Wang et al., VLDB Journal 2015, sections 3.1 and 5.1.1); the rank of a
+token is its place in it. The table is ``slot`` uint64[slots] with open addressing. The upper half
+of a slot is a token plus one (0 if the slot is free); the lower half is its frequency while tokens
+are counted, and then its rank plus 2**31. A token that is new after the build gets a rank before or
+after all others, so ranks may be negative.
 """
 
 from __future__ import annotations
@@ -12,38 +13,40 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast.columns import Clauses, read_only
 from nearcast.compiled.jit import Number, inlined_kernel, kernel, lowest_bit, prefetch
 from nearcast.compiled.token_table import home
-from nearcast.indexes.ap_tree.tree import HIGH, LOW
+from nearcast.indexes.ap_tree.layout import END_RANK, FIRST_RANK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 AHEAD = 16
+"""How many tokens or clauses ahead of their use slots are prefetched."""
 
-FEW = 24
-"""Up to so many ranks of a message are sorted one by one."""
+MAX_INSERTION_SORT = 24
+"""More ranks than this are sorted in another way."""
 
+_MIN_SLOTS = 64
 _LOW32 = np.uint64(0xFFFFFFFF)
 _BITS32 = np.uint64(32)
 _ONE = np.uint64(1)
 _BIAS = np.int64(1 << 31)
 
 
-class Bits(NamedTuple):
-    """The set of a message's ranks, which count from the lowest of all here.
+class RankBitmap(NamedTuple):
+    """The ranks of a message as a set of bits; bit 0 is the lowest rank of the tree.
 
-    ``rank`` uint64[ranks / 64 + 1]; ``block`` uint64[ranks / 4096 + 1] tells which words of it are
-    not 0.
+    ``word`` uint64[ranks / 64 + 1]; ``block`` uint64[ranks / 4096 + 1] has a bit for each word.
     """
 
-    rank: NDArray[np.uint64]
+    word: NDArray[np.uint64]
     block: NDArray[np.uint64]
 
 
 @inlined_kernel
 def find_token(slot: NDArray[np.uint64], token: Number) -> Number:
-    """Return the slot of a token, or the free one where it belongs."""
+    """Return the position of a token in the table, or the free one where it belongs."""
     wanted = np.uint64(token) + _ONE
     at = home(token, len(slot))
     while slot[at] != np.uint64(0) and (slot[at] >> _BITS32) != wanted:
@@ -54,14 +57,14 @@ def find_token(slot: NDArray[np.uint64], token: Number) -> Number:
 
 
 @inlined_kernel
-def rank_of(word: Number) -> Number:
+def unpack_rank(word: Number) -> Number:
     """Return the rank in a slot."""
     return np.int64(word & _LOW32) - _BIAS
 
 
 @inlined_kernel
-def word_of(token: Number, rank: Number) -> Number:
-    """Return what stands in the slot of a token with a rank."""
+def pack_slot(token: Number, rank: Number) -> Number:
+    """Return the slot of a token with a rank."""
     return ((np.uint64(token) + _ONE) << _BITS32) | np.uint64(np.int64(rank) + _BIAS)
 
 
@@ -69,7 +72,7 @@ def word_of(token: Number, rank: Number) -> Number:
 def count_tokens(
     slot: NDArray[np.uint64], token: NDArray[np.int32], first: Number, used: NDArray[np.int64]
 ) -> Number:
-    """Count tokens from a position on; return that for which the table has no room."""
+    """Count tokens from position ``first`` on; return the first that the table has no space for."""
     for i in range(first, len(token)):
         if i + AHEAD < len(token):
             prefetch(slot, home(np.int64(token[i + AHEAD]), len(slot)))
@@ -84,24 +87,24 @@ def count_tokens(
 
 
 @kernel
-def give_ranks(slot: NDArray[np.uint64], at: NDArray[np.int64]) -> None:
-    """Give the tokens in these slots ranks from 0 on."""
-    for rank in range(len(at)):
-        token = np.int64(slot[at[rank]] >> _BITS32) - 1
-        slot[at[rank]] = word_of(token, rank)
+def assign_ranks(slot: NDArray[np.uint64], order: NDArray[np.int64]) -> None:
+    """Replace frequencies by ranks: ``order`` has the positions of all tokens, by rank."""
+    for rank in range(len(order)):
+        token = np.int64(slot[order[rank]] >> _BITS32) - 1
+        slot[order[rank]] = pack_slot(token, rank)
 
 
 @kernel
-def move_slots(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> None:
-    """Put what is in a table into an empty one with room."""
-    for i in range(len(old)):
-        if old[i] != np.uint64(0):
-            new[find_token(new, np.int64(old[i] >> _BITS32) - 1)] = old[i]
+def copy_slots(source: NDArray[np.uint64], target: NDArray[np.uint64]) -> None:
+    """Copy a table into an empty one of another size."""
+    for i in range(len(source)):
+        if source[i] != np.uint64(0):
+            target[find_token(target, np.int64(source[i] >> _BITS32) - 1)] = source[i]
 
 
 @kernel
-def sort_few(rank: NDArray[np.int32]) -> None:
-    """Sort few ranks."""
+def insertion_sort(rank: NDArray[np.int32]) -> None:
+    """Sort a few ranks."""
     for i in range(1, len(rank)):
         wanted, at = rank[i], i
         while at > 0 and rank[at - 1] > wanted:
@@ -119,10 +122,10 @@ def rank_clauses(
     state: NDArray[np.int64],
     growth: tuple[Number, NDArray[np.int64]],
 ) -> Number:
-    """Write the ranks of clauses; return for how many of them the table had room.
+    """Write the ranks of clauses; return how many clauses the table had space for.
 
-    ``columns`` are the start array and the tokens of all clauses; ``rank`` lies as tokens do. New
-    tokens get the next rank, above all others or (where ``growth`` says so) below them.
+    ``columns`` are the start array and the tokens of all clauses, ``rank`` is parallel to tokens.
+    ``growth`` says whether new tokens get ranks below all others, and counts the used slots.
     """
     start, token = columns
     downward, used = growth
@@ -138,12 +141,13 @@ def rank_clauses(
             place = find_token(slot, np.int64(token[at]))
             if slot[place] == np.uint64(0):
                 used[0] += 1
-                new = state[LOW] - 1 if downward else state[HIGH]
-                slot[place] = word_of(np.int64(token[at]), new)
-                state[LOW], state[HIGH] = min(state[LOW], new), max(state[HIGH], new + 1)
-            rank[at] = rank_of(slot[place])
-        if end - begin <= FEW:
-            sort_few(rank[begin:end])
+                new = state[FIRST_RANK] - 1 if downward else state[END_RANK]
+                slot[place] = pack_slot(np.int64(token[at]), new)
+                state[FIRST_RANK] = min(state[FIRST_RANK], new)
+                state[END_RANK] = max(state[END_RANK], new + 1)
+            rank[at] = unpack_rank(slot[place])
+        if end - begin <= MAX_INSERTION_SORT:
+            insertion_sort(rank[begin:end])
         else:
             rank[begin:end].sort()
     return np.int64(len(clauses))
@@ -153,47 +157,92 @@ def rank_clauses(
 def rank_message(
     slot: NDArray[np.uint64],
     tokens: NDArray[np.int32],
-    low: Number,
-    bits: Bits,
+    first_rank: Number,
+    bitmap: RankBitmap,
     rank: NDArray[np.int32],
 ) -> Number:
-    """Write the ranks of a message's tokens that any clause has, ascending, and set their bits.
+    """Write the ranks of a message's tokens, ascending, and set their bits; return how many.
 
-    Return how many there are.
+    Tokens that no clause has are left out.
     """
     count = np.int64(0)
     for i in range(len(tokens)):
         word = slot[find_token(slot, np.int64(tokens[i]))]
         if word != np.uint64(0):
-            known = rank_of(word)
+            known = unpack_rank(word)
             rank[count] = known
             count += 1
-            at = np.uint64(known - low)
-            bits.rank[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
-    if count <= FEW:
-        sort_few(rank[:count])
+            at = np.uint64(known - first_rank)
+            bitmap.word[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
+    if count <= MAX_INSERTION_SORT:
+        insertion_sort(rank[:count])
         return count
-    # Too many to be sorted one by one: their bits are in order.
+    # Read many ranks back from the bitmap: its bits are in order.
     for i in range(count):
-        at = np.uint64(np.int64(rank[i]) - low)
-        bits.block[at >> np.uint64(12)] |= _ONE << ((at >> np.uint64(6)) & np.uint64(63))
+        at = np.uint64(np.int64(rank[i]) - first_rank)
+        bitmap.block[at >> np.uint64(12)] |= _ONE << ((at >> np.uint64(6)) & np.uint64(63))
     count = np.int64(0)
-    for block in range(len(bits.block)):
-        words = bits.block[block]
+    for block in range(len(bitmap.block)):
+        words = bitmap.block[block]
         while words != np.uint64(0):
             word = 64 * block + lowest_bit(words)
             words &= words - _ONE
-            left = bits.rank[word]
+            left = bitmap.word[word]
             while left != np.uint64(0):
-                rank[count] = low + 64 * word + lowest_bit(left)
+                rank[count] = first_rank + 64 * word + lowest_bit(left)
                 count += 1
                 left &= left - _ONE
-        bits.block[block] = np.uint64(0)
+        bitmap.block[block] = np.uint64(0)
     return count
 
 
 @kernel
-def clear_bits(bits: Bits, low: Number, rank: NDArray[np.int32]) -> None:
-    """Take the bits of a message's ranks out."""
+def clear_bitmap(bitmap: RankBitmap, first_rank: Number, rank: NDArray[np.int32]) -> None:
+    """Clear the bits of a message's ranks."""
     for i in range(len(rank)):
-        bits.rank[(np.int64(rank[i]) - low) >> 6] = np.uint64(0)
+        bitmap.word[(np.int64(rank[i]) - first_rank) >> 6] = np.uint64(0)
+
+
+def ordered_table(clauses: Clauses, chosen: NDArray[np.int32], order: str) -> NDArray[np.uint64]:
+    """Return a table with the ranks of all tokens of the chosen clauses, in one of three orders."""
+    slot = _count_frequencies(_tokens_of(clauses, chosen))
+    used = np.flatnonzero(slot)
+    token, frequency = slot_tokens(slot[used]), (slot[used] & _LOW32).astype(np.int64)
+    key = {"frequent": -frequency, "rare": frequency, "alphabet": np.zeros_like(frequency)}[order]
+    assign_ranks(slot, used[np.lexsort((token, key))])
+    return slot
+
+
+def enlarged_table(slot: NDArray[np.uint64], slots: int) -> NDArray[np.uint64]:
+    """Return the table with more slots."""
+    larger = np.zeros(slots, np.uint64)
+    copy_slots(slot, larger)
+    return larger
+
+
+def slot_tokens(slot: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the tokens of slots, -1 for free ones."""
+    return (slot >> _BITS32).astype(np.int64) - 1
+
+
+def slot_ranks(slot: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the ranks of slots."""
+    ranks: NDArray[np.int64] = (slot & _LOW32).astype(np.int64) - _BIAS
+    return ranks
+
+
+def _count_frequencies(token: NDArray[np.int32]) -> NDArray[np.uint64]:
+    slot, used, done = np.zeros(_MIN_SLOTS, np.uint64), np.zeros(1, np.int64), 0
+    while True:
+        done = int(count_tokens(slot, token, done, used))
+        if done == len(token):
+            return enlarged_table(slot, _MIN_SLOTS + 2 * int(used[0]))
+        slot = enlarged_table(slot, 4 * len(slot))
+
+
+def _tokens_of(clauses: Clauses, chosen: NDArray[np.int32]) -> NDArray[np.int32]:
+    if len(chosen) == len(clauses):
+        return clauses.token
+    is_chosen = np.zeros(len(clauses), np.bool_)
+    is_chosen[chosen] = True
+    return read_only(clauses.token[np.repeat(is_chosen, np.diff(clauses.token_start))], np.int32)

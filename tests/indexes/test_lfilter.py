@@ -24,8 +24,8 @@ from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.lfilter.index import FILTERS, VERIFIES, Lfilter
-from nearcast.indexes.lfilter.match import CLEARLY
+from nearcast.indexes.lfilter import FILTERS, VERIFIES, Lfilter
+from nearcast.indexes.lfilter.match import TRIE_MARGIN
 from nearcast.testing import check_index, draw
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def test_boxes_as_large_as_the_world_are_left_to_the_trie() -> None:
     assert explained.lists.sum() == 0
     here = index.explain(messages)
     assert (here.quadtree_ns < explained.quadtree_ns).all()
-    assert np.array_equal(here.by_trie, here.trie_ns < CLEARLY * here.quadtree_ns)
+    assert np.array_equal(here.by_trie, here.trie_ns < TRIE_MARGIN * here.quadtree_ns)
 
 
 def test_an_explanation_adds_up_to_the_match() -> None:

@@ -29,7 +29,7 @@ from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.mbr_trie.index import ORDERS, PROBES, MbrTrie, MbrTrieOptions
+from nearcast.indexes.mbr_trie import ORDERS, PROBES, MbrTrie, MbrTrieOptions
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.token_order.order import TokenOrder
 from nearcast.testing import check_index, draw

@@ -22,7 +22,7 @@ from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.pt_quadtree.index import PtQuadtree
+from nearcast.indexes.pt_quadtree import PtQuadtree
 from nearcast.indexes.scan import Scan
 from nearcast.testing import check_index
 from nearcast.testing.checks import assert_same

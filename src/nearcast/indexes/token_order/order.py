@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, read_only
-from nearcast.errors import UnknownName
+from nearcast.errors import StorageError, UnknownName
 from nearcast.indexes.options import check_whole
 from nearcast.indexes.statistics import Grid, Statistics
 from nearcast.indexes.token_order import cover as covers
@@ -34,6 +34,7 @@ KINDS = ("random", "df", "idf", "local-df", "local-idf")
 
 _MIN_SLOTS = 64
 _LOAD = 0.6
+_MAX_CELLS = 1 << 30
 _PART = 1 << 20
 
 
@@ -80,7 +81,7 @@ class TokenOrder:
         seed
             Of the random order.
         """
-        check_whole("cells", cells, 1, 1 << 30)
+        check_whole("cells", cells, 1, _MAX_CELLS)
         order = cls(kind, _square(cells), seed, None)
         if order.kind == "random":
             return order, order._shuffle(clauses, 0)
@@ -129,17 +130,43 @@ class TokenOrder:
     def from_arrays(
         cls, kind: str, arrays: Mapping[str, NDArray[Any]], *, cells: int, seed: int
     ) -> Self:
-        """Make the order from what `arrays` gave; read-only ones are copied at the first change."""
+        """Make the order from its arrays; read-only ones are copied before the first change.
+
+        The arrays hold all frequencies, also those taken from statistics.
+        """
         if kind == "random":
             return cls(kind, _square(cells), seed, None)
         tables = Frequencies(
             read_only(arrays["anywhere"], np.uint64),
-            read_only(arrays.get("local", ()), np.uint64),
+            read_only(arrays["local"] if kind.startswith("local") else (), np.uint64),
             read_only(arrays["used"], np.int64),
             read_only(arrays["grid"], np.int64),
         )
+        if tables.used.shape != (2,) or tables.grid.shape != (2,):
+            raise StorageError(
+                "order.used or order.grid does not have two numbers; "
+                "build the index again from its subscriptions"
+            )
         across, up = tables.grid.tolist()
         return cls(kind, Grid(across, up), seed, tables)
+
+    def check_structure(self, name: str) -> None:
+        """Raise `StorageError` unless stored frequencies are sound; ``name`` is the index's.
+
+        A table must have a free slot, where a search ends, and as many pairs as it says.
+        """
+        if self._tables is None:
+            return
+        sound = min(self.grid) >= 1 and self.grid.cells <= _MAX_CELLS
+        for field, used in zip(self._names, self._tables.used.tolist(), strict=False):
+            table = getattr(self._tables, field)
+            # As a signed number, a slot in use is negative and a free one is 0.
+            sound = sound and table.ndim == 1 and np.count_nonzero(table) == used < len(table)
+            sound = sound and table.view(np.int64).max() <= 0
+        if not sound:
+            raise StorageError(
+                f"{name}: order has wrong tables; build it again from its subscriptions"
+            )
 
     @property
     def _local(self) -> bool:

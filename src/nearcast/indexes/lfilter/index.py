@@ -31,9 +31,9 @@ from nearcast.indexes.lfilter.prune import (
     BothIndexes,
     PruneScratch,
 )
-from nearcast.indexes.mbr_trie import PROBES, MbrTrie, MbrTrieOptions
+from nearcast.indexes.mbr_trie.index import PROBES, MbrTrie, MbrTrieOptions
 from nearcast.indexes.mbr_trie.layout import DEPTH
-from nearcast.indexes.pt_quadtree import PtQuadtree, PtQuadtreeOptions
+from nearcast.indexes.pt_quadtree.index import PtQuadtree, PtQuadtreeOptions
 from nearcast.indexes.pt_quadtree.layout import NODES
 from nearcast.storage import nested, prefixed
 

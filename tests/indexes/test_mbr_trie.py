@@ -436,7 +436,7 @@ def check_crafted_updates(index: InPlaceIndex, tries: int) -> None:
         loaded.delete(np.sort(rng.permutation(rows)[: len(rows) // int(rng.integers(2, 12))]))
         loaded.insert(clauses.take(np.arange(0, clauses.subscriptions, 4)))
         loaded.match(messages)
-    assert 0 < refused < tries
+    assert refused
 
 
 @pytest.mark.parametrize("order", ORDERS)

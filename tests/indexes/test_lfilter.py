@@ -1,7 +1,6 @@
-"""LFilter: the paper's example, its choices, what it examines, and changes.
+"""lfilter: the paper's running example, its choices, what it examines, and changes.
 
-The quadtree's example is completed by hand in `test_pt_quadtree`, the trie of the same twelve
-subscriptions is made here.
+The example is that of `test_pt_quadtree`; the trie has the same twelve subscriptions.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
-from test_mbr_trie import check_trie, read, spelled
+from test_mbr_trie import check_crafted_updates, check_trie, read, spelled
 from test_pt_quadtree import POINT, RANGE, Tree, answers, check_quadtree, letters, paper_nodes
 from test_pt_quadtree import SUBSCRIPTIONS as EXAMPLE
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
@@ -24,8 +23,8 @@ from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.lfilter.index import FILTERS, VERIFIES, Lfilter
-from nearcast.indexes.lfilter.match import CLEARLY
+from nearcast.indexes.lfilter import FILTERS, VERIFIES, Lfilter
+from nearcast.indexes.lfilter.match import TRIE_MARGIN
 from nearcast.testing import check_index, draw
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from nearcast.columns import Matches
 
 MARGIN = 1.1
-"""It examines at most so many times what the better of its parts does."""
+"""It examines at most this many times what the better of trie and quadtree does."""
 
 NAMES = list(EXAMPLE)
 
@@ -60,7 +59,7 @@ def match(index: Lfilter, message: tuple[str, list[int]]) -> Matches:
 
 
 def check_lfilter(index: Lfilter) -> None:
-    """Assert what holds of both parts, and of the order of lists by labels."""
+    """Assert what holds for trie and quadtree, and that labels order the lists."""
     trie, quadtree = index._trie, index._quadtree
     check_trie(trie)
     check_quadtree(quadtree)
@@ -81,16 +80,16 @@ def check_lfilter(index: Lfilter) -> None:
 
 
 def nodes_below(index: Lfilter, listed: set[str], message: tuple[str, list[int]]) -> set[str]:
-    """Say which nodes of the trie a list goes down to: those where something of it is left."""
+    """Return the nodes of the trie that a list reaches: those where entries of it are left."""
     words, box = message
     nodes = {spelled(path): node for path, node in read(index._trie).items()}
     label = {NAMES[c]: node.range[0] for node in nodes.values() for c in node.clauses}
     found = set()
     for path, node in nodes.items():
         west, south, east, north = node.box
-        meets = west <= box[2] and south <= box[3] and east >= box[0] and north >= box[1]
+        overlaps = west <= box[2] and south <= box[3] and east >= box[0] and north >= box[1]
         low, high = node.range
-        if path and set(path) <= set(words) and meets:
+        if path and set(path) <= set(words) and overlaps:
             if any(low <= label[name] <= high for name in listed):
                 found.add(path)
     return found
@@ -129,7 +128,7 @@ def test_the_example_prunes_all_lists_of_the_range_message_together() -> None:
     index = example(filter="quadtree", verify="prune")
     matches = match(index, RANGE)
     assert answers(matches) == {"s2", "s10", "s11"}
-    # s2 and s10 stand in two leaves each, which go down the trie together: 9 nodes of the
+    # s2 and s10 are listed in two leaves each, which go down the trie together: 9 nodes of the
     # quadtree, then a, ac, acd; c, cd; d, de.
     opened = nodes_below(index, {"s2", "s10", "s11"}, RANGE)
     assert opened == {"a", "ac", "acd", "c", "cd", "d", "de"}
@@ -138,7 +137,7 @@ def test_the_example_prunes_all_lists_of_the_range_message_together() -> None:
 
 @pytest.mark.parametrize("way", FILTERS)
 @pytest.mark.parametrize("verify", VERIFIES)
-def test_the_example_has_its_answers_in_every_way(way: str, verify: str) -> None:
+def test_the_example_has_its_answers_with_every_strategy(way: str, verify: str) -> None:
     index = example(filter=way, verify=verify)
     assert answers(match(index, POINT)) == {"s4", "s7", "s10"}
     assert answers(match(index, RANGE)) == {"s2", "s10", "s11"}
@@ -164,7 +163,7 @@ def test_every_check(small: str) -> None:
 @needs_size
 @pytest.mark.parametrize("dataset", ["tweets", "places"])
 @pytest.mark.parametrize("group", GROUPS)
-def test_it_examines_no_more_than_the_better_of_its_parts(dataset: str, group: str) -> None:
+def test_it_examines_no_more_than_trie_or_quadtree(dataset: str, group: str) -> None:
     workload = Workload(dataset, seed=7)
     clauses = workload.subscriptions(50_000)
     tokens, ranges = GROUPS[group]
@@ -208,7 +207,7 @@ def test_boxes_as_large_as_the_world_are_left_to_the_trie() -> None:
     assert explained.lists.sum() == 0
     here = index.explain(messages)
     assert (here.quadtree_ns < explained.quadtree_ns).all()
-    assert np.array_equal(here.by_trie, here.trie_ns < CLEARLY * here.quadtree_ns)
+    assert np.array_equal(here.by_trie, here.trie_ns < TRIE_MARGIN * here.quadtree_ns)
 
 
 def test_an_explanation_adds_up_to_the_match() -> None:
@@ -232,8 +231,7 @@ def test_an_explanation_of_a_message_across_the_antimeridian() -> None:
     assert len(index.explain(across).by_trie) == 2
 
 
-def test_many_runs_and_parts_in_little_room() -> None:
-    """More runs and parts than there is room for at once, of one message."""
+def test_more_runs_and_spans_than_the_scratch_holds() -> None:
     count = 6_000 if JIT else 600
     tokens = [[t, 10_000] for t in range(count)] + [[t, 10_000, 10_001] for t in range(count)]
     clauses = Clauses.of(tokens, [[0, 0, 9, 9]] * len(tokens))
@@ -263,7 +261,7 @@ def test_a_long_run_goes_down_the_trie_by_cost() -> None:
 
 
 class LfilterChanges(Changes):
-    """Inserts, deletes and restarts in any order; the arrays hold what they must after each."""
+    """Inserts, deletes and restarts in any order; both indexes are checked after each."""
 
     name = "lfilter"
 
@@ -274,7 +272,7 @@ class LfilterChanges(Changes):
         self.alive = np.ones(self.clauses.subscriptions, np.bool_)
 
     @invariant()
-    def parts_hold(self) -> None:
+    def both_are_sound(self) -> None:
         assert isinstance(self.index, Lfilter)
         check_lfilter(self.index)
 
@@ -286,8 +284,8 @@ def test_changes() -> None:
     )
 
 
-def test_labels_that_are_given_anew_reach_the_quadtree() -> None:
-    """Each token set comes between the last one and the first: forty halves of 2**32."""
+def test_reassigned_labels_reach_the_quadtree() -> None:
+    """Every new token set is labeled between the last one and the first: halving 2**32 40 times."""
     boxes = [[0, 0, 9, 9]]
     index = build(Clauses.of([[0, 1], [0, 900]] * 100, boxes * 200), order="alphabet", list_size=8)
     before = index._trie.clause_label[:200].copy()
@@ -336,3 +334,8 @@ def test_unknown_words_are_refused(option: str, value: str) -> None:
 def test_numbers_out_of_range_are_refused() -> None:
     with pytest.raises(InvalidInput):
         indexes.create("lfilter", list_size=0)
+
+
+@pytest.mark.parametrize("small", ["chosen", "pruned leaves"])
+def test_crafted_arrays_are_refused_or_harmless_to_updates(small: str) -> None:
+    check_crafted_updates(build(draw("lattice").clauses, **SMALL[small]), 100 if JIT else 10)

@@ -1,8 +1,8 @@
-"""The MBRTrie: its running example, its arrays after any change, and what it prunes.
+"""mbr-trie: the paper's running example, the arrays after any change, and what is pruned.
 
-The example is that of Yu et al. (CIKM 2015), figures 1 to 3, whose drawings are lost. Tokens and
-boxes are completed here so that every statement of section 3 holds that can: the trie has 31 nodes,
-which are numbered in pre-order, leaves (nodes with the empty token) among them.
+The example is that of Yu et al. (CIKM 2015), figures 1 to 3. The text gives only some of its tokens
+and boxes; the others are chosen so that every statement of section 3 holds that can hold. The trie
+has 31 nodes in pre-order, with leaves (nodes with the empty token) among them.
 
 - nodes 1-7: a, with s1 = {a, b, c} at the leaf 4 and s2 = {a, c, e} at the leaf 7;
 - nodes 8-22: b, with s3 and s4 = {b, c, d} (leaf 11), s5 = {b, c, h} (13), s6 = {b, d} (15),
@@ -22,14 +22,15 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
+from test_crafted_arrays import crafted
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
 from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
-from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.mbr_trie.index import ORDERS, PROBES, MbrTrie, MbrTrieOptions
+from nearcast.errors import InvalidInput, StorageError, UnknownName
+from nearcast.indexes.mbr_trie import ORDERS, PROBES, MbrTrie, MbrTrieOptions
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.token_order.order import TokenOrder
 from nearcast.testing import check_index, draw
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nearcast.columns import Matches
+    from nearcast.indexes.in_place import InPlaceIndex
 
 SUBSCRIPTIONS = {
     "s1": ("abc", [22, 0, 30, 20]),
@@ -64,12 +66,12 @@ PATHS = {
     14: "bd", 16: "be", 17: "bef", 19: "bf", 21: "bfh", 23: "c", 24: "cd", 26: "d", 27: "de",
     29: "df",
 }  # fmt: skip
-"""The paper's nodes that are not leaves: all that ours has."""
+"""The paper's nodes that are not leaves: all the nodes of our trie."""
 
 
 @dataclass
 class Node:
-    """A node as plain Python reads it out of the arrays."""
+    """A node, read from the arrays by plain Python."""
 
     box: list[int]
     range: tuple[int, int]
@@ -80,7 +82,7 @@ class Node:
 
 
 def read(index: MbrTrie) -> dict[tuple[int, ...], Node]:
-    """Read the trie: its nodes by the tokens on their way."""
+    """Return the nodes of the trie by the tokens of their paths."""
     arrays = {name: array.tolist() for name, array in index.arrays().items()}
     tokens = {rank: token - 1 for token, rank, _, _ in arrays["slot"] if token}
     roots = [(rank, child) for token, rank, child, _ in arrays["slot"] if token and child]
@@ -88,26 +90,26 @@ def read(index: MbrTrie) -> dict[tuple[int, ...], Node]:
     todo: list[tuple[tuple[int, ...], int]] = [((), 0)]
     while todo:
         path, at = todo.pop()
-        *box, first, count, capacity, start, size, room, dead, below = arrays["node"][at]
-        if room == 0:
+        *box, first, count, block, start, size, capacity, dead, below = arrays["node"][at]
+        if capacity == 0:
             clauses = [start] if size else []
         else:
-            clauses = [c for c in arrays["entry"][start + 4 * room :][:size] if c >= 0]
+            clauses = [c for c in arrays["entry"][start + 4 * capacity :][:size] if c >= 0]
             assert len(clauses) == size - dead
         children = [child for _, child in sorted(roots)] if at == 0 else range(first, first + count)
         ranks = [arrays["rank"][child] for child in children]
         assert ranks == sorted(set(ranks))
-        assert count == len(ranks) <= capacity or at == 0
+        assert count == len(ranks) <= block or at == 0
         low, high = arrays["label"][at]
         assert arrays["outline"][at] == outline(box)
-        nodes[path] = Node(box, (low, high), clauses, below, size > 0 or room > 0)
+        nodes[path] = Node(box, (low, high), clauses, below, size > 0 or capacity > 0)
         nodes[path].children = [tokens[rank] for rank in ranks]
         todo += [((*path, tokens[r]), c) for r, c in zip(ranks, children, strict=True)]
     return nodes
 
 
 def outline(box: list[int]) -> int:
-    """Round a box: east, north, west and south, the last two turned round, under guards."""
+    """Round a box: east, north, inverted west, inverted south, each below a guard bit."""
     if box[0] > box[2]:
         return 0x8000_8000_8000_8000
     west, east = ((x - WORLD[0]) >> 17 for x in box[::2])
@@ -122,7 +124,7 @@ def ranks(index: MbrTrie) -> dict[int, int]:
 
 
 def check_trie(index: MbrTrie) -> None:
-    """Check that the trie says of its clauses what it should."""
+    """Assert what holds for the nodes and lists of a trie at all times."""
     nodes, order = read(index), ranks(index)
     clauses = index.clauses
     alive = np.flatnonzero(index.alive[clauses.row]).tolist()
@@ -156,17 +158,17 @@ def check_trie(index: MbrTrie) -> None:
 
 
 def visited(index: MbrTrie, words: str, box: list[int]) -> set[str]:
-    """Say which nodes a message opens: those whose tokens occur and whose boxes meet it."""
+    """Return the nodes that a message opens: their tokens occur, and their boxes overlap it."""
     nodes = read(index)
     return {
         spelled(path)
         for path in nodes
         if all(letter in words for letter in spelled(path))
-        and all(meets(nodes[path[:size]].box, box) for size in range(len(path) + 1))
+        and all(overlap(nodes[path[:size]].box, box) for size in range(len(path) + 1))
     }
 
 
-def meets(one: list[int], other: list[int]) -> bool:
+def overlap(one: list[int], other: list[int]) -> bool:
     return one[0] <= other[2] and one[1] <= other[3] and one[2] >= other[0] and one[3] >= other[1]
 
 
@@ -219,8 +221,8 @@ def test_the_example_has_the_papers_ranges() -> None:
 @pytest.mark.parametrize("probe", PROBES)
 def test_the_point_message(probe: str) -> None:
     # The paper says that nodes 0-4, 8-11, 16-18 and 23-25 are visited, and that s1 is found below
-    # node 1. That contradicts its own answers, s4, s7 and s10: the message has no a. The
-    # statement holds for a message that has; without it, nodes 1-4 are pruned by their token.
+    # node 1. That contradicts its own answers, s4, s7 and s10: the message has no token a. The
+    # statement holds for a message with a; without it, nodes 1-4 are pruned by their token.
     index = example(probe=probe)
     matches = match(index, *POINT)
     assert answers(matches) == {"s4", "s7", "s10"}
@@ -232,7 +234,7 @@ def test_the_point_message(probe: str) -> None:
     words, box = POINT
     matches = match(index, "a" + words, box)
     assert answers(matches) == {"s1", "s4", "s7", "s10"}
-    # Of the paper's fifteen nodes, 4, 11, 18 and 25 are leaves, which are no nodes here.
+    # Of the paper's 15 nodes, 4, 11, 18 and 25 are leaves, which are not nodes here.
     opened |= {PATHS[n] for n in (1, 2, 3)}
     assert visited(index, "a" + words, box) == opened
     assert matches.visited == len(opened) == 15 - 4
@@ -283,7 +285,7 @@ def test_all_ways_to_probe_open_the_same_nodes(order: str) -> None:
     assert found[0].pairs() == found[1].pairs() == found[2].pairs()
 
 
-def test_it_examines_what_has_all_tokens_only() -> None:
+def test_it_examines_only_clauses_whose_tokens_all_occur() -> None:
     tweets = Workload("tweets", seed=5)
     clauses, messages = tweets.subscriptions(5_000 if JIT else 500), tweets.messages(50)
     matches = build(clauses).match(messages)
@@ -294,13 +296,13 @@ def test_it_examines_what_has_all_tokens_only() -> None:
     assert 3 * matches.examined < by_list.examined
 
 
-def test_a_message_outside_of_everything_opens_the_root_alone() -> None:
+def test_a_message_outside_of_everything_opens_only_the_root() -> None:
     matches = match(example(), "abcdefgh", [99, 99, 99, 99])
     assert (len(matches), matches.visited, matches.examined) == (0, 1, 0)
 
 
-def test_a_gap_of_labels_that_is_used_up() -> None:
-    """Each token set comes between the last one and the first: forty halves of 2**32."""
+def test_labels_are_reassigned_when_a_gap_is_used_up() -> None:
+    """Every new token set is labeled between the last one and the first: halving 2**32 40 times."""
     boxes = [[0, 0, 9, 9]]
     index = build(Clauses.of([[0, 1], [0, 900]] * 100, boxes * 200), order="alphabet")
     for token in range(899, 820, -1):
@@ -311,7 +313,7 @@ def test_a_gap_of_labels_that_is_used_up() -> None:
         check_trie(index)
 
 
-def test_lists_grow_die_and_close_up() -> None:
+def test_lists_grow_and_are_compacted() -> None:
     rng = np.random.default_rng(1)
     index = build(Clauses.of([[1], [2]] * 150, [[0, 0, 5, 5], [3, 3, 9, 9]] * 150))
     for size in (1, 2, 3, 40, 100):
@@ -326,7 +328,7 @@ def test_lists_grow_die_and_close_up() -> None:
         check_trie(index)
         wanted = Scan(index.clauses, index.alive.copy()).match(messages)
         assert_same("lists", messages, index.match(messages), wanted)
-    # What has nothing below it any more has no box either.
+    # A node with nothing left below it has no box.
     empty = read(index)[tuple(sorted((1, 2), key=ranks(index).__getitem__))]
     assert (empty.below, empty.box) == (0, [*[2**31 - 1] * 2, *[-(2**31)] * 2])
 
@@ -359,7 +361,7 @@ def test_options_are_checked() -> None:
         indexes.create("mbr-trie", order="idf")
 
 
-def test_the_largest_token_id_is_refused_and_may_be_asked_for() -> None:
+def test_the_largest_token_id_is_refused_in_clauses_and_allowed_in_messages() -> None:
     largest, box = 2**31 - 1, [[0, 0, 9, 9]]
     with pytest.raises(InvalidInput, match="token ids must be below"):
         build(Clauses.of([[largest]], box))
@@ -384,7 +386,7 @@ def test_a_stored_index_changes_and_its_folder_does_not(tmp_path: Path) -> None:
 
 
 class TrieChanges(Changes):
-    """Inserts, deletes and restarts in any order; the arrays hold what they must after each."""
+    """Inserts, deletes and restarts in any order; the trie is checked after each."""
 
     name = "mbr-trie"
 
@@ -400,7 +402,7 @@ class TrieChanges(Changes):
         self.alive = np.ones(self.clauses.subscriptions, np.bool_)
 
     @invariant()
-    def trie_holds(self) -> None:
+    def trie_is_sound(self) -> None:
         assert isinstance(self.index, MbrTrie)
         check_trie(self.index)
 
@@ -410,3 +412,33 @@ def test_changes() -> None:
         TrieChanges,
         settings=settings(max_examples=2 * EXAMPLES, stateful_step_count=STEPS, deadline=None),
     )
+
+
+def check_crafted_updates(index: InPlaceIndex, tries: int) -> None:
+    """Assert that crafted arrays are refused, or harmless to matching and updating."""
+    rng = np.random.default_rng(0)
+    clauses, messages = index.clauses, draw("lattice").messages
+    index.insert(clauses.take(np.arange(0, clauses.subscriptions, 3)))
+    index.delete(np.arange(1, clauses.subscriptions, 9))
+    arrays = dict(index.arrays())
+    type(index).from_arrays(index.clauses, index.options, arrays).check_structure()
+    refused = 0
+    for _ in range(tries):
+        name = sorted(arrays)[int(rng.integers(len(arrays)))]
+        changed = arrays | {name: crafted(arrays[name], rng)}
+        try:
+            loaded = type(index).from_arrays(index.clauses, index.options, changed)
+            loaded.check_structure()
+        except StorageError:
+            refused += 1
+            continue
+        rows = np.flatnonzero(loaded.alive)
+        loaded.delete(np.sort(rng.permutation(rows)[: len(rows) // int(rng.integers(2, 12))]))
+        loaded.insert(clauses.take(np.arange(0, clauses.subscriptions, 4)))
+        loaded.match(messages)
+    assert refused
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_crafted_arrays_are_refused_or_harmless_to_updates(order: str) -> None:
+    check_crafted_updates(build(draw("lattice").clauses, order=order), 100 if JIT else 10)

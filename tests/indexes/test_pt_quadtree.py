@@ -1,4 +1,4 @@
-"""The pivotal-token quadtree: the paper's example, what holds of it at all times, and changes.
+"""pt-quadtree: the paper's running example, the arrays after any change, and what is examined.
 
 `check_quadtree` reads the arrays of an index as plain numbers and shares nothing with the kernels.
 """
@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
+from test_mbr_trie import check_crafted_updates
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
 from nearcast import indexes
@@ -22,9 +23,9 @@ from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.pt_quadtree.index import PtQuadtree
+from nearcast.indexes.pt_quadtree import PtQuadtree
 from nearcast.indexes.scan import Scan
-from nearcast.testing import check_index
+from nearcast.testing import check_index, draw
 from nearcast.testing.checks import assert_same
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class Tree:
         """Return the entries of a node's own lists by pivotal token."""
         found = {}
         for token, (count, word) in self.slots("lists", node).items():
-            first, room = word >> 28, word & 0xFFFFFFF
-            assert 0 < count <= room
+            first, capacity = word >> 28, word & 0xFFFFFFF
+            assert 0 < count <= capacity
             found[token] = self.arrays["entry"][first : first + count]
         return found
 
@@ -88,7 +89,7 @@ def contains(a: Any, b: Any) -> bool:
 
 
 def places(tree: Tree, node: int, box: tuple[int, ...]) -> list[int]:
-    """Return the nodes in whose lists a box must stand."""
+    """Return the nodes that must list a box."""
     if not touches(tree.region[node], box):
         return []
     below = [child for child in tree.children(node) if touches(tree.region[child], box)]
@@ -99,7 +100,7 @@ def places(tree: Tree, node: int, box: tuple[int, ...]) -> list[int]:
 
 
 def check_quadtree(index: PtQuadtree) -> None:
-    """Assert what holds of the arrays at all times."""
+    """Assert what holds for the arrays at all times."""
     tree, clauses = Tree(index), index.clauses
     nodes = range(len(tree.child))
     for node in nodes:
@@ -131,7 +132,7 @@ def check_quadtree(index: PtQuadtree) -> None:
             assert tree.size[node] <= tree.rule[node]
     start, token = clauses.token_start.tolist(), clauses.token.tolist()
     tokens = [set(token[a:b]) or {NO_TOKEN} for a, b in pairwise(start)]
-    standing: dict[int, list[int]] = defaultdict(list)
+    listing: dict[int, list[int]] = defaultdict(list)
     total = 0
     for node in nodes:
         lists = tree.lists(node)
@@ -139,7 +140,7 @@ def check_quadtree(index: PtQuadtree) -> None:
         total += tree.size[node]
         for key, entries in lists.items():
             for *box, clause, a, b, c in entries:
-                standing[clause].append(node)
+                listing[clause].append(node)
                 assert box == clauses.box[clause].tolist()
                 assert key in tokens[clause]
                 others = [t for t in (a, b, c if c >= 0 else ~c) if t != NO_TOKEN]
@@ -148,15 +149,15 @@ def check_quadtree(index: PtQuadtree) -> None:
                 assert rest.issuperset(others)
                 assert (c < 0) == (len(rest) > 3)
     alive = np.flatnonzero(index.alive[clauses.row]).tolist() if len(clauses) else []
-    assert sorted(standing) == alive
+    assert sorted(listing) == alive
     for clause in alive:
         sides = tuple(clauses.box[clause].tolist())
         assert contains(tree.region[0], sides)
-        assert sorted(standing[clause]) == sorted(places(tree, 0, sides))
+        assert sorted(listing[clause]) == sorted(places(tree, 0, sides))
     state = tree.arrays["state"]
     assert state[6] == len(alive)
-    rooms = [w & 0xFFFFFFF for n in nodes for _, w in tree.slots("lists", n).values()]
-    assert state[1] - state[2] == sum(rooms)
+    capacities = [w & 0xFFFFFFF for n in nodes for _, w in tree.slots("lists", n).values()]
+    assert state[1] - state[2] == sum(capacities)
 
 
 SUBSCRIPTIONS = {
@@ -175,9 +176,9 @@ SUBSCRIPTIONS = {
 }
 """The paper's twelve subscriptions; the boxes of s3 and s4 and most tokens follow from its text.
 
-Completed such that its statements hold, but for these: s10 answers the point message, so that it
-stands in the leaf of that point too, where the paper's list (s1, s4, s7, s9) has it not; and that
-leaf, node 18, is then one more leaf candidate of the range message, which shares token d with it.
+The rest is chosen so that its statements hold, except for two. s10 answers the point message, so it
+is listed in the leaf of that point too, unlike in the paper's list (s1, s4, s7, s9). That leaf,
+node 18, is then one more candidate leaf of the range message, which also has token d.
 """
 
 NAMES = list(SUBSCRIPTIONS)
@@ -278,7 +279,7 @@ def test_example_the_range_message() -> None:
     matches = match(index, RANGE)
     assert answers(matches) == {"s2", "s10", "s11"}
     assert len(matches) == 3
-    # Opened are these, the root, and nodes 6, 11 and 16; verified is what stands under d.
+    # Opened: these, the root, and nodes 6, 11 and 16. Verified: the entries under d.
     assert (matches.visited, matches.examined) == (9, 5)
 
 
@@ -292,7 +293,7 @@ def test_example_the_point_message() -> None:
     assert (matches.visited, matches.examined) == (3, 5)
 
 
-def test_mx_cif_has_every_clause_once() -> None:
+def test_mx_cif_lists_every_clause_once() -> None:
     index = example(place="mx-cif", push=0.0)
     tree = Tree(index)
     node = paper_nodes(tree)
@@ -305,7 +306,7 @@ def test_mx_cif_has_every_clause_once() -> None:
     assert answers(match(index, RANGE)) == {"s2", "s10", "s11"}
 
 
-def test_pushing_fills_the_space_that_is_given() -> None:
+def test_pushing_spends_the_entries_that_are_allowed() -> None:
     clauses = Workload("tweets", seed=3).subscriptions(3000 if JIT else 300)
     entries = []
     for share in (0.0, 0.3, 2.0):
@@ -333,7 +334,7 @@ def test_checks_with_small_lists(small: str) -> None:
 
 
 class QuadtreeChanges(Changes):
-    """Inserts, deletes and restarts in any order; the arrays hold what they must after each."""
+    """Inserts, deletes and restarts in any order; the quadtree is checked after each."""
 
     name = "pt-quadtree"
 
@@ -354,7 +355,7 @@ class QuadtreeChanges(Changes):
         self.alive = np.ones(self.clauses.subscriptions, np.bool_)
 
     @invariant()
-    def quadtree_holds(self) -> None:
+    def quadtree_is_sound(self) -> None:
         assert isinstance(self.index, PtQuadtree)
         check_quadtree(self.index)
 
@@ -367,7 +368,7 @@ def test_changes() -> None:
 
 
 @pytest.mark.parametrize("place", ["leaf", "mx-cif"])
-def test_a_clause_without_the_region_lets_it_grow(place: str) -> None:
+def test_a_clause_outside_the_region_enlarges_it(place: str) -> None:
     rng = np.random.default_rng(0)
     count = 60 if JIT else 20
     index = indexes.create("pt-quadtree", list_size=2, place=place).build(Clauses.empty())
@@ -384,7 +385,7 @@ def test_a_clause_without_the_region_lets_it_grow(place: str) -> None:
     assert_same(place, messages, index.match(messages), wanted)
 
 
-def test_many_deletes_plant_the_tree_anew() -> None:
+def test_many_deletes_rebuild_the_tree() -> None:
     count = 400
     clauses = Workload("tweets", seed=1).subscriptions(count)
     index = indexes.create("pt-quadtree", list_size=5).build(clauses)
@@ -396,7 +397,7 @@ def test_many_deletes_plant_the_tree_anew() -> None:
     assert len(index.arrays()["node"]) < before / 2
 
 
-def test_a_message_may_have_the_id_that_stands_for_no_token() -> None:
+def test_a_message_may_have_the_id_of_no_token() -> None:
     clauses = Clauses.of([[], [1]], [[0, 0, 9, 9]] * 2)
     index = indexes.create("pt-quadtree").build(clauses)
     messages = Messages.of([[1, NO_TOKEN], [NO_TOKEN]], [[5, 5]] * 2)
@@ -433,3 +434,10 @@ def test_wrong_options(wrong: dict[str, Any]) -> None:
 def test_an_unknown_place_lists_the_places() -> None:
     with pytest.raises(UnknownName, match="unknown place 'root'; choose from: leaf, mx-cif"):
         indexes.create("pt-quadtree", place="root")
+
+
+@pytest.mark.parametrize("small", ["leaf", "push"])
+def test_crafted_arrays_are_refused_or_harmless_to_updates(small: str) -> None:
+    index = indexes.create("pt-quadtree", **OPTIONS[small]).build(draw("lattice").clauses)
+    assert isinstance(index, PtQuadtree)
+    check_crafted_updates(index, 100 if JIT else 10)

@@ -1,10 +1,4 @@
-"""``lfilter``: a trie of token sets and a quadtree of pivotal tokens, chosen by cost.
-
-LFilter of Yu, Li and Feng, "A cost-based method for location-aware publish/subscribe services"
-(CIKM 2015), section 5. Each message is filtered by the index that costs it less; of lists that the
-quadtree leaves, the trie prunes what cannot match (`nearcast.indexes.lfilter.prune`), where that
-pays. `Lfilter.explain` tells what was chosen, and at which cost.
-"""
+"""The class of the ``lfilter`` index, its options, and the explanation of its choices."""
 
 from __future__ import annotations
 
@@ -15,15 +9,32 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import WORLD, Clauses, Messages, read_only
-from nearcast.errors import UnknownName
+from nearcast.errors import StorageError, UnknownName
 from nearcast.indexes.in_place import InPlaceIndex
-from nearcast.indexes.lfilter import match as matches
-from nearcast.indexes.lfilter import prune as pruning
-from nearcast.indexes.lfilter.cost import ALL_LONG, SHORT, Model, trie_cost, weigh
+from nearcast.indexes.lfilter import prune
+from nearcast.indexes.lfilter.cost import SHORT, WEIGHTS, Model, trie_cost, weigh_nodes
+from nearcast.indexes.lfilter.match import (
+    CHOSEN,
+    FILTER_BY_QUADTREE,
+    FILTER_BY_TRIE,
+    FILTER_CHEAPER,
+    MatchScratch,
+    Strategy,
+    Trace,
+    match_messages,
+)
+from nearcast.indexes.lfilter.prune import (
+    TALLY_WIDTH,
+    VERIFY_BY_PRUNING,
+    VERIFY_CHEAPER,
+    VERIFY_DIRECTLY,
+    BothIndexes,
+    PruneScratch,
+)
 from nearcast.indexes.mbr_trie.index import PROBES, MbrTrie, MbrTrieOptions
-from nearcast.indexes.mbr_trie.trie import DEPTH
+from nearcast.indexes.mbr_trie.layout import DEPTH
 from nearcast.indexes.pt_quadtree.index import PtQuadtree, PtQuadtreeOptions
-from nearcast.indexes.pt_quadtree.tree import NODES
+from nearcast.indexes.pt_quadtree.layout import NODES
 from nearcast.storage import nested, prefixed
 
 if TYPE_CHECKING:
@@ -34,44 +45,47 @@ if TYPE_CHECKING:
     from nearcast.compiled.messages import MessageArrays
     from nearcast.indexes.boolean import Progress
 
-
 __all__ = ["FILTERS", "VERIFIES", "Explanation", "Lfilter", "LfilterOptions"]
 
 FILTERS = {
-    "cost": matches.BY_COST,
-    "trie": matches.BY_TRIE,
-    "quadtree": matches.BY_QUADTREE,
+    "cost": FILTER_CHEAPER,
+    "trie": FILTER_BY_TRIE,
+    "quadtree": FILTER_BY_QUADTREE,
 }
-VERIFIES = {"cost": pruning.COST, "direct": pruning.DIRECT, "prune": pruning.PRUNE}
+VERIFIES = {
+    "cost": VERIFY_CHEAPER,
+    "direct": VERIFY_DIRECTLY,
+    "prune": VERIFY_BY_PRUNING,
+}
 
 _SHARED = {"alive"}
-"""Arrays that both parts have, and the whole."""
+"""Arrays that the trie, the quadtree and this index have in common."""
 
-_TALLY = pruning.PRUNED + 1
-_RUNS, _PARTS = 4096, 1024
+_RUNS, _SPANS = 4096, 1024
 
 _SAMPLE = 768
-"""So many tokens messages of the sample have together."""
+"""How many tokens the messages of the sample have in total."""
 
 _CHANGES = 8
-"""The costs are reckoned anew when one in so many clauses has changed."""
+"""The cost model is computed again when one in this many clauses has changed."""
 
 
 @dataclass(frozen=True)
 class LfilterOptions:
-    """Options of ``lfilter``: those of its parts, and what is left to the cost model.
+    """Options of ``lfilter``: those of the trie and the quadtree, and how to choose.
 
     Parameters
     ----------
     probe, order
-        As of ``mbr-trie``.
+        As for ``mbr-trie``.
     list_size, area_share, place, push
-        As of ``pt-quadtree``.
+        As for ``pt-quadtree``.
     filter
-        Which part filters messages: ``trie``, ``quadtree``, or for each the one that ``cost`` less.
+        What filters messages: the ``trie``, the ``quadtree``, or for each message the one with the
+        lower ``cost``.
     verify
-        How lists of the quadtree are verified: one entry after the other (``direct``), pruned by
-        the trie to its end (``prune``), or by what ``cost`` less at each node of the trie.
+        How lists of the quadtree are verified: entry by entry (``direct``), pruned by the trie to
+        its end (``prune``), or whichever has the lower ``cost`` at each node of the trie.
     """
 
     probe: str = MbrTrieOptions.probe
@@ -84,7 +98,7 @@ class LfilterOptions:
     verify: str = "cost"
 
     def __post_init__(self) -> None:
-        _ = self.trie, self.quadtree  # they check what is theirs
+        _ = self.trie, self.quadtree  # check their own options
         if self.filter not in FILTERS:
             raise UnknownName("filter", self.filter, FILTERS)
         if self.verify not in VERIFIES:
@@ -103,20 +117,20 @@ class LfilterOptions:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What was chosen for messages; all arrays have one number a message.
+    """What was chosen for messages; every array has one value per message.
 
-    A message across the antimeridian is two here, one on either side.
+    A message that crosses the antimeridian counts as two, one on each side.
 
     Parameters
     ----------
     by_trie
-        Whether the trie filtered, and not the quadtree.
+        Whether the trie filtered the message, and not the quadtree.
     trie_ns, quadtree_ns
-        What either was expected to cost, in nanoseconds of the machine that the model was made on.
+        The expected costs, in nanoseconds of the machine on which the model was fitted.
     lists, pruned
-        The lists that the quadtree left, and how many of them were pruned by the trie.
+        How many lists the quadtree left, and how many of them were pruned by the trie.
     examined, visited
-        The candidates verified, and the nodes opened.
+        How many candidates were verified, and how many nodes were opened.
     """
 
     by_trie: NDArray[np.bool_]
@@ -162,33 +176,34 @@ class Lfilter(InPlaceIndex):
         self,
         clauses: Clauses,
         options: LfilterOptions,
-        parts: tuple[MbrTrie, PtQuadtree],
+        trie: MbrTrie,
+        quadtree: PtQuadtree,
         model: Model | None = None,
         alive: NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__(clauses, options, alive)
-        self._trie, self._quadtree = parts
-        self._model = model if model is not None else self._weighed()
+        self._trie, self._quadtree = trie, quadtree
+        self._model = model if model is not None else self._fit_model()
         self._changes = 0
-        self._seen: pruning.Both | None = None
+        self._view: BothIndexes | None = None
 
     @classmethod
     def build(cls, clauses: Clauses, options: LfilterOptions) -> Self:
         """Build the trie, and the quadtree with its lists in the order of the trie's labels."""
         trie = MbrTrie.build(clauses, options.trie, labels=True)
         quadtree = PtQuadtree.build(clauses, options.quadtree, trie.clause_label)
-        return cls(clauses, options, (trie, quadtree))
+        return cls(clauses, options, trie, quadtree)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Return the arrays of both parts, of the cost model, and which rows are alive."""
-        parts = {"trie": self._trie.arrays(), "quadtree": self._quadtree.arrays()}
-        own = {
-            f"{part}.{name}": array
-            for part, arrays in parts.items()
-            for name, array in arrays.items()
-            if name not in _SHARED
+        """Return the arrays of both indexes and of the cost model, and which rows are alive."""
+        arrays = {
+            **prefixed("trie", self._trie.arrays()),
+            **prefixed("quadtree", self._quadtree.arrays()),
+            **prefixed("model", self._model._asdict()),
         }
-        return {**own, **prefixed("model", self._model._asdict()), "alive": self.alive}
+        shared = {f"{part}.{name}" for part in ("trie", "quadtree") for name in _SHARED}
+        own = {name: array for name, array in arrays.items() if name not in shared}
+        return {**own, "alive": self.alive}
 
     @classmethod
     def from_arrays(
@@ -200,90 +215,101 @@ class Lfilter(InPlaceIndex):
         quadtree = PtQuadtree.from_arrays(
             clauses, options.quadtree, nested("quadtree", arrays) | shared
         )
-        trie.labelled = True
-        quadtree.label(trie.clause_label)
+        trie.labeled = True
+        quadtree.set_labels(trie.clause_label)
         stored = nested("model", arrays)
         model = Model(*(read_only(stored[name], np.float64) for name in Model._fields))
-        return cls(clauses, options, (trie, quadtree), model, arrays["alive"])
+        return cls(clauses, options, trie, quadtree, model, arrays["alive"])
+
+    def check_structure(self) -> None:
+        """Raise `StorageError` unless kernels can follow the arrays safely."""
+        self._trie.check_structure()
+        self._quadtree.check_structure()
+        nodes = int(self._quadtree.view()[0].state[NODES])
+        for name, shape in {"weight": (nodes, WEIGHTS), "token_cost": (1,)}.items():
+            array = getattr(self._model, name)
+            if array.shape != shape or not (np.isfinite(array) & (array >= 0)).all():
+                raise StorageError(
+                    f"lfilter: model.{name} must have the shape {shape} and finite values of at "
+                    "least 0; build it again from its subscriptions"
+                )
 
     def find_part(
         self,
         messages: MessageArrays,
         part: tuple[int, int],
-        scratch: matches.Rooms,
+        scratch: MatchScratch,
         start: NDArray[np.int64],
         clause: NDArray[np.int32],
     ) -> Progress:
-        """Filter every message by the part that costs less."""
-        notes = matches.Notes(np.empty((0, 2)), np.empty((0, _TALLY), np.int64))
-        return self._find_noting(notes, messages, part, scratch, start, clause)
+        """Filter every message by the index that costs less."""
+        return self._find_traced(_trace(0), messages, part, scratch, start, clause)
 
-    def make_scratch(self, tokens: int) -> matches.Rooms:
-        """Return scratch space for messages of at most ``tokens`` tokens."""
-        pool = pruning.Pool(
+    def make_scratch(self, tokens: int) -> MatchScratch:
+        """Return scratch for messages of at most ``tokens`` tokens."""
+        pruning = PruneScratch(
             np.empty((_RUNS, 3), np.int64),
-            np.empty((8 * _PARTS, 3), np.int64),
-            np.empty(_PARTS, np.int64),
+            np.empty((8 * _SPANS, 3), np.int64),
+            np.empty(_SPANS, np.int64),
             np.empty((int(self._both().trie.state[DEPTH]) + 2, 5), np.int64),
-            np.zeros(_TALLY, np.int64),
+            np.zeros(TALLY_WIDTH, np.int64),
         )
-        return matches.Rooms(
-            self._quadtree.make_scratch(tokens), self._trie.make_scratch(tokens), pool
+        return MatchScratch(
+            self._quadtree.make_scratch(tokens), self._trie.make_scratch(tokens), pruning
         )
 
     def explain(self, messages: Messages) -> Explanation:
         """Match messages, and tell what was chosen for each."""
         if messages.wraps.any():
             messages, _ = messages.cut()
-        count = np.zeros((len(messages), _TALLY), np.int64)
-        notes = matches.Notes(np.zeros((len(messages), 2)), count)
+        trace = _trace(len(messages))
         if len(messages):
-            self._find(messages, 1, partial(self._find_noting, notes))
+            self._find(messages, 1, partial(self._find_traced, trace))
         return Explanation(
-            count[:, matches.CHOSEN] == matches.BY_TRIE,
-            notes.cost[:, 0],
-            notes.cost[:, 1],
-            count[:, pruning.LISTS],
-            count[:, pruning.PRUNED],
-            count[:, pruning.EXAMINED],
-            count[:, pruning.VISITED],
+            trace.tally[:, CHOSEN] == FILTER_BY_TRIE,
+            trace.cost[:, 0],
+            trace.cost[:, 1],
+            trace.tally[:, prune.LISTS],
+            trace.tally[:, prune.PRUNED],
+            trace.tally[:, prune.EXAMINED],
+            trace.tally[:, prune.VISITED],
         )
 
-    def _find_noting(
+    def _find_traced(
         self,
-        notes: matches.Notes,
+        trace: Trace,
         messages: MessageArrays,
         part: tuple[int, int],
-        scratch: matches.Rooms,
+        scratch: MatchScratch,
         start: NDArray[np.int64],
         clause: NDArray[np.int32],
     ) -> Progress:
-        """Find clauses, and note what was chosen for each message if there is room for notes."""
+        """Find clauses, and write what was chosen for each message to a trace that is not empty."""
         options = self.options
-        ways = matches.Ways(
+        strategy = Strategy(
             FILTERS[options.filter], VERIFIES[options.verify], PROBES[options.probe]
         )
-        reached, examined, visited = matches.match_messages(
-            self._both(), self._model, messages, ways, part, scratch, notes, start, clause
+        done, examined, visited = match_messages(
+            self._both(), self._model, messages, strategy, part, scratch, trace, start, clause
         )
-        return int(reached), int(examined), int(visited)
+        return int(done), int(examined), int(visited)
 
-    def _both(self) -> pruning.Both:
-        if self._seen is None:
-            self._seen = pruning.Both(*self._quadtree.seen(), self._trie.seen())
-        return self._seen
+    def _both(self) -> BothIndexes:
+        if self._view is None:
+            self._view = BothIndexes(*self._quadtree.view(), self._trie.view())
+        return self._view
 
-    def _weighed(self) -> Model:
-        """Return what messages are expected to meet in both parts as they are now."""
-        tree, _ = self._quadtree.seen()
-        weight = np.empty((int(tree.state[NODES]), ALL_LONG + 1))
-        weigh(tree, self._trie.seen(), weight)
+    def _fit_model(self) -> Model:
+        """Return the cost model of both indexes as they are now."""
+        tree, _ = self._quadtree.view()
+        weight = np.empty((int(tree.state[NODES]), WEIGHTS))
+        weigh_nodes(tree, self._trie.view(), weight)
         return Model(read_only(weight, np.float64), read_only([self._token_cost()], np.float64))
 
     def _token_cost(self) -> float:
-        """Return what a token of a message costs with the trie.
+        """Return what a token of a message costs with the trie, by a sample of short messages.
 
-        That of a sample: short messages, anywhere, of the tokens of clauses, at even distances.
+        They are as large as the world, and have tokens of clauses at even distances.
         """
         token, count = self.clauses.token, _SAMPLE // SHORT
         if not len(token):
@@ -292,31 +318,36 @@ class Lfilter(InPlaceIndex):
         rows = drawn.reshape(SHORT, count).T
         sample = Messages.of([np.unique(row).tolist() for row in rows], [WORLD] * count)
         opened = self._trie.find(sample, 1).visited - count
-        cost = trie_cost(self._trie.seen(), sample.token, SHORT, opened)
+        cost = trie_cost(self._trie.view(), sample.token, SHORT, opened)
         return float(cost) / len(sample.token)
 
     def _add(self, first: int, last: int) -> None:
         builds = self._trie.builds
         self._trie.follow_insert(self, first, last)
-        self._quadtree.label(self._trie.clause_label)
+        self._quadtree.set_labels(self._trie.clause_label)
         self._quadtree.follow_insert(self, first, last)
         if self._trie.builds > builds:
-            self._quadtree.relabel(self._trie.clause_label)
+            self._quadtree.reorder(self._trie.clause_label)
         self._changed(last - first)
 
     def _remove(self, clauses: NDArray[np.int64]) -> None:
         builds = self._trie.builds
         self._trie.follow_delete(self, clauses)
-        self._quadtree.label(self._trie.clause_label)
+        self._quadtree.set_labels(self._trie.clause_label)
         self._quadtree.follow_delete(self, clauses)
         if self._trie.builds > builds:
-            self._quadtree.relabel(self._trie.clause_label, clauses)
+            self._quadtree.reorder(self._trie.clause_label, clauses)
         self._changed(len(clauses))
 
     def _changed(self, clauses: int) -> None:
-        """Look at the parts anew, and reckon the costs anew from time to time."""
-        self._seen = None
+        """Drop the view of the arrays, and fit the cost model again from time to time."""
+        self._view = None
         self._changes += clauses
-        nodes = int(self._quadtree.seen()[0].state[NODES])
+        nodes = int(self._quadtree.view()[0].state[NODES])
         if nodes != len(self._model.weight) or _CHANGES * self._changes > len(self.clauses):
-            self._model, self._changes = self._weighed(), 0
+            self._model, self._changes = self._fit_model(), 0
+
+
+def _trace(messages: int) -> Trace:
+    """Return a trace of messages that are not matched yet."""
+    return Trace(np.zeros((messages, 2)), np.zeros((messages, TALLY_WIDTH), np.int64))

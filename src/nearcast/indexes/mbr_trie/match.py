@@ -1,12 +1,11 @@
-"""Match messages against an MBRTrie: filter nodes by box and token, then check boxes in lists.
+"""Match messages against an mbr-trie: filter nodes by token and box, then compare boxes in lists.
 
-Yu et al. (CIKM 2015), sections 3.2 and 3.3. A message's tokens become ranks, in ascending order; a
-node that was reached by one of them goes on with those behind it. The children of a node are found
-by ProbeTokenSet (each child is looked for among the ranks, by a filter of one bit and by binary
+Yu et al. (CIKM 2015), sections 3.2 and 3.3. The tokens of a message become ascending ranks; a node
+that was reached by one of them continues with the ranks after it. The children of a node are found
+by ProbeTokenSet (each child is looked up among the ranks, by a filter of one bit and a binary
 search), by ProbeTrie (each rank is searched among the children), or by whichever costs less.
 
-Nodes are opened level by level: while the boxes of one level are compared, those of the next come
-into the cache.
+Nodes are opened level by level: while the boxes of one level are compared, the next is prefetched.
 """
 
 from __future__ import annotations
@@ -19,24 +18,25 @@ from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, lowest
 from nearcast.compiled.simd_boxes import LANES, touching_boxes
 from nearcast.compiled.token_filter import LOW_BITS, clear_filter, set_filter
 from nearcast.compiled.token_table import home
-from nearcast.indexes.mbr_trie.load import sort_keys
-from nearcast.indexes.mbr_trie.trie import (
-    CHILD,
-    CHILDREN,
-    COUNT,
+from nearcast.indexes.mbr_trie.layout import (
+    CHILD_COUNT,
+    FIRST_CHILD,
     LIST,
+    LIST_CAPACITY,
+    LIST_SIZE,
+    LOW32,
     RANK,
-    ROOM,
-    SIZE,
+    ROOT_CHILD,
     TOKEN,
     Trie,
-    clause_place,
+    clause_position,
     find_slot,
-    first_not_below,
-    four_sides,
-    outlines_meet,
-    stride_of,
-    touches,
+    lower_bound,
+    may_overlap,
+    overlaps,
+    pack_sides,
+    side_stride,
+    sort_keys,
 )
 
 if TYPE_CHECKING:
@@ -44,21 +44,21 @@ if TYPE_CHECKING:
 
     from nearcast.compiled.messages import MessageArrays
 
-COST, TOKEN_SET, TRIE = 0, 1, 2
+PROBE_CHEAPER, PROBE_TOKEN_SET, PROBE_TRIE = range(3)
 """Ways to find the children of a node."""
 
 AHEAD = 128
-"""How many entries ahead boxes are asked for."""
+"""How many entries ahead the boxes of a list are prefetched."""
 
 _ONE = np.uint64(1)
-_LOW32 = np.int64(0xFFFFFFFF)
 
 
-class Scratch(NamedTuple):
-    """Room for one message.
+class MatchScratch(NamedTuple):
+    """Scratch for one message.
 
-    ``key`` int64[most tokens + 1], ``rank`` int32[most tokens + 1]; ``queue`` int64[nodes + 1]:
-    nodes to be opened, with the position of the first rank behind theirs in the lower half.
+    ``token_filter`` uint64[words]; ``key`` int64[max tokens + 1]: ranks, each with its child of the
+    root in the lower half; ``rank`` int32[max tokens + 1]; ``queue`` int64[nodes + 1]: nodes to
+    open, each with the position of the next rank in the lower half.
     """
 
     token_filter: NDArray[np.uint64]
@@ -67,10 +67,10 @@ class Scratch(NamedTuple):
     queue: NDArray[np.int64]
 
 
-class Asked(NamedTuple):
-    """A message: its ascending ranks, their filter, its box as int32[4], and how to probe.
+class RankQuery(NamedTuple):
+    """A message as the trie sees it: ascending ranks, their filter, its box, and how to probe.
 
-    ``outline`` is the box again, to be compared with the outlines of nodes.
+    ``window`` int32[4] is the box, ``outline`` its opposite sides packed (`may_overlap`).
     """
 
     rank: NDArray[np.int32]
@@ -81,13 +81,95 @@ class Asked(NamedTuple):
 
 
 @kernel
-def find_ranks(trie: Trie, tokens: NDArray[np.int32], scratch: Scratch) -> Number:
-    """Write the ranks of tokens that clauses have, with the root's children; return how many."""
+def match_messages(
+    trie: Trie,
+    box: NDArray[np.int32],
+    messages: MessageArrays,
+    probe: Number,
+    part: tuple[Number, Number],
+    scratch: MatchScratch,
+    start: NDArray[np.int64],
+    match: NDArray[np.int32],
+) -> tuple[Number, Number, Number]:
+    """Match the messages of a part.
+
+    The clauses of message ``m`` go to ``match[start[m]:start[m + 1]]``; ``box`` has the boxes of
+    all clauses. Return the message at which the output was full (or the end), how many entries
+    were examined and how many nodes were visited.
+    """
+    trie, scratch = borrow_trie(trie), borrow_scratch(scratch)
+    token, window = borrow(messages.token), borrow(messages.box)
+    box, match = borrow(box), borrow(match)
+    examined, visited = np.int64(0), np.int64(0)
+    for m in range(part[0], part[1]):
+        begin, end = messages.token_start[m], messages.token_start[m + 1]
+        if m + 1 < part[1]:
+            for i in range(end, messages.token_start[m + 2]):
+                prefetch(trie.slot, home(np.int64(token[i]), len(trie.slot)))
+        count = find_ranks(trie, token[begin:end], scratch)
+        sort_ranks(scratch, count)
+        query = start_query(count, window[m], probe, scratch)
+        found, more_examined, more_visited = match_message(
+            trie, box, query, scratch, match, start[m]
+        )
+        clear_filter(scratch.token_filter, query.rank)
+        if found < 0:
+            return np.int64(m), examined, visited
+        examined += more_examined
+        visited += more_visited
+        start[m + 1] = found
+    return np.int64(part[1]), examined, visited
+
+
+@kernel
+def match_message(
+    trie: Trie,
+    box: NDArray[np.int32],
+    query: RankQuery,
+    scratch: MatchScratch,
+    match: NDArray[np.int32],
+    found: Number,
+) -> tuple[Number, Number, Number]:
+    """Append the matches of a message.
+
+    Return the new length of the output (-1: it was full), entries examined and nodes visited.
+    """
+    queue = scratch.queue
+    examined, visited = np.int64(0), np.int64(1)
+    if not overlaps(trie.node, 0, query.window):
+        return found, examined, visited
+    if trie.node[0, LIST_SIZE] > 0:
+        if found + trie.node[0, LIST_SIZE] > len(match):
+            return np.int64(-1), examined, visited
+        examined += trie.node[0, LIST_SIZE]
+        found = scan_list(trie, box, 0, query.window, match, found)
+    first, last = np.int64(0), probe_root(trie, query, scratch)
+    while first < last:
+        kept = keep_overlapping(trie, box, query, queue, (first, last))
+        visited += kept - first
+        last = kept
+        for i in range(first, kept):
+            at = queue[i] >> 32
+            size = trie.node[at, LIST_SIZE]
+            if size > 0:
+                if found + size > len(match):
+                    return np.int64(-1), examined, visited
+                examined += size
+                found = scan_list(trie, box, at, query.window, match, found)
+            if trie.node[at, CHILD_COUNT] > 0:
+                last = probe_children(trie, at, queue[i] & LOW32, query, queue, last)
+        first = kept
+    return found, examined, visited
+
+
+@kernel
+def find_ranks(trie: Trie, tokens: NDArray[np.int32], scratch: MatchScratch) -> Number:
+    """Write the ranks of known tokens, with their children of the root; return how many."""
     count = np.int64(0)
     for i in range(len(tokens)):
         at = find_slot(trie.slot, np.int64(tokens[i]))
         if trie.slot[at, TOKEN] != 0:
-            child = np.int64(trie.slot[at, CHILD])
+            child = np.int64(trie.slot[at, ROOT_CHILD])
             prefetch(trie.node, child)
             scratch.key[count] = np.int64(trie.slot[at, RANK]) << 32 | child
             scratch.rank[count] = trie.slot[at, RANK]
@@ -96,11 +178,22 @@ def find_ranks(trie: Trie, tokens: NDArray[np.int32], scratch: Scratch) -> Numbe
 
 
 @kernel
-def sort_ranks(scratch: Scratch, count: Number) -> None:
-    """Put ranks in ascending order."""
+def sort_ranks(scratch: MatchScratch, count: Number) -> None:
+    """Sort the ranks."""
     sort_keys(scratch.key, count)
     for i in range(count):
         scratch.rank[i] = scratch.key[i] >> 32
+
+
+@kernel
+def start_query(
+    count: Number, window: NDArray[np.int32], probe: Number, scratch: MatchScratch
+) -> RankQuery:
+    """Return the query of a message with ``count`` ranks, and set their filter."""
+    opposite_sides = pack_sides(window[0], window[1], window[2], window[3])
+    query = RankQuery(scratch.rank[:count], scratch.token_filter, window, opposite_sides, probe)
+    set_filter(scratch.token_filter, query.rank)
+    return query
 
 
 @inlined_kernel
@@ -112,39 +205,39 @@ def may_occur(token_filter: NDArray[np.uint64], rank: Number) -> Number:
 
 @inlined_kernel
 def push(trie: Trie, queue: NDArray[np.int64], top: Number, at: Number, position: Number) -> Number:
-    """Put a node into the queue and ask for its record; return the end of the queue."""
+    """Append a node to the queue and prefetch its record; return the end of the queue."""
     prefetch(trie.node, at)
     queue[top] = np.int64(at) << 32 | position
     return top + 1
 
 
 @inlined_kernel
-def probe_root(trie: Trie, asked: Asked, scratch: Scratch) -> Number:
-    """Put the root's children into the queue that are tokens of the message; return how many.
+def probe_root(trie: Trie, query: RankQuery, scratch: MatchScratch) -> Number:
+    """Queue the children of the root whose tokens occur in the message; return how many.
 
-    A token leads to its child by the table of ranks, for nothing; only where the paper's
-    ProbeTokenSet is wanted everywhere, all children are looked for among the tokens.
+    `find_ranks` has found them already. Only where ProbeTokenSet is asked for everywhere, all
+    children are looked up among the ranks.
     """
-    top, count = np.int64(0), len(asked.rank)
-    if asked.probe != TOKEN_SET:
+    top, count = np.int64(0), len(query.rank)
+    if query.probe != PROBE_TOKEN_SET:
         for i in range(count):
-            child = scratch.key[i] & _LOW32
+            child = scratch.key[i] & LOW32
             if child != 0:
                 scratch.queue[top] = child << 32 | (i + 1)
                 top += 1
         return top
     for slot in range(len(trie.slot)):
-        child, rank = np.int64(trie.slot[slot, CHILD]), np.int64(trie.slot[slot, RANK])
-        if child != 0 and may_occur(asked.token_filter, rank):
-            found = first_not_below(asked.rank, np.int64(0), count, rank)
-            if found < count and asked.rank[found] == rank:
+        child, rank = np.int64(trie.slot[slot, ROOT_CHILD]), np.int64(trie.slot[slot, RANK])
+        if child != 0 and may_occur(query.token_filter, rank):
+            found = lower_bound(query.rank, np.int64(0), count, rank)
+            if found < count and query.rank[found] == rank:
                 top = push(trie, scratch.queue, top, child, found + 1)
     return top
 
 
 @kernel
-def steps(size: Number) -> Number:
-    """Return the steps of a binary search: the paper's logarithm, and 1 where that is 0."""
+def search_steps(size: Number) -> Number:
+    """Return the steps of a binary search: the paper's logarithm, but 1 where that is 0."""
     count = np.int64(0)
     while size > 0:
         size >>= 1
@@ -154,56 +247,60 @@ def steps(size: Number) -> Number:
 
 @inlined_kernel
 def probe_children(
-    trie: Trie, at: Number, position: Number, asked: Asked, queue: NDArray[np.int64], top: Number
+    trie: Trie,
+    at: Number,
+    position: Number,
+    query: RankQuery,
+    queue: NDArray[np.int64],
+    top: Number,
 ) -> Number:
-    """Put the children of a node into the queue that are tokens of the message; return its end."""
-    first, children = np.int64(trie.node[at, CHILDREN]), np.int64(trie.node[at, COUNT])
-    ranks, last = len(asked.rank), first + children
+    """Queue the children of a node whose tokens occur in the message; return the queue's end."""
+    first, children = np.int64(trie.node[at, FIRST_CHILD]), np.int64(trie.node[at, CHILD_COUNT])
+    ranks, last = len(query.rank), first + children
     left = ranks - position
-    by_trie = asked.probe == TRIE
-    if asked.probe == COST and children > 1:
-        by_trie = left * steps(children) < children * steps(left)
+    by_trie = query.probe == PROBE_TRIE
+    if query.probe == PROBE_CHEAPER and children > 1:
+        by_trie = left * search_steps(children) < children * search_steps(left)
     if by_trie:
         for i in range(position, ranks):
-            first = first_not_below(trie.rank, first, last, asked.rank[i])
+            first = lower_bound(trie.rank, first, last, query.rank[i])
             if first == last:
                 break
-            if trie.rank[first] == asked.rank[i] and outlines_meet(
-                trie.outline[first], asked.outline
+            if trie.rank[first] == query.rank[i] and may_overlap(
+                trie.outline[first], query.outline
             ):
                 top = push(trie, queue, top, first, i + 1)
         return top
     for child in range(first, last):
         rank = trie.rank[child]
-        if outlines_meet(trie.outline[child], asked.outline) and may_occur(
-            asked.token_filter, rank
-        ):
-            position = first_not_below(asked.rank, position, ranks, rank)
+        if may_overlap(trie.outline[child], query.outline) and may_occur(query.token_filter, rank):
+            position = lower_bound(query.rank, position, ranks, rank)
             if position == ranks:
                 break
-            if asked.rank[position] == rank:
+            if query.rank[position] == rank:
                 top = push(trie, queue, top, child, position + 1)
     return top
 
 
 @inlined_kernel
-def filter_boxes(
-    trie: Trie, box: NDArray[np.int32], asked: Asked, queue: NDArray[np.int64], part: Number
+def keep_overlapping(
+    trie: Trie, box: NDArray[np.int32], query: RankQuery, queue: NDArray[np.int64], part: Number
 ) -> Number:
-    """Keep the nodes of a part of the queue whose boxes meet the message; return where they end."""
+    """Keep the nodes of a part of the queue whose boxes overlap the message; return their end."""
     kept = part[0]
     for i in range(part[0], part[1]):
         at = queue[i] >> 32
-        if touches(trie.node, at, asked.window):
+        if overlaps(trie.node, at, query.window):
             queue[kept] = queue[i]
             kept += 1
-            if trie.node[at, COUNT] > 0:
-                prefetch(trie.rank, trie.node[at, CHILDREN])
-                prefetch(trie.outline, trie.node[at, CHILDREN])
-                if trie.node[at, SIZE] > 0 and trie.node[at, ROOM] == 0:
+            capacity = np.int64(trie.node[at, LIST_CAPACITY])
+            if trie.node[at, CHILD_COUNT] > 0:
+                prefetch(trie.rank, trie.node[at, FIRST_CHILD])
+                prefetch(trie.outline, trie.node[at, FIRST_CHILD])
+                if trie.node[at, LIST_SIZE] > 0 and capacity == 0:
                     prefetch(box, trie.node[at, LIST])
-            if trie.node[at, ROOM] > 0:
-                for line in range(0, 4 * min(np.int64(trie.node[at, ROOM]), np.int64(64)), LANES):
+            if capacity > 0:
+                for line in range(0, 4 * min(capacity, np.int64(64)), LANES):
                     prefetch(trie.entry, trie.node[at, LIST] + line)
     return kept
 
@@ -217,72 +314,34 @@ def scan_list(
     match: NDArray[np.int32],
     found: Number,
 ) -> Number:
-    """Append the clauses of a node's list that meet the window; there is room for all."""
-    size, room = np.int64(trie.node[at, SIZE]), np.int64(trie.node[at, ROOM])
-    if room == 0:
+    """Append the clauses of a node's list that overlap the window; the output has space."""
+    size, capacity = np.int64(trie.node[at, LIST_SIZE]), np.int64(trie.node[at, LIST_CAPACITY])
+    if capacity == 0:
         # Without children, the box of the node is that of its only clause, and was compared.
         clause = trie.node[at, LIST]
-        if trie.node[at, COUNT] == 0 or touches(box, clause, window):
+        if trie.node[at, CHILD_COUNT] == 0 or overlaps(box, clause, window):
             match[found] = clause
             found += 1
         return found
-    base, stride = np.int64(trie.node[at, LIST]), stride_of(room)
-    clauses = clause_place(base, room, np.int64(0))
+    base, stride = np.int64(trie.node[at, LIST]), side_stride(capacity)
+    clauses = clause_position(base, capacity, np.int64(0))
     for first in range(0, size, LANES):
         if first + AHEAD < size:
             for line in range(4):
                 prefetch(trie.entry, base + 4 * (first + AHEAD) + LANES * line)
-        met = touching_boxes(trie.entry, base + 4 * first, stride, window)
+        touching = touching_boxes(trie.entry, base + 4 * first, stride, window)
         if size - first < LANES:
-            met &= (_ONE << np.uint64(size - first)) - _ONE
-        while met != np.uint64(0):
-            match[found] = trie.entry[clauses + first + lowest_bit(met)]
-            met &= met - _ONE
+            touching &= (_ONE << np.uint64(size - first)) - _ONE
+        while touching != np.uint64(0):
+            match[found] = trie.entry[clauses + first + lowest_bit(touching)]
+            touching &= touching - _ONE
             found += 1
     return found
 
 
 @kernel
-def match_message(
-    trie: Trie,
-    box: NDArray[np.int32],
-    asked: Asked,
-    scratch: Scratch,
-    match: NDArray[np.int32],
-    found: Number,
-) -> tuple[Number, Number, Number]:
-    """Append the matches of a message (-1: no room); return also the examined and the visited."""
-    queue = scratch.queue
-    examined, visited = np.int64(0), np.int64(1)
-    if not touches(trie.node, 0, asked.window):
-        return found, examined, visited
-    if trie.node[0, SIZE] > 0:
-        if found + trie.node[0, SIZE] > len(match):
-            return np.int64(-1), examined, visited
-        examined += trie.node[0, SIZE]
-        found = scan_list(trie, box, 0, asked.window, match, found)
-    first, last = np.int64(0), probe_root(trie, asked, scratch)
-    while first < last:
-        kept = filter_boxes(trie, box, asked, queue, (first, last))
-        visited += kept - first
-        last = kept
-        for i in range(first, kept):
-            at = queue[i] >> 32
-            size = trie.node[at, SIZE]
-            if size > 0:
-                if found + size > len(match):
-                    return np.int64(-1), examined, visited
-                examined += size
-                found = scan_list(trie, box, at, asked.window, match, found)
-            if trie.node[at, COUNT] > 0:
-                last = probe_children(trie, at, queue[i] & _LOW32, asked, queue, last)
-        first = kept
-    return found, examined, visited
-
-
-@kernel
-def borrowed_trie(trie: Trie) -> Trie:
-    """Return the same trie without owners."""
+def borrow_trie(trie: Trie) -> Trie:
+    """Return the trie without owners of its arrays."""
     return Trie(
         borrow(trie.slot),
         borrow(trie.rank),
@@ -296,60 +355,11 @@ def borrowed_trie(trie: Trie) -> Trie:
 
 
 @kernel
-def borrowed_scratch(scratch: Scratch) -> Scratch:
-    """Return the same room without owners."""
-    return Scratch(
+def borrow_scratch(scratch: MatchScratch) -> MatchScratch:
+    """Return the scratch without owners of its arrays."""
+    return MatchScratch(
         borrow(scratch.token_filter),
         borrow(scratch.key),
         borrow(scratch.rank),
         borrow(scratch.queue),
     )
-
-
-@kernel
-def asked_for(count: Number, window: NDArray[np.int32], probe: Number, scratch: Scratch) -> Asked:
-    """Return a message with so many ranks, and set their filter."""
-    other_sides = four_sides(window[0], window[1], window[2], window[3])
-    asked = Asked(scratch.rank[:count], scratch.token_filter, window, other_sides, probe)
-    set_filter(scratch.token_filter, asked.rank)
-    return asked
-
-
-@kernel
-def match_messages(
-    trie: Trie,
-    box: NDArray[np.int32],
-    messages: MessageArrays,
-    probe: Number,
-    numbers: tuple[Number, Number],
-    scratch: Scratch,
-    start: NDArray[np.int64],
-    match: NDArray[np.int32],
-) -> tuple[Number, Number, Number]:
-    """Match messages from the first to the last number.
-
-    The clauses of message ``m`` stand in ``match[start[m]:start[m + 1]]``; ``box`` has the boxes of
-    all clauses. Return where the room ended, the examined and the visited.
-    """
-    trie, scratch = borrowed_trie(trie), borrowed_scratch(scratch)
-    token, window = borrow(messages.token), borrow(messages.box)
-    box, match = borrow(box), borrow(match)
-    examined, visited = np.int64(0), np.int64(0)
-    for m in range(numbers[0], numbers[1]):
-        begin, end = messages.token_start[m], messages.token_start[m + 1]
-        if m + 1 < numbers[1]:
-            for i in range(end, messages.token_start[m + 2]):
-                prefetch(trie.slot, home(np.int64(token[i]), len(trie.slot)))
-        count = find_ranks(trie, token[begin:end], scratch)
-        sort_ranks(scratch, count)
-        asked = asked_for(count, window[m], probe, scratch)
-        found, more_examined, more_visited = match_message(
-            trie, box, asked, scratch, match, start[m]
-        )
-        clear_filter(scratch.token_filter, asked.rank)
-        if found < 0:
-            return np.int64(m), examined, visited
-        examined += more_examined
-        visited += more_visited
-        start[m + 1] = found
-    return np.int64(numbers[1]), examined, visited

@@ -1,8 +1,7 @@
 """Single calls of an engine: what each costs, whatever the number of subscriptions.
 
-Every call is made one object at a time, with a pause for no other work, and timed alone. The engine is
-built from tables, merged into one segment, and called in the order of an application: publish, read,
-then write.
+Every call is made one object at a time, and timed alone. The engine is built from tables, merged
+into one segment, and called in the order of an application: publish, read, then write.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from benchmarks.commands import calls, churn, compare, costs, paper, readme, spa
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Measure indexes, changes, single calls, text, start-up, Spark and the papers' experiments.",
+    help="Measure indexes, changes, single calls, text, start-up and Spark; repeat the papers.",
     no_args_is_help=True,
     add_completion=False,
 )

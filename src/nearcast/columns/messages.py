@@ -120,7 +120,7 @@ class Matches:
         return cls(np.zeros(messages + 1, np.int64), np.empty(0, np.int32), 0)
 
     def keep(self, start: NDArray[np.int64], position: NDArray[np.int64]) -> Self:
-        """Return the matches at these positions, of which message ``m`` has those from ``start[m]``.
+        """Return the matches at these positions; message ``m`` has those from ``start[m]`` on.
 
         What finding them cost stays. All code that drops matches goes through here.
         """

@@ -1,4 +1,4 @@
-"""Data sets that are generated from a seed: subscriptions and messages as in the papers' experiments.
+"""Generated data sets: subscriptions and messages as in the papers' experiments, from a seed.
 
 >>> workload = Workload("tweets", seed=1)
 >>> table = subscription_table(workload, workload.subscriptions(3))

@@ -1,8 +1,8 @@
 """Workloads: subscriptions and messages made from a seed, as the papers' experiments have them.
 
 A workload is drawn as columns with token ids (a benchmark over ten million subscriptions needs no
-strings); `nearcast.datasets.tables` gives the ids their words where a file is written. What is drawn
-is up to a `Source`: `nearcast.datasets.tweets` or `nearcast.datasets.places`.
+strings); `nearcast.datasets.tables` gives the ids their words where a file is written. What is
+drawn is up to a `Source`: `nearcast.datasets.tweets` or `nearcast.datasets.places`.
 """
 
 from __future__ import annotations

@@ -221,8 +221,8 @@ class Engine:
         """Keep the messages that stay alive, and return the state that all of them meet.
 
         The words of messages are numbered after the state is taken, so no token of its
-        subscriptions is unknown. Messages that stay alive are kept and meet their state in one step:
-        for a subscription that moves they come either before the move or after it.
+        subscriptions is unknown. Messages that stay alive are kept and meet their state in one
+        step: for a subscription that moves they come either before the move or after it.
         """
         if not batch.ttl_us.any():
             return self._store.state

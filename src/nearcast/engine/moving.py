@@ -66,7 +66,7 @@ def updates_of(
 
 
 def _translated(part: Part, target: Vocabulary) -> Subscriptions:
-    """Return a subscription in the numbers of another vocabulary; -1 is a token it does not know."""
+    """Return a subscription with the ids of another vocabulary, -1 for unknown tokens."""
 
     def numbers(token: NDArray[np.int32]) -> NDArray[np.int32]:
         return target.ids_of([part.vocabulary.token(number) for number in token.tolist()])

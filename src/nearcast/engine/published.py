@@ -20,8 +20,8 @@ class Published:
     Attributes
     ----------
     matches
-        A table with ``message_id``, ``subscription_id`` and ``score`` (null for boolean ones), in the order of
-        the messages.
+        A table with ``message_id``, ``subscription_id`` and ``score`` (null for boolean ones), in
+        the order of the messages.
     rejects
         The rows that were rejected.
     messages

@@ -3,8 +3,8 @@
 Readers see one immutable `State`, replaced by assignment. A write first does everything that can
 fail, then lets rows die in the next version, notes where the new ones are and puts the new state in
 place: it happens as a whole or not at all. Ids of a large write are reserved while its index is
-built, so other writers do not wait for it. Merging is the store's business alone: callers write, and
-the store decides what to merge at once and what to leave to its thread.
+built, so other writers do not wait for it. Merging is the store's business alone: callers write,
+and the store decides what to merge at once and what to leave to its thread.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class Store:
                 self._merge(lambda sizes: tuple(range(len(sizes))))
 
     def merge_vocabularies(self) -> State:
-        """Merge until all segments share the latest vocabulary; return the state in which they do."""
+        """Merge until all segments share the latest vocabulary; return that state."""
         with self._merging:
             while True:
                 state = self.state
@@ -440,7 +440,7 @@ class Store:
                 self.vocabulary = part.vocabulary
 
     def _without_unused_tokens(self, part: Part, sources: list[LiveSegment]) -> Part:
-        """Return a part under a vocabulary of its own, if most tokens of the present one are unused.
+        """Return a part with a vocabulary of its own, if most of the present one is unused.
 
         Only the largest segment is looked at: other segments keep their vocabulary until they are
         merged with it.

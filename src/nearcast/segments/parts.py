@@ -1,7 +1,7 @@
 """Parts: subscriptions with the vocabulary that numbers their tokens, and their union.
 
-Every task of Spark numbers tokens in its own way, and an engine replaces its vocabulary when most of
-it is unused. When parts with different vocabularies are joined, their tokens are renumbered.
+Every task of Spark numbers tokens in its own way, and an engine replaces its vocabulary when most
+of it is unused. When parts with different vocabularies are joined, their tokens are renumbered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A segment: subscriptions that never change, their index, their vocabulary, and their deaths.
 
 The engine, ``nearcast match`` and the workers of Spark all match against segments. A segment is
-complete in itself: messages are numbered with its vocabulary, matched by its index, and matches with
-rows that have died or expired are dropped.
+complete in itself: messages are numbered with its vocabulary, matched by its index, and matches
+with rows that have died or expired are dropped.
 
 Deaths have versions, because every write to an engine makes a new *version* of it. A row notes the
 version in which it died, so a reader of an older version still sees it.

@@ -1,7 +1,7 @@
 """Read the arrays of the quadtree indexes as plain numbers, and say what must hold of them.
 
-It shares nothing with the kernels: where a clause must stand is computed anew, by the cost model
-as the papers tell it.
+It shares nothing with the kernels: where a clause must be is computed again, with the
+cost model of the papers.
 """
 
 from __future__ import annotations

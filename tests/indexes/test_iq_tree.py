@@ -26,7 +26,7 @@ from nearcast.columns import UNITS, Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput
-from nearcast.indexes.quadtrees.iq_tree import IqTree
+from nearcast.indexes.quadtrees import IqTree
 from nearcast.indexes.statistics import Statistics
 from nearcast.testing import check_index
 from nearcast.testing.checks import assert_same

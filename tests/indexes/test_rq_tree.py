@@ -26,18 +26,18 @@ from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 from nearcast import indexes
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
-from nearcast.indexes.quadtrees.rq_tree import RqTree
+from nearcast.indexes.quadtrees import RqTree
 from nearcast.testing import check_index
 
 if TYPE_CHECKING:
-    from nearcast.indexes.quadtrees.trie_quadtree import QuadTrie
+    from nearcast.indexes.quadtrees.index import QuadTrie
 
 
 def check_trie(index: QuadTrie) -> None:
     """Assert what holds of the arrays of a trie with quadtrees, of whatever depth."""
     plain, model = Plain(index), Model(index)
     check_state(index, plain)
-    settings, alive = index.options.settings, alive_clauses(index)
+    header, alive = index.options.header, alive_clauses(index)
     seen: list[int] = []
     roots: list[int] = []
 
@@ -45,7 +45,7 @@ def check_trie(index: QuadTrie) -> None:
         """Assert what holds of the node that a path leads to, and of all below it."""
         token, start, size, capacity, _, branch = row
         path = [*path, token]
-        assert size <= settings.list_size or capacity == TREE
+        assert size <= header.list_size or capacity == TREE
         if capacity == TREE:
             roots.append(start)
             standing: dict[int, list[int]] = defaultdict(list)
@@ -64,7 +64,7 @@ def check_trie(index: QuadTrie) -> None:
             assert not branch or model.tokens[clause] == path
         seen.extend(own)
         if branch:
-            assert len(path) < settings.trie_levels
+            assert len(path) < header.trie_levels
             below = {t for o, t in plain.rows if o == branch}
             assert set(plain.run(branch)) == below
             for token in below:

@@ -18,7 +18,7 @@ from nearcast import indexes
 from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.quadtrees.trie_quadtree import TrieQuadtree
+from nearcast.indexes.quadtrees import TrieQuadtree
 from nearcast.testing import check_index
 
 EVERYWHERE = [-180, -90, 180, 90]

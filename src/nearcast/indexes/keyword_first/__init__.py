@@ -1,6 +1,6 @@
 """``keyword-first``: inverted lists by the rarest token, then a check of the place.
 
-The keyword-first method of the rt-tree paper (Li, Wang, Li and Feng, KDD 2013, section 2.2) over
+The keyword-first method of the rt-tree paper (Li, Wang, Wang and Feng, KDD 2013, section 2.2) over
 the ranked-key lists of Yan and Garcia-Molina (TODS 1994).
 
 Each clause is in one list only, that of its rarest token by the frequencies at the time it was

@@ -106,6 +106,7 @@ class KeywordFirst(InPlaceIndex):
 
     def check_structure(self) -> None:
         """Raise `StorageError` unless all lists lie within the arrays."""
+        self._order.check_structure(self.name)
         problem = kernels.find_damage(self._lists, len(self.clauses))
         if len(self.alive) != self.clauses.subscriptions:
             problem = "alive does not have one item per subscription"

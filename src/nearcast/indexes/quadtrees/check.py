@@ -145,7 +145,7 @@ def _check_sizes(quad: QuadArrays, header: dict[int, int]) -> str | None:
         return "state has a negative count"
     if state[NODES] > len(node) or state[OWNERS] > len(run) or state[LISTED] > len(listed):
         return "state counts more nodes, owners or tokens than there are"
-    if state[TOP] + PADDING > len(entry):
+    if state[TOP] > len(entry) - PADDING:
         return "state counts more entries than entry has"
     if state[OWNERS] < 1 or (state[BY_TOKEN] and state[OWNERS] != state[NODES] + 1):
         return "run does not have one row per owner"

@@ -216,6 +216,7 @@ class QuadIndex(InPlaceIndex):
 
     def check_structure(self) -> None:
         """Raise `StorageError` unless all that the arrays refer to is within them."""
+        self._order.check_structure(self.name)
         options, count = self.options, len(self.clauses)
         problem = find_damage(self._quad, options.header.state, count, options.depth)
         if problem is None:

@@ -1,7 +1,7 @@
 """Read the arrays of the quadtree indexes as plain numbers, and say what must hold of them.
 
-It shares nothing with the kernels: where a clause must stand is computed anew, by the cost model
-as the papers tell it.
+It shares nothing with the kernels: where a clause must be is computed again, with the
+cost model of the papers.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class Plain:
         return [] if first < 0 else list(range(first, first + 4))
 
     def run(self, owner: int) -> list[int]:
-        start, count, room = self.arrays["run"][owner]
-        assert count <= room
+        start, count, capacity = self.arrays["run"][owner]
+        assert count <= capacity
         tokens: list[int] = self.arrays["listed"][start : start + count]
         assert len(set(tokens)) == count
         return tokens
@@ -123,7 +123,7 @@ class Plain:
 
 
 def places(plain: Plain, model: Model, clause: int, node: int) -> list[int]:
-    """Return the nodes of a tree in which a clause must stand."""
+    """Return the nodes of a tree where a clause must be."""
     stay, divided = model.costs(clause, plain.cell(node))
     if not plain.children(node) or divided >= stay:
         return [node]
@@ -162,12 +162,12 @@ def check_entries(model: Model, plain: Plain, row: list[int], known: int) -> lis
 
 
 def check_state(index: QuadIndex, plain: Plain) -> None:
-    """Assert what holds of all quadtree indexes."""
+    """Assert the invariants of all quadtree indexes."""
     state = plain.state
     assert state[9] == len(alive_clauses(index))
     rows = [*plain.rows.values(), *plain.nodes] if not state[12] else list(plain.rows.values())
-    rooms = sum(row[3] for row in rows if row[3] > 0)
-    assert state[4] - state[5] >= rooms
+    capacities = sum(row[3] for row in rows if row[3] > 0)
+    assert state[4] - state[5] >= capacities
     spans = sorted((row[1], row[1] + row[3]) for row in rows if row[3] > 0)
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     for node in range(len(plain.nodes)):

@@ -53,7 +53,8 @@ def _value(flat: NDArray[Any], position: int, rng: np.random.Generator) -> Any:
     if flat.dtype == np.bool_:
         return not flat[position]
     if flat.dtype.kind == "f":
-        return flat.dtype.type(rng.choice([np.nan, np.inf, -1.0, 0.0, 1e300]))
+        large = np.finfo(flat.dtype).max
+        return flat.dtype.type(rng.choice([np.nan, np.inf, -1.0, 0.0, large]))
     limits = np.iinfo(flat.dtype)
     near = int(flat[position])
     choices = [0, 1, -1, near + 1, near - 1, 2 * near, len(flat), limits.max, limits.min]

@@ -1,7 +1,8 @@
-"""The iq-tree: the paper's example, what holds of it at all times, and changes."""
+"""The iq-tree: the paper's example, its invariants, and changes."""
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,9 @@ from nearcast.columns import UNITS, Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput
-from nearcast.indexes.quadtrees.iq_tree import IqTree
+from nearcast.indexes.quadtrees import IqTree
 from nearcast.indexes.statistics import Statistics
-from nearcast.testing import check_index
+from nearcast.testing import check_index, draw
 from nearcast.testing.checks import assert_same
 from nearcast.text import Vocabulary
 
@@ -83,10 +84,10 @@ def answers(matches: Matches) -> set[str]:
 
 
 def check_iq_tree(index: IqTree) -> None:
-    """Assert what holds of the arrays at all times."""
+    """Assert the invariants of the arrays."""
     plain, model = Plain(index), Model(index)
     check_state(index, plain)
-    standing: dict[int, list[int]] = defaultdict(list)
+    nodes_of: dict[int, list[int]] = defaultdict(list)
     size: dict[int, int] = defaultdict(int)
     for (owner, token), row in plain.rows.items():
         if owner == 0:
@@ -94,7 +95,7 @@ def check_iq_tree(index: IqTree) -> None:
         assert token in plain.run(owner)
         for clause in check_entries(model, plain, row, 1):
             assert model.tokens[clause][0] == token
-            standing[clause].append(owner - 1)
+            nodes_of[clause].append(owner - 1)
             size[owner - 1] += 1
             # The directory knows the level.
             assert (plain.rows[0, token][1] >> plain.nodes[owner - 1][7]) & 1
@@ -102,9 +103,9 @@ def check_iq_tree(index: IqTree) -> None:
     assert sorted(plain.below(0)) == list(range(len(plain.nodes)))
     assert plain.cell(0) == SOUTH_WEST
     alive = alive_clauses(index)
-    assert sorted(standing) == alive
+    assert sorted(nodes_of) == alive
     for clause in alive:
-        assert sorted(standing[clause]) == sorted(places(plain, model, clause, 0))
+        assert sorted(nodes_of[clause]) == sorted(places(plain, model, clause, 0))
     # A leaf that got more than it may have from a node that was split is split when the next comes.
     assert all(~row[4] >= index.options.list_size for row in plain.nodes if row[4] < 0)
 
@@ -113,7 +114,7 @@ def test_example_what_is_verified() -> None:
     index = example("iq-tree", list_size=1, depth=2)
     check_iq_tree(index)
     plain = Plain(index)
-    # s7 stands in the list of w4, the rarer of its keywords; a message in its cell asks for it.
+    # s7 is in the list of w4, the rarer of its keywords.
     where = [
         (o, t)
         for (o, t), row in plain.rows.items()
@@ -144,7 +145,7 @@ def test_example_the_other_message() -> None:
 
 
 def test_a_small_box_on_a_border_is_divided_further_down() -> None:
-    """No child of a cell is hit more seldom than the cell, but some of theirs are."""
+    """All children are hit as often as the cell; only their children are hit less."""
     box = [[-9, -9, 9, 9]]
     options = {"list_size": 1, "depth": 12, "update_cost": 1e-9}
     index = indexes.create("iq-tree", **options).build(Clauses.of([[1]] * 20, box * 20))
@@ -158,7 +159,7 @@ def test_a_small_box_on_a_border_is_divided_further_down() -> None:
 
 
 @pytest.mark.parametrize("name", ["iq-tree", "rq-tree", "trie-quadtree"])
-def test_dear_updates_mean_few_copies(name: str) -> None:
+def test_expensive_updates_lead_to_few_copies(name: str) -> None:
     tweets = Workload("tweets", seed=3, vocabulary=10, keywords=(1, 1))
     clauses, messages = tweets.subscriptions(3000 if JIT else 400), tweets.messages(100)
     sizes, work = [], []
@@ -174,10 +175,10 @@ def test_dear_updates_mean_few_copies(name: str) -> None:
 OPTIONS: dict[str, dict[str, Any]] = {
     "small": {"list_size": 2 if JIT else 20, "update_cost": 1e-9 if JIT else 1e-3},
     "one cell": {"list_size": 1, "depth": 0},
-    "dear": {"list_size": 3, "update_cost": 0.1, "parts": 1},
+    "expensive": {"list_size": 3, "update_cost": 0.1, "parts": 1},
 }
 
-if JIT:  # many copies take their time as plain Python
+if JIT:  # many copies are slow as plain Python
     OPTIONS["fine"] = {"list_size": 1, "depth": 5, "parts": 64, "update_cost": 1e-12}
 
 
@@ -187,7 +188,7 @@ def test_checks_with_small_lists(small: str) -> None:
 
 
 class IqTreeChanges(Changes):
-    """Inserts, deletes and restarts in any order; the arrays hold what they must after each."""
+    """Inserts, deletes and restarts in any order; the invariants hold after each."""
 
     name = "iq-tree"
 
@@ -212,6 +213,7 @@ class IqTreeChanges(Changes):
     def lists_hold(self) -> None:
         assert isinstance(self.index, IqTree)
         check_iq_tree(self.index)
+        self.index.check_structure()
 
 
 def test_changes() -> None:
@@ -222,7 +224,7 @@ def test_changes() -> None:
 
 
 @pytest.mark.parametrize("name", ["iq-tree", "rq-tree", "trie-quadtree"])
-def test_many_alike_do_not_divide_for_ever(name: str) -> None:
+def test_identical_clauses_are_not_split_endlessly(name: str) -> None:
     count = 3000 if JIT else 200
     clauses = Clauses.of([[1, 2]] * count, [[5, 5, 5, 5]] * count)
     index = indexes.create(name, list_size=4, update_cost=1e-12, depth=20).build(clauses)
@@ -253,7 +255,7 @@ def test_many_deletes_make_the_index_small(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["iq-tree", "rq-tree", "trie-quadtree"])
-def test_a_message_may_have_the_id_that_stands_for_no_token(name: str) -> None:
+def test_a_message_may_contain_the_id_of_no_token(name: str) -> None:
     clauses = Clauses.of([[], [1]], [[0, 0, 9, 9]] * 2)
     index = indexes.create(name).build(clauses)
     messages = Messages.of([[1, NO_TOKEN], [NO_TOKEN]], [[5, 5]] * 2)
@@ -282,6 +284,23 @@ def test_statistics_of_messages_say_what_is_divided(name: str, tmp_path: Path) -
     messages = Messages.of([[0]] * 40, np.concatenate([there[:20], box[-20:, :2]]))
     wanted = indexes.create("scan").build(clauses).match(messages)
     assert_same(name, messages, index.match(messages), wanted)
+
+
+@pytest.mark.parametrize("name", ["iq-tree", "rq-tree", "trie-quadtree"])
+def test_a_saved_index_does_not_need_its_statistics(name: str, tmp_path: Path) -> None:
+    case = draw("lattice")
+    seen, words = Messages.of([[0], [1, 2]], [[0, 0], [9, 9]]), Vocabulary(["a", "b", "c"])
+    Statistics.count(seen, words).save(tmp_path / "statistics")
+    builder = indexes.create(name, list_size=2, statistics=str(tmp_path / "statistics"))
+    builder.build(case.clauses).save(tmp_path / "index")
+    shutil.rmtree(tmp_path / "statistics")
+    index: Any = indexes.load(tmp_path / "index")
+    count = case.clauses.subscriptions
+    for _ in range(2):  # doubling it rebuilds it
+        index.insert(case.clauses)
+    index.delete(np.arange(count // 2, 3 * count))
+    rest = indexes.create("scan").build(case.clauses.take(np.arange(count // 2)))
+    assert_same(name, case.messages, index.match(case.messages), rest.match(case.messages))
 
 
 def test_few_candidates_are_examined() -> None:

@@ -40,7 +40,7 @@ def assert_scan_agrees(index: KeywordFirst, messages: Messages) -> None:
     assert index.match(messages).pairs() == scan.match(messages).pairs()
 
 
-def test_a_clause_stands_in_the_list_of_its_rarest_token() -> None:
+def test_a_clause_is_in_the_list_of_its_rarest_token() -> None:
     """iphone4s (0) is in four clauses, ipad2 (1) in three, verizon (2) in two, 32GB (3) in one."""
     tokens: list[list[int]] = [[0, 1, 3], [0, 1, 2], [0, 1], [0, 2], []]
     index = build(Clauses.of(tokens, [HERE] * 5))
@@ -191,6 +191,7 @@ class Changes(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         assert_scan_agrees(self.index, self.messages)
+        self.index.check_structure()
 
 
 TestChanges = Changes.TestCase

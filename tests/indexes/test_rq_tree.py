@@ -1,4 +1,4 @@
-"""The rq-tree: what holds of it at all times, and changes."""
+"""The rq-tree: its invariants, and changes."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 from nearcast import indexes
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
-from nearcast.indexes.quadtrees.rq_tree import RqTree
+from nearcast.indexes.quadtrees import RqTree
 from nearcast.testing import check_index
 
 if TYPE_CHECKING:
-    from nearcast.indexes.quadtrees.trie_quadtree import QuadTrie
+    from nearcast.indexes.quadtrees.index import QuadTrie
 
 
 def check_trie(index: QuadTrie) -> None:
-    """Assert what holds of the arrays of a trie with quadtrees, of whatever depth."""
+    """Assert the invariants of a trie with quadtrees, of any depth."""
     plain, model = Plain(index), Model(index)
     check_state(index, plain)
-    settings, alive = index.options.settings, alive_clauses(index)
+    header, alive = index.options.header, alive_clauses(index)
     seen: list[int] = []
     roots: list[int] = []
 
     def check_node(path: list[int], owner: int, row: list[int]) -> None:
-        """Assert what holds of the node that a path leads to, and of all below it."""
+        """Assert the invariants of the node at the end of a path, and of all nodes below it."""
         token, start, size, capacity, _, branch = row
         path = [*path, token]
-        assert size <= settings.list_size or capacity == TREE
+        assert size <= header.list_size or capacity == TREE
         if capacity == TREE:
             roots.append(start)
-            standing: dict[int, list[int]] = defaultdict(list)
+            nodes_of: dict[int, list[int]] = defaultdict(list)
             assert plain.cell(start) == SOUTH_WEST
             for node in plain.below(start):
                 for clause in check_entries(model, plain, plain.nodes[node], len(path)):
-                    standing[clause].append(node)
-            for clause, nodes in standing.items():
+                    nodes_of[clause].append(node)
+            for clause, nodes in nodes_of.items():
                 assert sorted(nodes) == sorted(places(plain, model, clause, start))
-            own = sorted(standing)
+            own = sorted(nodes_of)
         else:
             own = sorted(check_entries(model, plain, row, len(path)))
         assert len(own) == size
@@ -64,7 +64,7 @@ def check_trie(index: QuadTrie) -> None:
             assert not branch or model.tokens[clause] == path
         seen.extend(own)
         if branch:
-            assert len(path) < settings.trie_levels
+            assert len(path) < header.trie_levels
             below = {t for o, t in plain.rows if o == branch}
             assert set(plain.run(branch)) == below
             for token in below:
@@ -78,7 +78,7 @@ def check_trie(index: QuadTrie) -> None:
 
 
 def test_example_lists_of_the_rarest_keyword() -> None:
-    """The lists of m1's keywords have s1, s3 and s8; s2; s6 and s7; a quadtree parts them."""
+    """The lists of m1's keywords have s1, s3 and s8; s2; s6 and s7; a quadtree separates them."""
     matches = asked(example("rq-tree"), M1)
     assert (answers(matches), matches.examined) == ({"s7"}, 6)
     index = example("rq-tree", list_size=1)
@@ -101,7 +101,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "lists": {"list_size": 1 << 28},
 }
 
-if JIT:  # many copies take their time as plain Python
+if JIT:  # many copies are slow as plain Python
     OPTIONS["fine"] = {"list_size": 1, "depth": 5, "parts": 64, "update_cost": 1e-12}
 
 
@@ -111,7 +111,7 @@ def test_checks_with_small_lists(small: str) -> None:
 
 
 class RqTreeChanges(Changes):
-    """Inserts, deletes and restarts in any order; the arrays hold what they must after each."""
+    """Inserts, deletes and restarts in any order; the invariants hold after each."""
 
     name = "rq-tree"
 
@@ -132,6 +132,7 @@ class RqTreeChanges(Changes):
     def lists_hold(self) -> None:
         assert isinstance(self.index, RqTree)
         check_trie(self.index)
+        self.index.check_structure()
 
 
 def test_changes() -> None:

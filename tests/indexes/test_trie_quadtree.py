@@ -1,4 +1,4 @@
-"""The trie-quadtree: the paper's example, what holds of it at all times, and changes."""
+"""The trie-quadtree: the paper's example, its invariants, and changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nearcast import indexes
 from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.indexes.quadtrees.trie_quadtree import TrieQuadtree
+from nearcast.indexes.quadtrees import TrieQuadtree
 from nearcast.testing import check_index
 
 EVERYWHERE = [-180, -90, 180, 90]
@@ -26,7 +26,7 @@ EVERYWHERE = [-180, -90, 180, 90]
 
 @pytest.mark.parametrize("order", ["rare", "frequent"])
 def test_example_by_keywords_only(order: str) -> None:
-    """The trie leads m1 = {w2, w3, w4} to s3 and s7, whatever order keywords have."""
+    """The trie leads m1 = {w2, w3, w4} to s3 and s7, in any order of keywords."""
     index = example("trie-quadtree", child_size=0, order=order)
     check_trie(index)
     anywhere = asked(index, (M1[0], EVERYWHERE))
@@ -77,7 +77,7 @@ def test_nodes_of_few_have_no_children() -> None:
 
 
 def test_a_clause_of_many_tokens() -> None:
-    """The trie ends at some depth; what is behind is verified."""
+    """The trie ends at some depth; tokens after it are verified."""
     count = 40
     tokens = [[*range(50), 50 + i % 2] for i in range(count)]
     clauses = Clauses.of(tokens, [[0, 0, 9, 9]] * count)
@@ -100,7 +100,7 @@ def test_checks_with_small_lists(small: str) -> None:
 
 
 class TrieQuadtreeChanges(Changes):
-    """Inserts, deletes and restarts in any order; the arrays hold what they must after each."""
+    """Inserts, deletes and restarts in any order; the invariants hold after each."""
 
     name = "trie-quadtree"
 
@@ -131,6 +131,7 @@ class TrieQuadtreeChanges(Changes):
     def lists_hold(self) -> None:
         assert isinstance(self.index, TrieQuadtree)
         check_trie(self.index)
+        self.index.check_structure()
 
 
 def test_changes() -> None:

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 _USED = pytest.StashKey[str]()
 
+# As in tests/spark/quick_spark.py: small jobs take less time, and their answers are the same.
+QUICK = {
+    "spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark__sql__codegen__wholeStage": "false",
+    "spark__sql__codegen__factoryMode": "NO_CODEGEN",
+    "spark__sql__shuffle__partitions": "2",
+    "spark__sql__adaptive__enabled": "false",
+}
+
 
 @pytest.fixture(scope="session")
 def asked() -> None:
@@ -50,8 +59,8 @@ def spark(asked: None, request: pytest.FixtureRequest) -> Iterator[SparkSession]
     made = session(
         "local[2]",
         spark__jars=",".join(map(str, jars)),
-        spark__sql__shuffle__partitions="3",
         spark__driver__memory="1g",
+        **QUICK,
     )
     yield made
     made.stop()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
+from quick_spark import QUICK
 
 from nearcast.spark.session import session
 
@@ -16,6 +18,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    made = session("local[2]", spark__sql__shuffle__partitions="3", spark__driver__memory="1g")
+    made = session("local[2]", **QUICK, spark__driver__memory="1g")
     yield made
     made.stop()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_fsync() -> Iterator[None]:
+    """Do not wait for the disk: no test cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield

@@ -97,9 +97,9 @@ def test_changes_come_to_what_they_do_one_at_a_time(
     assert effects.refused == naive.refused
     assert effects.taken == naive.taken
     assert sum(effects.taken.values()) + len(effects.refused) == len(rows)
-    assert np.flatnonzero(effects.there).tolist() == sorted(naive.now)
+    assert np.flatnonzero(effects.exists).tolist() == sorted(naive.now)
     for one, (wants, place) in naive.now.items():
-        assert (effects.wants[one], effects.place[one]) == (wants, place)
+        assert (effects.condition[one], effects.place[one]) == (wants, place)
     for one in range(IDS):
         assert effects.changed[one] == (naive.now.get(one) != naive.before.get(one))
 
@@ -109,7 +109,7 @@ def test_no_changes_of_no_ids_come_to_nothing() -> None:
     effects = net_effects(
         nothing.astype(np.int32), nothing.astype(np.int8), nothing, np.empty(0, np.bool_)
     )
-    assert len(effects.there) == len(effects.changed) == len(effects.wants) == 0
+    assert len(effects.exists) == len(effects.changed) == len(effects.condition) == 0
     assert effects.changed.dtype == np.bool_
     assert effects.taken == {"insert": 0, "delete": 0, "move": 0}
 

@@ -99,7 +99,7 @@ def test_an_overtaken_change_is_refused(tmp_path: Path) -> None:
     artifact = Artifact(tmp_path)
     artifact.commit(SMALL)
     assert artifact.commit(SMALL, after=1).number == 2
-    with pytest.raises(StorageError, match="version 2 came while changes to version 1 were made"):
+    with pytest.raises(StorageError, match="version 2 was committed while changes"):
         artifact.commit(SMALL, after=1)
     assert artifact.numbers() == [1, 2]
 

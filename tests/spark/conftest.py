@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    made = session("local[2]", **QUICK, spark__driver__memory="1g")
+    here = str(Path(__file__).parent)
+    path = os.environ.get("PYTHONPATH")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([here, path] if path else [here]))
+        made = session(
+            "local[2]",
+            **QUICK,
+            spark__driver__memory="1g",
+            spark__python__daemon__module="preloaded_daemon",
+        )
     yield made
     made.stop()
 

@@ -176,7 +176,7 @@ def test_wrong_questions_are_refused_before_anything_is_written(
     counted, words = Messages.of([[0]], [[0, 0]]), Vocabulary(["tea"])
     Statistics.count(counted, words).save(tmp_path / "statistics")
     by = {"tokens": "idf", "statistics": str(tmp_path / "statistics")}
-    with pytest.raises(InvalidInput, match="goes by one vocabulary, and every shard has its own"):
+    with pytest.raises(InvalidInput, match="need one vocabulary, but every shard has its own"):
         build(frame, out, index="rt+-tree", options=by)
     assert not out.exists()
 

@@ -54,15 +54,15 @@ class Naive:
     def __init__(self, existed: list[bool]) -> None:
         self.before = {one: (-1, -1) for one, was in enumerate(existed) if was}
         self.now = dict(self.before)
-        self.refused: dict[int, str] = {}
+        self.rejected: dict[int, str] = {}
         self.taken = dict.fromkeys(OPERATIONS, 0)
 
     def take(self, row: int, one: int, operation: str) -> None:
         if operation == "insert" and one in self.now:
-            self.refused[row] = "is registered already; delete it first, or move it"
+            self.rejected[row] = "is registered already; delete it first, or move it"
             return
         if operation != "insert" and one not in self.now:
-            self.refused[row] = "is not registered"
+            self.rejected[row] = "is not registered"
             return
         self.taken[operation] += 1
         if operation == "insert":
@@ -94,9 +94,9 @@ def test_changes_come_to_what_they_do_one_at_a_time(
     for row in order:
         one, what = rows[row]
         naive.take(row, one, OPERATIONS[what])
-    assert effects.refused == naive.refused
+    assert effects.rejected == naive.rejected
     assert effects.taken == naive.taken
-    assert sum(effects.taken.values()) + len(effects.refused) == len(rows)
+    assert sum(effects.taken.values()) + len(effects.rejected) == len(rows)
     assert np.flatnonzero(effects.exists).tolist() == sorted(naive.now)
     for one, (wants, place) in naive.now.items():
         assert (effects.condition[one], effects.place[one]) == (wants, place)

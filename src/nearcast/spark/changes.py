@@ -132,11 +132,11 @@ class _Change:
         return replace(self._version, shards=shards, source={"by": "changes", **_taken(results)})
 
     def _changed(self, version: Version, results: list[Row]) -> Changed:
-        refused = [
+        invalid = [
             (row.row, row.field, row.reason, row.record) for row in results if row.what == "reject"
         ]
-        rejects = self._spark.createDataFrame(refused, ddl(REJECTS))
-        return Changed(version, _taken(results), len(refused), rejects)
+        rejects = self._spark.createDataFrame(invalid, ddl(REJECTS))
+        return Changed(version, _taken(results), len(invalid), rejects)
 
 
 def rewrite_shards(

@@ -255,8 +255,8 @@ def _counted(parsed: DataFrame, observation: Observation, duplicates: str) -> Da
 
 def _streamed(parsed: DataFrame, kind: str, duplicates: str) -> DataFrame:
     first, second = _metric_names(kind)
-    sound = parsed.observe(first, *_parsed_metrics()).filter("read is null")
-    rows = sound.drop("row", "read", "rejected")
+    valid = parsed.observe(first, *_parsed_metrics()).filter("read is null")
+    rows = valid.drop("row", "read", "rejected")
     kept = rows if duplicates == "keep" else rows.dropDuplicates(["id"])
     return kept.observe(second, F.count("*").alias("clean"))
 

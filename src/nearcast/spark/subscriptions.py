@@ -109,8 +109,8 @@ def subscriptions(
         raise InvalidInput("surveyed", surveyed.seed, f"must be a survey with the seed {seed}")
     found = surveyed or survey(messages, seed)
     if not found.messages:
-        refused = f"{found.wordless:,} have none, {found.rejected:,} rows are invalid"
-        raise InvalidInput("messages", refused, "must have at least one with words")
+        counts = f"{found.wordless:,} have none, {found.rejected:,} rows are invalid"
+        raise InvalidInput("messages", counts, "must have at least one with words")
     rounds, more = divmod(count, found.messages)
     # Use all messages of the buckets before that of the last message, and of its own bucket, which
     # is small, the first ones in order.

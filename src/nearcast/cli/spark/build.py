@@ -57,7 +57,7 @@ def build(
     spark = open_session(master)
     from nearcast.spark.build import build as run
 
-    refused = rejects_folder(rejects, out)
+    rejects_path = rejects_folder(rejects, out)
     began = time.perf_counter()
     with errors_in_one_line():
         built = run(
@@ -71,12 +71,12 @@ def build(
             options=options,
         )
         taken = time.perf_counter() - began
-        reasons = write_rejects(spark, built.rejects, refused, built.rejected)
+        reasons = write_rejects(spark, built.rejects, rejects_path, built.rejected)
     result = _summary(built) | {
         "rejects": reasons,
         "seconds": taken,
         "out": out,
-        "rejects_file": refused if reasons else None,
+        "rejects_file": rejects_path if reasons else None,
     }
     show_json(result) if as_json else _show(result)
     if strict and built.rejected:

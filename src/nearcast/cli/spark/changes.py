@@ -46,12 +46,12 @@ def changes(
     spark = open_session(master)
     from nearcast.spark.changes import changes as run
 
-    refused = rejects_folder(rejects, source)
+    rejects_path = rejects_folder(rejects, source)
     began = time.perf_counter()
     with errors_in_one_line():
         changed = run(read_frame(spark, source, format), index_path)
         taken = time.perf_counter() - began
-        reasons = write_rejects(spark, changed.rejects, refused, changed.rejected)
+        reasons = write_rejects(spark, changed.rejects, rejects_path, changed.rejected)
     result = {
         "command": "spark changes",
         "version": changed.version.number,
@@ -59,7 +59,7 @@ def changes(
         "rejected": changed.rejected,
         "rejects": reasons,
         "seconds": taken,
-        "rejects_file": refused if reasons else None,
+        "rejects_file": rejects_path if reasons else None,
     }
     if as_json:
         show_json(result)
@@ -72,7 +72,7 @@ def changes(
             "time": seconds(taken),
         }
         if reasons:
-            pairs["rejected rows"] = refused
+            pairs["rejected rows"] = rejects_path
         show_pairs("changed", pairs)
     if strict and changed.rejected:
         raise typer.Exit(3)

@@ -51,7 +51,7 @@ def match(
     from nearcast.spark.match import match as run
     from nearcast.spark.prepare import prepare
 
-    refused = rejects_folder(rejects, out)
+    rejects_path = rejects_folder(rejects, out)
     observed = Observation()
     began = time.perf_counter()
     with errors_in_one_line():
@@ -61,7 +61,7 @@ def match(
         taken = time.perf_counter() - began
         metrics = observed.get
         invalid = prepare(frame, "messages", duplicates="keep").rejects
-        reasons = write_rejects(spark, invalid, refused, metrics["rejected"])
+        reasons = write_rejects(spark, invalid, rejects_path, metrics["rejected"])
     result: dict[str, Any] = {
         "command": "spark match",
         **metrics,
@@ -69,7 +69,7 @@ def match(
         "seconds": taken,
         "messages_per_second": metrics["messages"] / taken,
         "out": out,
-        "rejects_file": refused if reasons else None,
+        "rejects_file": rejects_path if reasons else None,
     }
     show_json(result) if as_json else _show(result)
     if strict and metrics["rejected"]:

@@ -54,14 +54,14 @@ def prepare(
     with the same id, the first is kept. CSV must have a header and one record per line.
     """
     columns = _columns(column or [])
-    refused = rejects_folder(rejects, out)
-    if len({source.rstrip("/"), out.rstrip("/"), refused.rstrip("/")}) < 3:
+    rejects_path = rejects_folder(rejects, out)
+    if len({source.rstrip("/"), out.rstrip("/"), rejects_path.rstrip("/")}) < 3:
         raise InvalidInput(
             "--out", out, "is also read, or also used for rejects; use another folder"
         )
     spark = open_session(master)
-    if not overwrite and exists(spark, refused):
-        raise InvalidInput("--rejects", refused, "exists already; add --overwrite")
+    if not overwrite and exists(spark, rejects_path):
+        raise InvalidInput("--rejects", rejects_path, "exists already; add --overwrite")
     began = time.perf_counter()
     from nearcast.spark.prepare import prepare as run
     from nearcast.spark.records import REASONS
@@ -77,7 +77,7 @@ def prepare(
         )
         write_frame(prepared.rows, out, "parquet", overwrite=overwrite)
         counts = prepared.check()
-        reasons = write_rejects(spark, prepared.rejects, refused, counts["rejected"])
+        reasons = write_rejects(spark, prepared.rejects, rejects_path, counts["rejected"])
     result = {
         "command": "spark prepare",
         "kind": kind,
@@ -85,7 +85,7 @@ def prepare(
         "rejects": reasons,
         "seconds": time.perf_counter() - began,
         "out": out,
-        "rejects_file": refused if reasons else None,
+        "rejects_file": rejects_path if reasons else None,
     }
     show_json(result) if as_json else _show(result)
     if strict and counts["rejected"]:

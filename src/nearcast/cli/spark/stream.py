@@ -70,10 +70,10 @@ def stream(
         frame = open_stream(spark, messages, kind=kind, files_per_batch=files_per_batch)
         query = run(frame, index_path, to=out, checkpoint=checkpoint, mode=mode, **pace)
         queries = [query]
-        refused = rejects or (None if to_kafka else rejects_folder(None, out))
-        if refused is not None:
+        rejects_path = rejects or (None if to_kafka else rejects_folder(None, out))
+        if rejects_path is not None:
             own = f"{checkpoint.rstrip('/')}/rejects"
-            queries.append(stream_rejects(frame, to=refused, checkpoint=own, **pace))
+            queries.append(stream_rejects(frame, to=rejects_path, checkpoint=own, **pace))
         totals = {"batches": 0, "messages": 0, "matches": 0, "rejected": 0}
         try:
             _follow(queries, _reporter(totals, as_json))

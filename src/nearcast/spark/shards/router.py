@@ -223,7 +223,7 @@ def _check(router: Router) -> None:
     tree, nodes = router.tree(), len(router.kind)
     lengths = {len(getattr(tree, name)) for name in _TYPES if name not in ("split_start", "split")}
     start = router.split_start
-    sound = (
+    consistent = (
         lengths == {nodes}
         and nodes > 0
         and router.shards > 0
@@ -232,7 +232,7 @@ def _check(router: Router) -> None:
         and int(start[-1]) == len(router.split)
         and bool((np.diff(start) >= 0).all())
     )
-    wrong = first_invalid(tree, router.shards, np.empty(nodes, np.int32)) if sound else 0
+    wrong = first_invalid(tree, router.shards, np.empty(nodes, np.int32)) if consistent else 0
     if wrong >= 0:
         raise StorageError(
             f"router: node {wrong} of {nodes} is damaged ({router.shards} shards, "

@@ -149,10 +149,10 @@ def clean_rows(batches: Iterable[pa.RecordBatch], cleaning: Cleaning) -> Iterato
     (['Hot tea', None], [None, 1])
     """
     for table, rows, rejects in _checked(batches, cleaning):
-        sound = np.ones(len(rows), np.bool_)
-        sound[rejects.row] = False
-        kept = table.filter(pa.array(sound)) if len(rejects) else table
-        numbers = [pa.array(rows[sound]), *[pa.nulls(kept.num_rows, pa.int64())] * 2]
+        valid = np.ones(len(rows), np.bool_)
+        valid[rejects.row] = False
+        kept = table.filter(pa.array(valid)) if len(rejects) else table
+        numbers = [pa.array(rows[valid]), *[pa.nulls(kept.num_rows, pa.int64())] * 2]
         counts = [None, len(rows), len(rejects)]
         columns = [
             *(pa.concat_arrays([c, pa.nulls(1, c.type)]) for c in _columns(kept, cleaning.schema)),
@@ -194,7 +194,7 @@ def require_columns(kind: str, names: Sequence[str]) -> None:
         When there is no column for the id, the words or the place, or a name occurs twice.
     """
     table = pa.Table.from_arrays([pa.nulls(0) for _ in names], names=list(names))
-    _refused(kind, table, Vocabulary())
+    _invalid_rows(kind, table, Vocabulary())
 
 
 def normalized(text: pa.Array) -> pa.Array:
@@ -237,19 +237,19 @@ def _without_views(table: pa.Table) -> pa.Table:
 
 def _rejects_of(table: pa.Table, cleaning: Cleaning, vocabulary: Vocabulary) -> Rejects:
     if DAMAGED not in table.column_names:
-        return _refused(cleaning.kind, table, vocabulary)
+        return _invalid_rows(cleaning.kind, table, vocabulary)
     readable = table.column(DAMAGED).is_null().to_numpy()
     faults = LineFaults()
     for row in np.flatnonzero(~readable).tolist():
         faults.add(row, "", cleaning.damaged, cell(table, DAMAGED, row))
     records = table.drop_columns(DAMAGED).filter(pa.array(readable))
-    refused = _refused(cleaning.kind, records, vocabulary)
-    position = np.flatnonzero(readable)[refused.row]
-    numbered = Rejects(position, refused.field, refused.reason, refused.record)
+    invalid = _invalid_rows(cleaning.kind, records, vocabulary)
+    position = np.flatnonzero(readable)[invalid.row]
+    numbered = Rejects(position, invalid.field, invalid.reason, invalid.record)
     return Rejects.concatenate([faults.rejects(), numbered])
 
 
-def _refused(kind: str, table: pa.Table, vocabulary: Vocabulary) -> Rejects:
+def _invalid_rows(kind: str, table: pa.Table, vocabulary: Vocabulary) -> Rejects:
     """Return the invalid rows by position."""
     if kind == "messages":
         return read_messages(table, now_us=0, unique=False)[1]

@@ -113,8 +113,8 @@ def count_batches(
     tally = Tally(grid, tokens=tokens, cells=cells, most=MAX_PAIRS)
     vocabulary, rejected = Vocabulary(), 0
     for batch in batches:
-        columns, refused = _read(pa.Table.from_batches([batch]), kind, vocabulary)
-        rejected += refused
+        columns, invalid = _read(pa.Table.from_batches([batch]), kind, vocabulary)
+        rejected += invalid
         count = len(columns) if isinstance(columns, Messages) else columns.subscriptions
         row = tally.add(columns)
         while row < count:

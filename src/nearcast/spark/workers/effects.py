@@ -39,7 +39,7 @@ class Effects:
     condition: NDArray[np.int64]
     place: NDArray[np.int64]
     changed: NDArray[np.bool_]
-    refused: dict[int, str]
+    rejected: dict[int, str]
     taken: dict[str, int]
 
 
@@ -69,18 +69,20 @@ def net_effects(
     ...     np.array([0, 0, 1, 2], np.int32), np.array([insert, move, delete, delete], np.int8),
     ...     np.arange(4), np.array([False, True, False]),
     ... )
-    >>> effects.exists.tolist(), effects.condition.tolist(), effects.place.tolist(), effects.refused
-    ([True, False, False], [0, -1, -1], [1, -1, -1], {3: 'is not registered'})
+    >>> effects.exists.tolist(), effects.condition.tolist(), effects.place.tolist()
+    ([True, False, False], [0, -1, -1], [1, -1, -1])
+    >>> effects.rejected
+    {3: 'is not registered'}
     """
     exists = existed.tolist()
     condition, place = [-1] * len(exists), [-1] * len(exists)
-    refused: dict[int, str] = {}
+    rejected: dict[int, str] = {}
     taken = dict.fromkeys(OPERATIONS, 0)
     for row, one, what in zip(
         order.tolist(), number[order].tolist(), operation[order].tolist(), strict=True
     ):
         if exists[one] == (what == _INSERT):
-            refused[row] = _EXISTS if exists[one] else _UNKNOWN
+            rejected[row] = _EXISTS if exists[one] else _UNKNOWN
             continue
         taken[OPERATIONS[what]] += 1
         exists[one] = what != _DELETE
@@ -90,7 +92,7 @@ def net_effects(
             condition[one] = place[one] = row if what == _INSERT else -1
     exists_now, new_place = np.array(exists, np.bool_), np.array(place, np.int64)
     changed = (exists_now != existed) | (exists_now & (new_place >= 0))
-    return Effects(exists_now, np.array(condition, np.int64), new_place, changed, refused, taken)
+    return Effects(exists_now, np.array(condition, np.int64), new_place, changed, rejected, taken)
 
 
 def with_places(subscriptions: Subscriptions, places: Subscriptions) -> Subscriptions:

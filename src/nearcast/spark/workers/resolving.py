@@ -62,10 +62,10 @@ def number_ids(table: pa.Table) -> Numbered:
     """Return the ids of a table of changes with their numbers."""
     faults = Faults(table.num_rows)
     ids = read_ids(table, "id", faults)
-    sound = np.flatnonzero(faults.sound)
+    valid = np.flatnonzero(faults.sound)
     known = IdTable()
     number = np.full(len(ids), -1, np.int32)
-    number[sound] = known.add(ids.take(sound))
+    number[valid] = known.add(ids.take(valid))
     return Numbered(ids, number, known, faults)
 
 
@@ -91,10 +91,10 @@ def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
     vocabulary = Vocabulary()
     inserts = _Read.of(table, operation == 0, numbered.faults, vocabulary, ())
     moves = _Read.of(table, operation == 2, numbered.faults, Vocabulary(), _CONDITION)
-    sound = numbered.faults.sound.copy()
+    valid = numbered.faults.sound.copy()
     for read in (inserts, moves):
-        sound[read.rejects.row] = False
-    rows = np.flatnonzero(sound)
+        valid[read.rejects.row] = False
+    rows = np.flatnonzero(valid)
     at = np.where(time.given, time.us, NEVER)[rows]
     existed = np.zeros(numbered.table.handles, np.bool_)
     for one in found:
@@ -102,9 +102,9 @@ def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
     order = np.argsort(at, kind="stable")
     effects = net_effects(numbered.number[rows], operation[rows], order, existed)
     part = _new_subscriptions(effects, rows, inserts, moves, found, vocabulary)
-    for reason in set(effects.refused.values()):
+    for reason in set(effects.rejected.values()):
         mask = np.zeros(table.num_rows, np.bool_)
-        mask[rows[[row for row, why in effects.refused.items() if why == reason]]] = True
+        mask[rows[[row for row, why in effects.rejected.items() if why == reason]]] = True
         numbered.faults.add(mask, "id", reason)
     rejects = Rejects.concatenate(
         [numbered.faults.rejects(table), inserts.rejects, moves.rejects]

@@ -20,7 +20,7 @@ Record = tuple[str | None, str | None]
 Value = str | bytes | None
 """What may be written as a value: bytes need not be text."""
 
-PARTITIONS = 3
+PARTITIONS = 2
 READY_S = 30.0
 RUN_S = 120
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -16,10 +18,20 @@ from .jars import BROKER, KAFKA, Unavailable, connectors, fetch, fetch_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from pyspark.sql import SparkSession
 
 _USED = pytest.StashKey[str]()
+
+# As in tests/spark/quick_spark.py: small jobs take less time, and their answers are the same.
+QUICK = {
+    "spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark__sql__codegen__wholeStage": "false",
+    "spark__sql__codegen__factoryMode": "NO_CODEGEN",
+    "spark__sql__shuffle__partitions": "2",
+    "spark__sql__adaptive__enabled": "false",
+}
 
 
 @pytest.fixture(scope="session")
@@ -29,13 +41,15 @@ def asked() -> None:
 
 
 @pytest.fixture(scope="session")
-def broker(asked: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def broker(asked: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[str]]:
+    """Start a broker; its address is known when it has started, beside the Spark session."""
     try:
         jars = fetch(BROKER)
     except Unavailable as reason:
         pytest.skip(f"NOTHING WAS TESTED WITH KAFKA: no broker could be had ({reason})")
-    with running(tmp_path_factory.mktemp("broker"), jars) as address:
-        yield address
+    folder = tmp_path_factory.mktemp("broker")
+    with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+        yield pool.submit(stack.enter_context, running(folder, jars))
 
 
 @pytest.fixture(scope="session")
@@ -50,16 +64,16 @@ def spark(asked: None, request: pytest.FixtureRequest) -> Iterator[SparkSession]
     made = session(
         "local[2]",
         spark__jars=",".join(map(str, jars)),
-        spark__sql__shuffle__partitions="3",
         spark__driver__memory="1g",
+        **QUICK,
     )
     yield made
     made.stop()
 
 
 @pytest.fixture(scope="session")
-def kafka(spark: SparkSession, broker: str) -> Kafka:
-    return Kafka(spark, broker)
+def kafka(broker: Future[str], spark: SparkSession) -> Kafka:
+    return Kafka(spark, broker.result())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

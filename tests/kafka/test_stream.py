@@ -100,7 +100,7 @@ def messages(name: str, count: int = 40) -> Told:
 
 
 @dataclass(frozen=True)
-class Room:
+class KafkaPipeline:
     """A broker, an index, and an engine with the same subscriptions, which scans."""
 
     kafka: Kafka
@@ -173,85 +173,91 @@ def finished(query: StreamingQuery) -> Told:
 
 
 @pytest.fixture
-def room(kafka: Kafka, tmp_path: Path) -> Room:
-    return Room(kafka, tmp_path, Engine("scan", clock=lambda: EXPIRY_S - 1000.0))
+def pipeline(kafka: Kafka, tmp_path: Path) -> KafkaPipeline:
+    return KafkaPipeline(kafka, tmp_path, Engine("scan", clock=lambda: EXPIRY_S - 1000.0))
 
 
 @pytest.mark.parametrize("how", [{}, SHARDED], ids=["replicated", "sharded"])
-def test_a_topic_of_messages_becomes_a_topic_of_matches(room: Room, how: dict[str, Any]) -> None:
+def test_a_topic_of_messages_becomes_a_topic_of_matches(
+    pipeline: KafkaPipeline, how: dict[str, Any]
+) -> None:
     name = how.get("mode", "replicated")
     told, found = f"{name}-messages", f"{name}-matches"
-    room.kafka.create(told, found)
-    room.build(**how)
-    expected = room.produce(told, "a", BAD)
-    batches = room.run(told, room.kafka.uri(found), mode=name)
-    assert room.consume(found) == expected
+    pipeline.kafka.create(told, found)
+    pipeline.build(**how)
+    expected = pipeline.produce(told, "a", BAD)
+    batches = pipeline.run(told, pipeline.kafka.uri(found), mode=name)
+    assert pipeline.consume(found) == expected
     assert [batch["messages"] for batch in batches] == [40]
     assert [batch["rejected"] for batch in batches] == [len(BAD)]
     assert [batch["matches"] for batch in batches] == [expected.total()]
 
 
-def test_a_restart_goes_on_with_the_messages_and_subscriptions_that_came_since(room: Room) -> None:
-    room.kafka.create("restarted", "restarted-matches")
-    to = room.kafka.uri("restarted-matches")
-    room.build()
-    expected = room.produce("restarted", "a", BAD[:2])
-    room.run("restarted", to)
-    room.change()
-    assert room.run("restarted", to) == []
-    assert room.consume("restarted-matches") == expected
-    expected += room.produce("restarted", "b", BAD[2:5])
-    [batch] = room.run("restarted", to)
+def test_a_restart_goes_on_with_the_messages_and_subscriptions_that_came_since(
+    pipeline: KafkaPipeline,
+) -> None:
+    pipeline.kafka.create("restarted", "restarted-matches")
+    to = pipeline.kafka.uri("restarted-matches")
+    pipeline.build()
+    expected = pipeline.produce("restarted", "a", BAD[:2])
+    pipeline.run("restarted", to)
+    pipeline.change()
+    assert pipeline.run("restarted", to) == []
+    assert pipeline.consume("restarted-matches") == expected
+    expected += pipeline.produce("restarted", "b", BAD[2:5])
+    [batch] = pipeline.run("restarted", to)
     assert (batch["batch"], batch["messages"], batch["rejected"]) == (1, 40, 3)
-    assert room.consume("restarted-matches") == expected
+    assert pipeline.consume("restarted-matches") == expected
     assert {100, 2} <= {subscription for _, subscription in expected}
 
 
-def test_a_running_stream_takes_up_changed_subscriptions(room: Room) -> None:
-    room.kafka.create("live-messages", "live-matches")
-    room.build()
-    expected = room.produce("live-messages", "a")
-    query = room.start("live-messages", room.kafka.uri("live-matches"))
+def test_a_running_stream_takes_up_changed_subscriptions(pipeline: KafkaPipeline) -> None:
+    pipeline.kafka.create("live-messages", "live-matches")
+    pipeline.build()
+    expected = pipeline.produce("live-messages", "a")
+    query = pipeline.start("live-messages", pipeline.kafka.uri("live-matches"))
     try:
         query.processAllAvailable()
-        room.change()
-        expected += room.produce("live-messages", "b")
+        pipeline.change()
+        expected += pipeline.produce("live-messages", "b")
         query.processAllAvailable()
     finally:
         query.stop()
-    assert room.consume("live-matches") == expected
+    assert pipeline.consume("live-matches") == expected
 
 
-def test_a_batch_that_comes_again_has_the_matches_that_it_had(room: Room) -> None:
-    room.kafka.create("again", "again-matches")
-    to = room.kafka.uri("again-matches")
-    room.build()
-    expected = room.produce("again", "a")
-    room.run("again", to)
-    room.change()
+def test_a_batch_that_comes_again_has_the_matches_that_it_had(pipeline: KafkaPipeline) -> None:
+    pipeline.kafka.create("again", "again-matches")
+    to = pipeline.kafka.uri("again-matches")
+    pipeline.build()
+    expected = pipeline.produce("again", "a")
+    pipeline.run("again", to)
+    pipeline.change()
     # As if the process had been killed behind its last record, before it noted that.
-    for noted in (room.folder / "checkpoint" / "commits").iterdir():
+    for noted in (pipeline.folder / "checkpoint" / "commits").iterdir():
         noted.unlink()
-    [batch] = room.run("again", to)
+    [batch] = pipeline.run("again", to)
     assert (batch["batch"], batch["messages"]) == (0, 40)
-    assert room.consume("again-matches") == expected + expected
+    assert pipeline.consume("again-matches") == expected + expected
 
 
-def test_a_topic_of_messages_becomes_files_of_matches_and_of_rejects(room: Room) -> None:
-    room.kafka.create("to-files")
-    room.build()
-    out, rejects = room.folder / "out", room.folder / "rejects"
-    expected = room.produce("to-files", "a", BAD)
-    room.run("to-files", str(out))
-    expected += room.produce("to-files", "b")
-    room.run("to-files", str(out))
+def test_a_topic_of_messages_becomes_files_of_matches_and_of_rejects(
+    pipeline: KafkaPipeline,
+) -> None:
+    pipeline.kafka.create("to-files")
+    pipeline.build()
+    out, rejects = pipeline.folder / "out", pipeline.folder / "rejects"
+    expected = pipeline.produce("to-files", "a", BAD)
+    pipeline.run("to-files", str(out))
+    expected += pipeline.produce("to-files", "b")
+    pipeline.run("to-files", str(out))
     rows = [row for path in out.glob("*.parquet") for row in parquet.read_table(path).to_pylist()]
     assert Counter((row["message_id"], row["subscription_id"]) for row in rows) == expected
     finished(
         stream_rejects(
-            room.messages("to-files"),
+            pipeline.messages("to-files"),
             to=rejects,
-            checkpoint=room.folder / "rejects-checkpoint",
+            checkpoint=pipeline.folder / "rejects-checkpoint",
             available_now=True,
         )
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
+from quick_spark import QUICK
 
 from nearcast.spark.build import build
 from nearcast.spark.match import match
@@ -41,7 +42,13 @@ def parents(batches: Any) -> Any:
 
 
 def run(folder: Path) -> dict[str, Any]:
-    spark = session(CLUSTER, spark__executor__memory="512m", spark__driver__memory="512m")
+    spark = session(
+        CLUSTER,
+        **QUICK,
+        spark__executor__memory="512m",
+        spark__executor__extraJavaOptions=QUICK["spark__driver__extraJavaOptions"],
+        spark__driver__memory="512m",
+    )
     prepared = prepare(spark.read.parquet(str(folder / "messages.parquet")), "messages")
     prepared.rows.repartition(4).write.parquet(str(folder / "clean"))
     messages = spark.read.parquet(str(folder / "clean")).repartition(4)

@@ -9,18 +9,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from quick_spark import QUICK
+
 from nearcast.spark.session import session
 from nearcast.spark.sources import open_stream
 from nearcast.spark.stream import stream
 
 
 def main(folder: Path) -> None:
-    # A process that lives for seconds is done sooner without the second compiler of Java.
-    spark = session(
-        "local[1]",
-        spark__driver__memory="512m",
-        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    )
+    spark = session("local[1]", **QUICK, spark__driver__memory="512m")
     messages = open_stream(spark, str(folder / "messages"), files_per_batch=1)
     query = stream(
         messages,

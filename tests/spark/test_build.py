@@ -17,7 +17,7 @@ from nearcast.indexes.statistics import Statistics
 from nearcast.intake import read_subscriptions
 from nearcast.spark.artifact.segments import open_segment
 from nearcast.spark.artifact.versions import Artifact, Version
-from nearcast.spark.artifact.working import remove_rubbish
+from nearcast.spark.artifact.working import remove_garbage
 from nearcast.spark.build import build
 from nearcast.spark.workers.building import BuildShards
 from nearcast.text import Vocabulary
@@ -171,12 +171,12 @@ def test_wrong_questions_are_refused_before_anything_is_written(
         build(frame.drop("id"), out)
     with pytest.raises(UnsupportedFile, match="not a table of messages"):
         build(frame, out, shards=2, messages=frame)
-    with pytest.raises(InvalidInput, match="DataFrame of Spark"):
+    with pytest.raises(InvalidInput, match="Spark DataFrame"):
         build(subscription_table(3), out)
     counted, words = Messages.of([[0]], [[0, 0]]), Vocabulary(["tea"])
     Statistics.count(counted, words).save(tmp_path / "statistics")
     by = {"tokens": "idf", "statistics": str(tmp_path / "statistics")}
-    with pytest.raises(InvalidInput, match="goes by one vocabulary, and every shard has its own"):
+    with pytest.raises(InvalidInput, match="need one vocabulary, but every shard has its own"):
         build(frame, out, index="rt+-tree", options=by)
     assert not out.exists()
 
@@ -213,7 +213,7 @@ def test_a_build_that_fails_leaves_the_version_before_it(
     artifact = Artifact(tmp_path)
     assert artifact.latest() == before
     # A task that ran on for a moment after another one had failed may have left something.
-    remove_rubbish(artifact, keep_s=0)
+    remove_garbage(artifact, keep_s=0)
     assert artifact.folder.names("work") == []
     assert set(ids_in(tmp_path, before)) == {f"s{n}" for n in range(60)}
 

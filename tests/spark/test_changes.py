@@ -171,14 +171,14 @@ def test_changes_that_were_overtaken_change_nothing(
     artifact = Artifact(tmp_path)
     first = build_locally(artifact, subscription_table(20))
     module = import_module("nearcast.spark.changes")
-    remake = module.remake_shards
+    remake = module.rewrite_shards
 
     def remake_and_wait(*given: Any) -> Any:
         artifact.commit(first)
         return remake(*given)
 
-    monkeypatch.setattr(module, "remake_shards", remake_and_wait)
-    with pytest.raises(StorageError, match="version 2 came while changes to version 1 were made"):
+    monkeypatch.setattr(module, "rewrite_shards", remake_and_wait)
+    with pytest.raises(StorageError, match="version 2 was committed while changes"):
         changes(changes_frame(spark, [{"op": "delete", "id": "s1"}]), tmp_path)
     assert artifact.numbers() == [1, 2]
     assert artifact.latest().shards == first.shards

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import random
 import shutil
@@ -33,7 +32,7 @@ from nearcast.spark.workers.answers import answer_schema
 from nearcast.spark.workers.building import BUILT
 from nearcast.spark.workers.changing import (
     RESOLVED,
-    TOLD,
+    STORED,
     ApplyChanges,
     FindChanged,
     ResolveChanges,
@@ -52,12 +51,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 PLACE = ("west", "south", "east", "north", "lon", "lat", "radius_m", "geometry")
 TYPES = {"string": pa.string(), "integer": pa.int64()}
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seventy shards are hundreds of files: no need to wait until each is on the disk."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 class Outcome(NamedTuple):
@@ -89,10 +82,10 @@ def made(version: Version, step: ApplyChanges) -> Version:
 def change(artifact: Artifact, table: pa.Table) -> Outcome:
     """Change the version in force as the job does, without Spark."""
     uri, version, work = artifact.folder.uri, artifact.latest(), "work/test"
-    [spooled] = stored(shipped(SpoolChanges(uri, work), table.to_batches(7), TOLD))
+    [spooled] = stored(shipped(SpoolChanges(uri, work), table.to_batches(7), STORED))
     assert read_changes(artifact.folder, spooled).equals(table)
     finding = FindChanged(uri, work, version.number, spooled)
-    found = stored(shipped(finding, numbers(len(version.shards)), TOLD))
+    found = stored(shipped(finding, numbers(len(version.shards)), STORED))
     resolving = ResolveChanges(uri, work, version.number, spooled, tuple(found))
     told = shipped(resolving, numbers(1), RESOLVED)
     parts: dict[int, list[tuple[str, str]]] = {}
@@ -339,7 +332,7 @@ def test_expiry_and_owner_survive_a_move(tmp_path: Path, shards: int) -> None:
 
 def test_no_rows_are_spooled_nowhere(tmp_path: Path) -> None:
     empty = Registry("string").changes([])
-    assert shipped(SpoolChanges(str(tmp_path), "work/test"), empty.to_batches(), TOLD) == []
+    assert shipped(SpoolChanges(str(tmp_path), "work/test"), empty.to_batches(), STORED) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -348,14 +341,14 @@ def test_a_damaged_spool_is_an_error(tmp_path: Path) -> None:
     registry = Registry("string", subscriptions(5, 1, "string"))
     version = build_locally(artifact, registry.subscriptions())
     table = registry.changes([{"op": "delete", "id": "s1"}])
-    [spooled] = stored(shipped(SpoolChanges(str(tmp_path), "work/x"), table.to_batches(), TOLD))
+    [spooled] = stored(shipped(SpoolChanges(str(tmp_path), "work/x"), table.to_batches(), STORED))
     path = tmp_path / spooled.name / "arrays.bin"
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
     finding = FindChanged(str(tmp_path), "work/x", version.number, spooled)
     with pytest.raises(StorageError):
-        shipped(finding, numbers(1), TOLD)
+        shipped(finding, numbers(1), STORED)
 
 
 IDS = [f"s{n}" for n in range(5)]

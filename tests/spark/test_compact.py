@@ -138,15 +138,15 @@ def test_a_change_that_comes_while_it_is_folded_wins(
     build_locally(artifact, subscription_table(40))
     delete(spark, tmp_path, "s1")
     module = import_module("nearcast.spark.compact")
-    remake = module.remake_shards
+    remake = module.rewrite_shards
 
     def remake_and_change(*given: object) -> object:
         monkeypatch.undo()
         delete(spark, tmp_path, "s2")
         return remake(*given)
 
-    monkeypatch.setattr(module, "remake_shards", remake_and_change)
-    with pytest.raises(StorageError, match="version 3 came while changes to version 2 were made"):
+    monkeypatch.setattr(module, "rewrite_shards", remake_and_change)
+    with pytest.raises(StorageError, match="version 3 was committed while changes"):
         compact(spark, tmp_path)
     assert artifact.latest().rows == 38
     done = compact(spark, tmp_path)

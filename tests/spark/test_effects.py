@@ -54,15 +54,15 @@ class Naive:
     def __init__(self, existed: list[bool]) -> None:
         self.before = {one: (-1, -1) for one, was in enumerate(existed) if was}
         self.now = dict(self.before)
-        self.refused: dict[int, str] = {}
+        self.rejected: dict[int, str] = {}
         self.taken = dict.fromkeys(OPERATIONS, 0)
 
     def take(self, row: int, one: int, operation: str) -> None:
         if operation == "insert" and one in self.now:
-            self.refused[row] = "is registered already; delete it first, or move it"
+            self.rejected[row] = "is registered already; delete it first, or move it"
             return
         if operation != "insert" and one not in self.now:
-            self.refused[row] = "is not registered"
+            self.rejected[row] = "is not registered"
             return
         self.taken[operation] += 1
         if operation == "insert":
@@ -94,12 +94,12 @@ def test_changes_come_to_what_they_do_one_at_a_time(
     for row in order:
         one, what = rows[row]
         naive.take(row, one, OPERATIONS[what])
-    assert effects.refused == naive.refused
+    assert effects.rejected == naive.rejected
     assert effects.taken == naive.taken
-    assert sum(effects.taken.values()) + len(effects.refused) == len(rows)
-    assert np.flatnonzero(effects.there).tolist() == sorted(naive.now)
+    assert sum(effects.taken.values()) + len(effects.rejected) == len(rows)
+    assert np.flatnonzero(effects.exists).tolist() == sorted(naive.now)
     for one, (wants, place) in naive.now.items():
-        assert (effects.wants[one], effects.place[one]) == (wants, place)
+        assert (effects.condition[one], effects.place[one]) == (wants, place)
     for one in range(IDS):
         assert effects.changed[one] == (naive.now.get(one) != naive.before.get(one))
 
@@ -109,7 +109,7 @@ def test_no_changes_of_no_ids_come_to_nothing() -> None:
     effects = net_effects(
         nothing.astype(np.int32), nothing.astype(np.int8), nothing, np.empty(0, np.bool_)
     )
-    assert len(effects.there) == len(effects.changed) == len(effects.wants) == 0
+    assert len(effects.exists) == len(effects.changed) == len(effects.condition) == 0
     assert effects.changed.dtype == np.bool_
     assert effects.taken == {"insert": 0, "delete": 0, "move": 0}
 

@@ -29,12 +29,12 @@ MESSAGES = MESSAGES.set_column(
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Versions of the same subscriptions: 1 has one shard, 2 four, 3 seventy of fewer rows."""
+    """Versions of the same subscriptions: 1 has one shard, 2 four, 3 five and fewer rows."""
     where: Path = tmp_path_factory.mktemp("artifact")
     frame = spark.createDataFrame(SUBSCRIPTIONS)
     build(frame, where)
     build(frame, where, shards=4)
-    build(spark.createDataFrame(SUBSCRIPTIONS.slice(0, 100)), where, shards=66)
+    build(spark.createDataFrame(SUBSCRIPTIONS.slice(0, 100)), where, shards=5)
     return where
 
 
@@ -131,7 +131,7 @@ def test_wrong_questions_are_refused_before_any_job(
         match(frame.drop("lon", "west"), folder)
     with pytest.raises(StorageError, match="holds no index"):
         match(frame, tmp_path)
-    with pytest.raises(InvalidInput, match="DataFrame of Spark"):
+    with pytest.raises(InvalidInput, match="Spark DataFrame"):
         match(MESSAGES, folder)
     stream = spark.readStream.schema(frame.schema).parquet(str(tmp_path))
     with pytest.raises(InvalidInput, match="must be left out for a stream"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,10 +24,10 @@ from nearcast.intake import read_subscriptions
 from nearcast.segments.parts import Part
 from nearcast.spark.artifact.segments import open_router, open_segment, write_dead, write_segment
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Version
-from nearcast.spark.shards.router import pack_shards
+from nearcast.spark.shards.shard_dedup import pack_shards
 from nearcast.spark.workers import answers, routing
 from nearcast.spark.workers.answers import answer_schema
-from nearcast.spark.workers.building import data_name, several_shards, somewhere
+from nearcast.spark.workers.building import at_least_one_shard, data_name, several_shards
 from nearcast.spark.workers.matching import MatchMessages, MatchRouted
 from nearcast.spark.workers.routing import NOW, ROUTE, RouteMessages
 from nearcast.text import Vocabulary
@@ -38,12 +37,6 @@ if TYPE_CHECKING:
 
 SHARDS = (1, 2, 4, 70)
 _TYPES = {"string": pa.string(), "integer": pa.int64()}
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seventy shards are hundreds of files: no need to wait until each is on the disk."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def _schema(messages: pa.Table, version: Version) -> pa.Schema:
@@ -109,7 +102,7 @@ def with_changes(artifact: Artifact, version: Version, seed: int) -> tuple[Versi
     fresh, _ = read_subscriptions(table, vocabulary)
     router = open_router(artifact.folder, version)
     start, shard = router.route_subscriptions(fresh.clauses, router.ranks(vocabulary))
-    start, shard = somewhere(start, shard)
+    start, shard = at_least_one_shard(start, shard)
     bits = pack_shards(start, shard, router.shards)
     row = np.repeat(np.arange(len(fresh)), np.diff(start))
     builder = indexes.create(version.index)

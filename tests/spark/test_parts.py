@@ -18,7 +18,13 @@ from nearcast.segments.parts import Part, part_arrays, part_from_arrays, unite
 from nearcast.spark.artifact.segments import open_segment
 from nearcast.spark.artifact.versions import Artifact, ShardRef
 from nearcast.spark.workers import building
-from nearcast.spark.workers.building import BUILT, PARTS, BuildShards, WriteParts, somewhere
+from nearcast.spark.workers.building import (
+    BUILT,
+    PARTS,
+    BuildShards,
+    WriteParts,
+    at_least_one_shard,
+)
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -135,7 +141,7 @@ def test_a_part_that_is_damaged_or_gone_stops_the_build(tmp_path: Path) -> None:
 
 
 def test_subscriptions_without_a_shard_go_to_the_first() -> None:
-    start, shard = somewhere(np.array([0, 0, 2, 2, 3, 3]), np.array([1, 2, 5], np.int32))
+    start, shard = at_least_one_shard(np.array([0, 0, 2, 2, 3, 3]), np.array([1, 2, 5], np.int32))
     assert start.tolist() == [0, 1, 3, 4, 5, 6]
     assert shard.tolist() == [0, 1, 2, 0, 5, 0]
 

@@ -18,13 +18,14 @@ from nearcast.compiled.jit import JIT
 from nearcast.datasets import Workload
 from nearcast.errors import InvalidInput
 from nearcast.spark.shards.planner import plan
-from nearcast.spark.shards.router import Router, owned_matches, pack_shards
-from nearcast.spark.shards.routing import KEYWORDS, SPACE
+from nearcast.spark.shards.shard_dedup import owned_matches, pack_shards
+from nearcast.spark.shards.tree import KEYWORDS, SPACE
 from nearcast.testing import CASES, draw, strategies
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from nearcast.spark.shards.planner import Plan
+    from nearcast.spark.shards.router import Router
 
 SAMPLE = 3_000 if JIT else 600
 

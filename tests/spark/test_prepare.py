@@ -199,7 +199,7 @@ def test_transform_and_fields_in_columns(spark: SparkSession) -> None:
     [
         ("tweets", {}, UnknownName, "choose from: messages, subscriptions"),
         ("messages", {"txt": "body"}, UnknownName, "unknown column of messages 'txt'"),
-        ("messages", {"text": "bodi"}, UnsupportedFile, "'bodi', which should hold text; found"),
+        ("messages", {"text": "bodi"}, UnsupportedFile, "'bodi' for text; found"),
         ("messages", {"text": "body.x"}, UnsupportedFile, "columns key, body, x, y, at"),
         ("messages", {"id": "key", "lon": "x", "lat": "y"}, UnsupportedFile, "wanted id, text"),
         ("subscriptions", {"id": "key"}, UnsupportedFile, "not a table of subscriptions"),

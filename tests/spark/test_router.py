@@ -16,8 +16,9 @@ from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Matches, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.spark.shards.router import UNKNOWN_RANKS, Router, Routes, owned_matches, pack_shards
-from nearcast.spark.shards.routing import EVERYWHERE, KEYWORDS, LEAF, SPACE
+from nearcast.spark.shards.router import UNKNOWN_RANKS, Router, Routes
+from nearcast.spark.shards.shard_dedup import owned_matches, pack_shards
+from nearcast.spark.shards.tree import EVERYWHERE, KEYWORDS, LEAF, SPACE
 from nearcast.storage import read_arrays, write_arrays
 from nearcast.testing import CASES, draw, strategies
 from nearcast.testing.cases import LATITUDES, LONGITUDES

@@ -84,7 +84,7 @@ def test_what_cannot_be_opened_is_said(spark: SparkSession, tmp_path: Path) -> N
     with pytest.raises(InvalidInput, match="must be at least 1"):
         open_stream(spark, str(tmp_path), files_per_batch=0)
     for kind in ("parquet", "json", "csv"):
-        with pytest.raises(InvalidInput, match="must be a folder that is there"):
+        with pytest.raises(InvalidInput, match="must be an existing folder"):
             open_stream(spark, str(tmp_path / "nothing"), kind=kind)
 
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_counted_is_said_before_a_job_runs(
         token_statistics(frame, "tweets")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="at least 1"):
         cell_statistics(frame, "messages", across=0)
-    with pytest.raises(InvalidInput, match="must be a folder on a disk"):
+    with pytest.raises(InvalidInput, match="must be a path on a disk"):
         statistics(frame, "messages", "s3://bucket/statistics")
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from stream_room import (
+from stream_pipeline import (
     PATIENCE_S,
     Pairs,
-    Room,
+    StreamPipeline,
     messages,
     pairs_of,
     put_file,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def room(spark: SparkSession, tmp_path: Path) -> Room:
-    return Room(spark, tmp_path)
+def pipeline(spark: SparkSession, tmp_path: Path) -> StreamPipeline:
+    return StreamPipeline(spark, tmp_path)
 
 
 def told(query: StreamingQuery) -> list[dict[str, float]]:
@@ -52,16 +52,20 @@ SHARDED = {"mode": "sharded", "shards": 3}
 
 @pytest.mark.parametrize("built", [{}, SHARDED], ids=["whole", "shards"])
 @pytest.mark.parametrize("mode", ["replicated", "sharded"])
-def test_a_stream_gives_what_a_batch_gives(room: Room, built: dict[str, Any], mode: str) -> None:
+def test_a_stream_gives_what_a_batch_gives(
+    pipeline: StreamPipeline, built: dict[str, Any], mode: str
+) -> None:
     wanted = subscriptions(1)
-    room.build(wanted, **built)
-    files = room.put("a", "b", "c")
-    query = room.run(mode=mode)
+    pipeline.build(wanted, **built)
+    files = pipeline.put("a", "b", "c")
+    query = pipeline.run(mode=mode)
     expected = scanned(wanted, *files)
-    assert written(room.out) == expected
-    batch = match(room.spark.createDataFrame(pa.concat_tables(files)), room.index, mode=mode)
+    assert written(pipeline.out) == expected
+    batch = match(
+        pipeline.spark.createDataFrame(pa.concat_tables(files)), pipeline.index, mode=mode
+    )
     assert pairs_of(iter(batch.collect())) == expected
-    assert room.spark.read.parquet(str(room.out)).dtypes == batch.dtypes
+    assert pipeline.spark.read.parquet(str(pipeline.out)).dtypes == batch.dtypes
     batches = told(query)
     assert [rate["batch"] for rate in batches] == [0, 1, 2]
     assert [rate["messages"] for rate in batches] == [25, 25, 25]
@@ -70,49 +74,49 @@ def test_a_stream_gives_what_a_batch_gives(room: Room, built: dict[str, Any], mo
     assert all(rate["matches_per_second"] > 0 for rate in batches)
 
 
-def test_the_same_checkpoint_goes_on_where_it_stopped(room: Room) -> None:
+def test_the_same_checkpoint_goes_on_where_it_stopped(pipeline: StreamPipeline) -> None:
     wanted = subscriptions(2)
-    room.build(wanted)
-    files = room.put("a", "b")
-    room.run()
-    files += room.put("c")
-    assert [rate["batch"] for rate in told(room.run())] == [2]
-    assert not told(room.run())
-    assert written(room.out) == scanned(wanted, *files)
+    pipeline.build(wanted)
+    files = pipeline.put("a", "b")
+    pipeline.run()
+    files += pipeline.put("c")
+    assert [rate["batch"] for rate in told(pipeline.run())] == [2]
+    assert not told(pipeline.run())
+    assert written(pipeline.out) == scanned(wanted, *files)
 
 
-def test_a_function_gets_the_matches_of_every_batch(room: Room) -> None:
+def test_a_function_gets_the_matches_of_every_batch(pipeline: StreamPipeline) -> None:
     wanted = subscriptions(3)
-    room.build(wanted)
-    files = room.put("a", "b")
+    pipeline.build(wanted)
+    files = pipeline.put("a", "b")
     got: dict[int, Pairs] = {}
 
     def take(matches: DataFrame, number: int) -> None:
         got[number] = pairs_of(iter(matches.collect()))
 
-    query = room.run(to=take)
+    query = pipeline.run(to=take)
     assert sum(got.values(), Counter()) == scanned(wanted, *files)
     assert list(got) == [0, 1]
     assert [rate["matches"] for rate in told(query)] == [pairs.total() for pairs in got.values()]
 
 
-def test_rows_that_are_no_messages_are_counted_and_written(room: Room) -> None:
+def test_rows_that_are_no_messages_are_counted_and_written(pipeline: StreamPipeline) -> None:
     wanted = subscriptions(4)
-    room.build(wanted, **SHARDED)
-    files = room.put("a", "b")
+    pipeline.build(wanted, **SHARDED)
+    files = pipeline.put("a", "b")
     bad = messages("bad", 4).to_pylist()
     for row, fault in zip(bad, [{"id": None}, {"lon": 200.0}, {"text": None}, {}], strict=True):
         row |= fault
     files.append(pa.Table.from_pylist(bad, schema=files[0].schema))
-    put_file(room.folder / "messages", "bad", files[-1])
+    put_file(pipeline.folder / "messages", "bad", files[-1])
     for mode in ("replicated", "sharded"):
-        where = {"to": room.folder / mode, "checkpoint": room.folder / f"{mode}-progress"}
-        batches = told(room.run(mode=mode, **where))
+        where = {"to": pipeline.folder / mode, "checkpoint": pipeline.folder / f"{mode}-progress"}
+        batches = told(pipeline.run(mode=mode, **where))
         assert sum(rate["rejected"] for rate in batches) == 3
         assert sum(rate["messages"] for rate in batches) == 51
-        assert written(room.folder / mode) == scanned(wanted, *files)
-    rejects, progress = room.folder / "rejects", room.folder / "rejects-progress"
-    query = stream_rejects(room.messages(), to=rejects, checkpoint=progress, available_now=True)
+        assert written(pipeline.folder / mode) == scanned(wanted, *files)
+    rejects, progress = pipeline.folder / "rejects", pipeline.folder / "rejects-progress"
+    query = stream_rejects(pipeline.messages(), to=rejects, checkpoint=progress, available_now=True)
     assert query.awaitTermination(PATIENCE_S)
     lines = [line for path in rejects.glob("*.json") for line in path.read_text().splitlines()]
     rows = [json.loads(line) for line in lines]
@@ -129,97 +133,99 @@ def test_rows_that_are_no_messages_are_counted_and_written(room: Room) -> None:
     ],
 )
 def test_a_new_version_is_met_by_the_batches_after_it(
-    room: Room, mode: str, builds: list[dict[str, Any]]
+    pipeline: StreamPipeline, mode: str, builds: list[dict[str, Any]]
 ) -> None:
     expected: Pairs = Counter()
     sets = [subscriptions(seed, prefix=f"{seed}s") for seed in (5, 6, 7)]
-    room.build(sets[0], **builds[0])
-    expected += scanned(sets[0], *room.put("a", "b"))
-    query = room.start(mode=mode)
+    pipeline.build(sets[0], **builds[0])
+    expected += scanned(sets[0], *pipeline.put("a", "b"))
+    query = pipeline.start(mode=mode)
     try:
         query.processAllAvailable()
         for number in (1, 2):
-            room.build(sets[number], **builds[number])
-            expected += scanned(sets[number], *room.put(f"{number}a", f"{number}b"))
+            pipeline.build(sets[number], **builds[number])
+            expected += scanned(sets[number], *pipeline.put(f"{number}a", f"{number}b"))
             query.processAllAvailable()
     finally:
         query.stop()
-    assert written(room.out) == expected
+    assert written(pipeline.out) == expected
 
 
-def test_integer_ids_stay_integers_and_become_text_where_text_began(room: Room) -> None:
+def test_integer_ids_stay_integers_and_become_text_where_text_began(
+    pipeline: StreamPipeline,
+) -> None:
     wanted = subscriptions(8, prefix=None)
-    room.build(wanted)
-    [first] = room.put("a")
-    room.run()
-    assert written(room.out) == scanned(wanted, first)
+    pipeline.build(wanted)
+    [first] = pipeline.put("a")
+    pipeline.run()
+    assert written(pipeline.out) == scanned(wanted, first)
 
-    room.build(subscriptions(8))
-    where = {"to": room.folder / "texts", "checkpoint": room.folder / "texts-progress"}
-    query = room.start(**where)
+    pipeline.build(subscriptions(8))
+    where = {"to": pipeline.folder / "texts", "checkpoint": pipeline.folder / "texts-progress"}
+    query = pipeline.start(**where)
     try:
         query.processAllAvailable()
-        room.build(wanted)
-        [second] = room.put("b")
+        pipeline.build(wanted)
+        [second] = pipeline.put("b")
         query.processAllAvailable()
     finally:
         query.stop()
     numbers = Counter((m, str(s)) for m, s in scanned(wanted, second).elements())
-    assert written(room.folder / "texts") == scanned(subscriptions(8), first) + numbers
+    assert written(pipeline.folder / "texts") == scanned(subscriptions(8), first) + numbers
 
 
-def test_text_ids_stop_a_stream_that_began_with_integers(room: Room) -> None:
-    room.build(subscriptions(9, prefix=None))
-    room.put("a")
-    query = room.start()
+def test_text_ids_stop_a_stream_that_began_with_integers(pipeline: StreamPipeline) -> None:
+    pipeline.build(subscriptions(9, prefix=None))
+    pipeline.put("a")
+    query = pipeline.start()
     try:
         query.processAllAvailable()
-        room.build(subscriptions(9))
-        room.put("b")
+        pipeline.build(subscriptions(9))
+        pipeline.put("b")
         with pytest.raises(StorageError, match="start the job again"), plain_errors():
             query.processAllAvailable()
     finally:
         query.stop()
 
 
-def test_what_cannot_be_streamed_is_said_at_once(room: Room) -> None:
-    room.build(subscriptions(10))
-    [table] = room.put("a")
-    batch = room.spark.createDataFrame(table)
-    where: dict[str, Any] = {"to": room.out, "checkpoint": room.folder / "checkpoint"}
+def test_what_cannot_be_streamed_is_said_at_once(pipeline: StreamPipeline) -> None:
+    pipeline.build(subscriptions(10))
+    [table] = pipeline.put("a")
+    batch = pipeline.spark.createDataFrame(table)
+    where: dict[str, Any] = {"to": pipeline.out, "checkpoint": pipeline.folder / "checkpoint"}
     with pytest.raises(InvalidInput, match="use match"):
-        stream(batch, room.index, **where)
+        stream(batch, pipeline.index, **where)
     with pytest.raises(InvalidInput, match="use prepare"):
         stream_rejects(batch, **where)
     with pytest.raises(UnknownName, match="sideways"):
-        room.start(mode="sideways")
+        pipeline.start(mode="sideways")
     with pytest.raises(InvalidInput, match="left out for a stream"):
-        match(room.messages(), room.index, version=1)
+        match(pipeline.messages(), pipeline.index, version=1)
     with pytest.raises(UnsupportedFile, match="place"):
-        stream(room.messages().drop("lon", "lat"), room.index, **where)
+        stream(pipeline.messages().drop("lon", "lat"), pipeline.index, **where)
     with pytest.raises(StorageError, match="holds no index"):
-        stream(room.messages(), room.folder / "nothing", **where)
+        stream(pipeline.messages(), pipeline.folder / "nothing", **where)
     with pytest.raises(InvalidInput, match="kafka://HOST:PORT/TOPIC"):
-        room.start(to="kafka://somewhere")
-    assert not room.out.exists()
+        pipeline.start(to="kafka://somewhere")
+    assert not pipeline.out.exists()
     assert not where["checkpoint"].exists()
 
 
-def test_a_folder_and_a_checkpoint_belong_together(room: Room) -> None:
+def test_a_folder_and_a_checkpoint_belong_together(pipeline: StreamPipeline) -> None:
     wanted = subscriptions(11)
-    room.build(wanted)
-    files = room.put("a")
-    room.run()
+    pipeline.build(wanted)
+    files = pipeline.put("a")
+    pipeline.run()
     with pytest.raises(InvalidInput, match="holds files, but"):
-        room.start(checkpoint=room.folder / "other")
+        pipeline.start(checkpoint=pipeline.folder / "other")
     with pytest.raises(InvalidInput, match="lacks what"):
-        room.start(to=room.folder / "other")
-    stray = room.out / "part-00000-stray.snappy.parquet"
-    stray.write_bytes(next(room.out.glob("part-*.parquet")).read_bytes())
-    files += room.put("b")
-    room.run()
+        pipeline.start(to=pipeline.folder / "other")
+    stray = pipeline.out / "part-00000-stray.snappy.parquet"
+    stray.write_bytes(next(pipeline.out.glob("part-*.parquet")).read_bytes())
+    files += pipeline.put("b")
+    pipeline.run()
     assert not stray.exists()
-    assert written(room.out) == scanned(wanted, *files)
+    assert written(pipeline.out) == scanned(wanted, *files)
 
 
 def log_of(out: Path, entries: dict[str, str]) -> None:
@@ -264,18 +270,18 @@ def test_leftovers_are_what_no_entry_of_the_log_counts(tmp_path: Path) -> None:
     ]
 
 
-def test_half_an_entry_before_the_first_batch_is_removed(room: Room) -> None:
+def test_half_an_entry_before_the_first_batch_is_removed(pipeline: StreamPipeline) -> None:
     wanted = subscriptions(12)
-    room.build(wanted)
-    files = room.put("a")
-    offsets = room.folder / "checkpoint" / "offsets"
+    pipeline.build(wanted)
+    files = pipeline.put("a")
+    offsets = pipeline.folder / "checkpoint" / "offsets"
     offsets.mkdir(parents=True)
     for name in (".0.some.tmp", "..0.some.tmp.crc"):
         (offsets / name).write_text("v1")
-    room.run()
-    assert written(room.out) == scanned(wanted, *files)
+    pipeline.run()
+    assert written(pipeline.out) == scanned(wanted, *files)
     (offsets / ".1.some.tmp").write_text("v1")
-    remove_first_attempt(room.folder / "checkpoint")
+    remove_first_attempt(pipeline.folder / "checkpoint")
     assert (offsets / "0").exists()
     assert (offsets / ".1.some.tmp").exists()
 

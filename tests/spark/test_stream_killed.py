@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from stream_room import PATIENCE_S, Room, messages, scanned, subscriptions, written
+from stream_pipeline import PATIENCE_S, StreamPipeline, messages, scanned, subscriptions, written
 
 from nearcast.spark.artifact.versions import Artifact
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-KILLS = int(os.environ.get("NEARCAST_KILLS", "8"))
+KILLS = int(os.environ.get("NEARCAST_KILLS", "6"))
 MOMENTS = [
     ("checkpoint/sources/0", 0.0),  # a file was seen
     ("checkpoint/offsets", 0.0),  # a batch begins
@@ -35,8 +35,8 @@ MOMENTS = [
 
 
 @pytest.fixture
-def room(spark: SparkSession, tmp_path: Path) -> Room:
-    return Room(spark, tmp_path)
+def pipeline(spark: SparkSession, tmp_path: Path) -> StreamPipeline:
+    return StreamPipeline(spark, tmp_path)
 
 
 def names(folder: Path) -> set[str]:
@@ -86,29 +86,31 @@ def batches(checkpoint: Path) -> Iterator[tuple[int, str]]:
         yield began[batch], Path(entry["path"]).stem
 
 
-def test_kills_lose_nothing_and_repeat_nothing(room: Room) -> None:
+def test_kills_lose_nothing_and_repeat_nothing(pipeline: StreamPipeline) -> None:
     draw = random.Random(int(os.environ.get("NEARCAST_TEST_SEED", "0")))
     sets = {parity: subscriptions(parity, prefix=f"{parity}s") for parity in (1, 0)}
     for table in sets.values():
-        room.build(table)
-    artifact = Artifact(room.index)
+        pipeline.build(table)
+    artifact = Artifact(pipeline.index)
     kills, amid, files = 0, 0, 0
-    checkpoint = room.folder / "checkpoint"
+    checkpoint = pipeline.folder / "checkpoint"
     while kills < KILLS:
         while files < last(checkpoint / "commits") + 6:
-            room.put(f"f{files}")
+            pipeline.put(f"f{files}")
             files += 1
         watched, wait_s = MOMENTS[kills % len(MOMENTS)]
-        if killed(room.folder, room.folder / watched, draw.randint(1, 3), draw.random() * wait_s):
+        if killed(
+            pipeline.folder, pipeline.folder / watched, draw.randint(1, 3), draw.random() * wait_s
+        ):
             kills += 1
             amid += last(checkpoint / "offsets") > last(checkpoint / "commits")
         # A batch that was begun has to meet what was in force then, when it is tried again.
         artifact.commit(artifact.read(artifact.latest().number - 1))
-    assert not killed(room.folder, room.folder / "never", 1, 0.0)
+    assert not killed(pipeline.folder, pipeline.folder / "never", 1, 0.0)
     assert amid > 0
     matched = {name: began for began, name in batches(checkpoint)}
     assert sorted(matched) == sorted(f"f{number}" for number in range(files))
     parities = {name: artifact.at(began).number % 2 for name, began in matched.items()}
     expected = [scanned(sets[parity], messages(name)) for name, parity in parities.items()]
     assert len(set(parities.values())) == 2
-    assert written(room.out) == sum(expected, Counter())
+    assert written(pipeline.out) == sum(expected, Counter())

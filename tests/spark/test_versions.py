@@ -80,6 +80,17 @@ def test_other_files_are_no_versions(raw: bytes) -> None:
         Version.parse(raw, "here")
 
 
+@pytest.mark.parametrize("name", ["../other", "data/../../etc", "/etc", "data", "data/a/b", ""])
+def test_a_version_names_only_folders_of_its_own(name: str) -> None:
+    first, wrong = FULL.shards[0].segments[0], Stored(name, "d1" * 32, 1)
+    for segment in (replace(first, data=wrong), replace(first, dead=wrong)):
+        raw = replace(FULL, shards=(ShardRef((segment,)),)).render()
+        with pytest.raises(StorageError, match="no stored folder of an index has the name"):
+            Version.parse(raw, "here")
+    with pytest.raises(StorageError, match="no stored folder"):
+        Version.parse(replace(FULL, router=wrong).render(), "here")
+
+
 def test_another_format_is_refused_by_its_number() -> None:
     body = json.loads(FULL.render())
     body["format"] = 99
@@ -99,7 +110,7 @@ def test_an_overtaken_change_is_refused(tmp_path: Path) -> None:
     artifact = Artifact(tmp_path)
     artifact.commit(SMALL)
     assert artifact.commit(SMALL, after=1).number == 2
-    with pytest.raises(StorageError, match="version 2 came while changes to version 1 were made"):
+    with pytest.raises(StorageError, match="version 2 was committed while changes"):
         artifact.commit(SMALL, after=1)
     assert artifact.numbers() == [1, 2]
 

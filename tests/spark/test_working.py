@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from generated import build_locally, subscription_table
 from nearcast.errors import StorageError
 from nearcast.spark.artifact import working as working_module
 from nearcast.spark.artifact.versions import Artifact
-from nearcast.spark.artifact.working import remove_rubbish, working
+from nearcast.spark.artifact.working import remove_garbage, working
 from nearcast.spark.compact import _drop_versions
 from nearcast.spark.workers.building import data_name
 
@@ -71,7 +70,7 @@ def test_work_has_a_folder_that_is_gone_at_the_end(tmp_path: Path) -> None:
         assert one != other
         artifact.folder.create(f"{one}/part", b"")
         assert sorted([one, other]) == [f"work/{name}" for name in artifact.folder.names("work")]
-        assert remove_rubbish(artifact, 0.0) == []
+        assert remove_garbage(artifact, 0.0) == []
     assert artifact.folder.names("work") == []
     with pytest.raises(ZeroDivisionError), working(artifact):
         raise ZeroDivisionError
@@ -90,25 +89,25 @@ def test_dead_work_is_rubbish_and_running_work_is_not(tmp_path: Path) -> None:
     artifact.folder.remove("work")
     keeps = stored_folders(artifact)
     with process(_WORKER, tmp_path) as (worker, work):
-        assert remove_rubbish(artifact, 0.0) == []
+        assert remove_garbage(artifact, 0.0) == []
         assert artifact.folder.names(work) == ["lock", "part"]
         assert stored_folders(artifact) == {*keeps, "data/unfinished"}
         worker.kill()
         worker.wait()
         assert artifact.folder.names(work) == ["lock", "part"]
     with working(artifact) as alive:
-        assert remove_rubbish(artifact, 0.0) == [work]
+        assert remove_garbage(artifact, 0.0) == [work]
         assert [f"work/{name}" for name in artifact.folder.names("work")] == [alive]
         assert "data/unfinished" in stored_folders(artifact), "it may belong to whoever works"
-    assert remove_rubbish(artifact, 0.0) == ["data/unfinished"]
+    assert remove_garbage(artifact, 0.0) == ["data/unfinished"]
     assert stored_folders(artifact) == keeps
-    assert remove_rubbish(artifact, 0.0) == []
+    assert remove_garbage(artifact, 0.0) == []
 
 
 def test_work_without_a_lock_is_dead(tmp_path: Path) -> None:
     artifact = Artifact(tmp_path)
     artifact.folder.create("work/abc/part", b"")
-    assert remove_rubbish(artifact, 1e9) == ["work/abc"]
+    assert remove_garbage(artifact, 1e9) == ["work/abc"]
 
 
 def test_half_a_version_is_rubbish_and_foreign_files_are_not(tmp_path: Path) -> None:
@@ -118,7 +117,7 @@ def test_half_a_version_is_rubbish_and_foreign_files_are_not(tmp_path: Path) -> 
     halves = [".00000002.json.0123456789ab", "00000002.json.0123456789ab.part"]
     for name in (*halves, "README", ".nfs000001"):
         (tmp_path / "versions" / name).write_bytes(b"half")
-    assert remove_rubbish(artifact, 0.0) == [f"versions/{name}" for name in halves]
+    assert remove_garbage(artifact, 0.0) == [f"versions/{name}" for name in halves]
     assert artifact.folder.names("versions") == [".nfs000001", "00000001.json", "README"]
 
 
@@ -131,13 +130,13 @@ def test_work_that_was_taken_for_dead_at_its_beginning_begins_again(
     def begin_and_lose(artifact: Artifact) -> str:
         begun.append(begin(artifact))
         if len(begun) < 3:
-            assert remove_rubbish(artifact, 0.0) == [begun[-1]]
+            assert remove_garbage(artifact, 0.0) == [begun[-1]]
         return begun[-1]
 
     monkeypatch.setattr(working_module, "_begin", begin_and_lose)
     with working(artifact) as work:
         assert work == begun[2]
-        assert remove_rubbish(artifact, 0.0) == []
+        assert remove_garbage(artifact, 0.0) == []
 
 
 def test_what_is_committed_while_rubbish_is_sought_stays(
@@ -155,7 +154,7 @@ def test_what_is_committed_while_rubbish_is_sought_stays(
         return found
 
     monkeypatch.setattr(artifact.folder, "names", names_and_work)
-    assert remove_rubbish(artifact, 0.0) == []
+    assert remove_garbage(artifact, 0.0) == []
     assert stored_folders(artifact) == {"data/new", *(s.name for s in first.stored())}
 
 
@@ -166,23 +165,20 @@ def test_elsewhere_only_time_tells_whether_work_is_dead(
     assert artifact.folder.local is None
     with working(artifact) as work:
         artifact.folder.create("data/new/part", b"")
-        assert remove_rubbish(artifact, 60.0) == []
+        assert remove_garbage(artifact, 60.0) == []
         later = time.time() + 61.0
         monkeypatch.setattr(time, "time", lambda: later)
-        assert remove_rubbish(artifact, 60.0) == [work, "data/new"]
+        assert remove_garbage(artifact, 60.0) == [work, "data/new"]
 
 
-def test_versions_are_dropped_when_nobody_reads_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+def test_versions_are_dropped_when_nobody_reads_them(tmp_path: Path) -> None:
     artifact = Artifact(tmp_path)
     for seed in range(3):
         build_locally(artifact, subscription_table(5, seed), 2)
     artifact.folder.remove("work")
     with process(_READER, tmp_path) as (reader, _):
         assert _drop_versions(artifact, 3, 0.0) == ([2], [1])
-        gone = remove_rubbish(artifact, 0.0)
+        gone = remove_garbage(artifact, 0.0)
         assert stored_folders(artifact) == named(artifact, 1, 3)
         assert len(gone) == 3, "two shards and a router"
         reader.kill()
@@ -190,7 +186,7 @@ def test_versions_are_dropped_when_nobody_reads_them(
     assert _drop_versions(artifact, 3, 3600.0) == ([], [1]), "not yet"
     assert _drop_versions(artifact, 3, 0.0) == ([1], [])
     assert _drop_versions(artifact, 3, 0.0) == ([], [])
-    remove_rubbish(artifact, 0.0)
+    remove_garbage(artifact, 0.0)
     assert artifact.numbers() == [3]
     assert stored_folders(artifact) == named(artifact, 3)
 
@@ -202,5 +198,5 @@ def test_what_several_versions_share_stays_with_the_last_of_them(tmp_path: Path)
     artifact.commit(replace(first, source={"by": "changes"}), after=1)
     artifact.folder.create(f"{data_name()}/part", b"")
     assert _drop_versions(artifact, 2, 0.0) == ([1], [])
-    assert len(remove_rubbish(artifact, 0.0)) == 1
+    assert len(remove_garbage(artifact, 0.0)) == 1
     assert stored_folders(artifact) == {stored.name for stored in first.stored()}

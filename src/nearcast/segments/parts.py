@@ -1,7 +1,7 @@
-"""Parts: subscriptions with the vocabulary that numbers their tokens, and their union.
+"""Parts: subscriptions with the vocabulary of their token ids, and their union.
 
-Every task of Spark numbers tokens in its own way, and an engine replaces its vocabulary when most
-of it is unused. When parts with different vocabularies are joined, their tokens are renumbered.
+Every task of Spark has its own token ids, and an engine replaces its vocabulary when most of it is
+unused. Joining parts with different vocabularies renumbers their tokens.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ KIND = "part"
 
 
 class Part(NamedTuple):
-    """Subscriptions and the vocabulary that numbers their tokens."""
+    """Subscriptions and the vocabulary of their token ids."""
 
     subscriptions: Subscriptions
     vocabulary: Vocabulary
 
 
 def part_arrays(part: Part) -> dict[str, NDArray[Any]]:
-    """Return a part as named arrays, to be stored."""
+    """Return a part as named arrays for storage."""
     return {
         **subscriptions_to_arrays(part.subscriptions),
         **prefixed("vocabulary", part.vocabulary.arrays()),
@@ -49,20 +49,20 @@ def part_arrays(part: Part) -> dict[str, NDArray[Any]]:
 
 
 def part_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Part:
-    """Return the part that `part_arrays` gave this form to."""
+    """Return the part of these arrays, the inverse of `part_arrays`."""
     vocabulary = Vocabulary.from_arrays(nested("vocabulary", arrays))
     return Part(subscriptions_from_arrays(arrays), vocabulary)
 
 
 def unite(parts: Sequence[Part], vocabulary: Vocabulary | None = None) -> Part:
-    """Return the subscriptions of all parts end to end, under one vocabulary.
+    """Return the subscriptions of all parts in order, with one vocabulary.
 
     Parameters
     ----------
     parts
-        What to join. Where all of them share a vocabulary, it is kept.
+        The parts. If all of them share a vocabulary, it is kept.
     vocabulary
-        Numbers the tokens where vocabularies differ; a new one by default.
+        The vocabulary of the result if theirs differ; a new one by default.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def unite(parts: Sequence[Part], vocabulary: Vocabulary | None = None) -> Part:
 
 
 def trimmed(part: Part) -> Part:
-    """Return a part whose vocabulary has only what its subscriptions use.
+    """Return a part whose vocabulary has only the tokens of its subscriptions.
 
     Examples
     --------

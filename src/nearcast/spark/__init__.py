@@ -1,17 +1,17 @@
-"""The data pipeline on Spark: from raw records to delivered matches, on a laptop or a cluster.
+"""The data pipeline on Spark: from raw records to matches, on a laptop or a cluster.
 
-Everything that touches a whole data set is a job over frames:
+Every step over a whole data set is a job over frames:
 
-- `prepare` (or `clean`, for ``frame.transform``): raw records to messages or subscriptions.
-- `statistics`: how often tokens occur, over all and place by place.
+- `prepare` (or `clean`, for ``frame.transform``): clean raw messages or subscriptions.
+- `statistics`: token frequencies, in all and by grid cell.
 - `subscriptions`: subscriptions drawn from messages.
-- `build`: subscriptions to an index in a folder, whole or in shards.
-- `match`: messages to matches, in batches and in streams.
-- `stream`: a running query from messages to matches, through crashes.
-- `changes` and `compact`: an index that goes on changing.
+- `build`: build an index over subscriptions in a folder, whole or in shards.
+- `match`: match messages, in batches and in streams.
+- `stream`: start a streaming query that survives crashes.
+- `changes` and `compact`: change an index while it is used.
 
-What runs inside Spark's workers (`workers/`), the index on disk (`artifact/`) and the planning of
-shards (`shards/`) need neither Spark nor Java.
+The code of Spark's workers (`workers/`), the index on disk (`artifact/`) and the shards (`shards/`)
+need neither Spark nor Java.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""``build``: subscriptions to an index artifact, whole or in shards."""
+"""``build``: an index over subscriptions, whole or in shards."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ __all__ = ["MODES", "Built", "build"]
 MODES = ("auto", "replicated", "sharded")
 
 SHARD_SIZE = 20_000_000
-"""So many subscriptions a shard has at most, unless something else is asked: some 4 GB."""
+"""The default for the largest number of subscriptions in a shard; about 4 GB."""
 
 _SAMPLE = 100_000
 
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """What a build gave.
+    """The result of `build`.
 
     Attributes
     ----------
     version
-        The version that is in force now.
+        The version in force now.
     rejected, duplicates
-        How many rows were refused, and how many had an id that an earlier row had.
+        The number of invalid rows, and of rows with the id of an earlier row.
     rejects
-        The rows that were refused, with reasons; evaluated when asked for.
+        The invalid rows with reasons, as a lazy frame.
     plan
-        How the shards were cut, None for a single index.
+        The plan of the shards, None for a single index.
     """
 
     version: Version
@@ -88,20 +88,20 @@ def build(
     Parameters
     ----------
     subscriptions
-        With the columns of subscription files.
+        A batch with the columns of subscription files.
     out
-        The artifact: a folder, on any file system that PyArrow or fsspec can open.
+        The artifact: a folder on any file system that PyArrow or fsspec can open.
     mode
-        ``replicated``: one index, which every machine maps as a whole. ``sharded``: pieces, of
-        which a machine needs only those whose messages it gets. ``auto``: one index up to
-        ``shard_size`` subscriptions, shards beyond.
+        ``replicated``: one index, which every machine maps as a whole. ``sharded``: several shards;
+        a machine maps only those that its messages visit. ``auto``: one index for up to
+        ``shard_size`` subscriptions, shards for more.
     shards
-        How many shards; as many as ``shard_size`` asks for if left out.
+        The number of shards; by default as many as ``shard_size`` requires.
     shard_size
-        How many subscriptions a shard should have at most.
+        The largest number of subscriptions in a shard.
     messages
-        What messages look like; the planner takes a sample. Without, it assumes that messages
-        lie where subscriptions are, and speak of the same things.
+        Typical messages, from which the planner takes a sample. By default, it assumes messages at
+        the places and with the words of the subscriptions.
     index, options
         The index of every shard.
 
@@ -110,32 +110,34 @@ def build(
     UnsupportedFile
         When the frame has no columns for ids and places.
     StorageError
-        When the artifact cannot be written. The version that was in force before still is.
+        When the artifact cannot be written. The old version stays in force.
     """
     if mode not in MODES:
         raise UnknownName("mode", mode, MODES)
     if shards is not None and shards < 1:
         raise InvalidInput("shards", shards, "must be at least 1")
     if mode == "replicated" and (shards or 1) > 1:
-        raise InvalidInput("shards", shards, "must be left out where the mode is replicated")
+        raise InvalidInput("shards", shards, "must be left out if the mode is replicated")
     if shard_size < 1:
         raise InvalidInput("shard_size", shard_size, "must be at least 1")
     if getattr(subscriptions, "isStreaming", False):
-        raise InvalidInput("subscriptions", "a stream", "must be a batch; changes takes the rest")
+        raise InvalidInput(
+            "subscriptions", "a stream", "must be a batch; use changes for later ones"
+        )
     return _Build(subscriptions, Artifact(out), index, options or {}).run(
         mode, shards, shard_size, messages
     )
 
 
 class _Build:
-    """One build, step by step."""
+    """The steps of a build."""
 
     def __init__(
         self, subscriptions: DataFrame, artifact: Artifact, index: str, options: dict[str, Any]
     ) -> None:
         self._builder = indexes.create(index, **options)
         if len(self._builder.vocabulary()):
-            problem = "goes by one vocabulary, and every shard has its own; leave it out"
+            problem = "need one vocabulary, but every shard has its own; leave them out"
             raise InvalidInput("options", options, problem)
         self._given = subscription_columns(subscriptions)
         self._spark = subscriptions.sparkSession
@@ -144,16 +146,16 @@ class _Build:
     def run(
         self, mode: str, shards: int | None, shard_size: int, messages: DataFrame | None
     ) -> Built:
-        """Do it."""
+        """Run the steps."""
         warm(self._builder)
         with plain_errors():
             count = self._shards(mode, shards, shard_size)
             router, plan = self._plan(count, messages)
             prepared = prepare(self._given, "subscriptions")
-            # A single shard sees by itself whether an id occurs again.
-            again = count > 1 and _ids_occur_again(self._given)
+            # The task that builds a single shard finds duplicate ids itself.
+            duplicates = count > 1 and _has_duplicate_ids(self._given)
             with working(self._artifact) as work:
-                made = None if again else self._write(self._given, work, router, plan)
+                made = None if duplicates else self._write(self._given, work, router, plan)
                 if made is None:
                     made = self._write(prepared.rows, work, router, plan)
                     assert made is not None
@@ -188,14 +190,14 @@ class _Build:
     def _write(
         self, frame: DataFrame, work: str, router: Router | None, plan: Plan | None
     ) -> tuple[Version, int] | None:
-        """Write a version that is not yet in force, and count rejects; None where ids repeat."""
+        """Return a version to commit and the number of rejects; None if there are duplicate ids."""
         folder, builder = self._artifact.folder, self._builder
         stored = None if router is None else write_router(folder, data_name(), router)
         writing = WriteParts(folder.uri, work, stored)
-        told = frame.mapInArrow(writing, ddl(PARTS)).collect()
+        written = frame.mapInArrow(writing, ddl(PARTS)).collect()
         shards = 1 if router is None else router.shards
         parts: list[list[tuple[str, str]]] = [[] for _ in range(shards)]
-        for row in told:
+        for row in written:
             if row.name is not None:
                 parts[row.shard].append((row.name, row.digest))
         options = json.dumps(vars(builder.options))
@@ -213,11 +215,11 @@ class _Build:
             router=stored,
             plan={} if plan is None else plan.to_dict(),
         )
-        return version, sum(row.rejected for row in told)
+        return version, sum(row.rejected for row in written)
 
 
-def _ids_occur_again(frame: DataFrame) -> bool:
-    """Whether some id has several rows. Usually none has: only the ids are looked at for that."""
+def _has_duplicate_ids(frame: DataFrame) -> bool:
+    """Whether some id has several rows. This reads only the ids, because usually none has."""
     repeated = frame.groupBy("id").count().where(F.col("id").isNotNull() & (F.col("count") > 1))
     return not repeated.isEmpty()
 

@@ -1,4 +1,4 @@
-"""``changes``: subscriptions that come, go and move, as a new version of the index."""
+"""``changes``: insert, delete and move subscriptions, as a new version of the index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nearcast.spark.frames import ddl, id_type, plain_errors
 from nearcast.spark.workers.building import BUILT
 from nearcast.spark.workers.changing import (
     RESOLVED,
-    TOLD,
+    STORED,
     ApplyChanges,
     FindChanged,
     ResolveChanges,
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["Changed", "changes", "remake_shards"]
+__all__ = ["Changed", "changes", "rewrite_shards"]
 
 _COLUMNS = ("op", "time", *SUBSCRIPTION_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
 class Changed:
-    """What changes did.
+    """The result of `changes`.
 
     Attributes
     ----------
     version
-        The version that is in force now; the one before where no change could be taken.
+        The version in force now; the old one if no change was valid.
     taken
-        How many changes were taken of each operation.
+        The number of valid changes of each operation.
     rejected
-        How many rows were refused.
+        The number of invalid rows.
     rejects
-        Those rows, with reasons.
+        The invalid rows, with reasons.
     """
 
     version: Version
@@ -58,36 +58,36 @@ class Changed:
 
 
 def changes(frame: DataFrame, index_path: str | os.PathLike[str]) -> Changed:
-    """Change the subscriptions of an index; running streams take it up at their next micro-batch.
+    """Change the subscriptions of an index; running streams use them from their next micro-batch.
 
     Parameters
     ----------
     frame
         ``op`` is ``insert`` (all columns of a subscription), ``delete`` (its ``id``) or ``move``
-        (its ``id`` and a place). Several changes of one id are taken in the order of the column
-        ``time`` where there is one, and of the rows otherwise. A file of moves
-        (``subscription_id``, ``time`` and a place, no ``op``) is a frame of changes, too.
+        (its ``id`` and a place). Several changes of one id are applied in the order of the column
+        ``time`` if there is one, otherwise in the order of the rows. A frame of moves
+        (``subscription_id``, ``time`` and a place, no ``op``) is accepted as well.
     index_path
-        What `nearcast.spark.build` wrote.
+        The artifact that `nearcast.spark.build` wrote.
 
     Raises
     ------
     UnsupportedFile
-        When a column that is needed is missing.
+        When a required column is missing.
     StorageError
-        When the index cannot be read or written, or was changed by somebody else meanwhile. It is
-        as it was then.
+        When the index cannot be read or written, or somebody else changed it meanwhile. It is not
+        changed then.
     """
     given = _columns(frame)
     artifact = Artifact(index_path)
     version = artifact.latest()
     _check_ids(given, version)
-    with plain_errors(), working(artifact) as work:
+    with plain_errors(), working(artifact) as work, artifact.reading(version):
         return _Change(given, artifact, version, work).run()
 
 
 class _Change:
-    """One set of changes, step by step."""
+    """The steps of a change."""
 
     def __init__(self, frame: DataFrame, artifact: Artifact, version: Version, work: str) -> None:
         self._frame = frame
@@ -97,30 +97,30 @@ class _Change:
         self._work = work
 
     def run(self) -> Changed:
-        """Do it."""
+        """Run the steps."""
         uri, number = self._artifact.folder.uri, self._version.number
-        spooled = self._told(self._frame.coalesce(1), SpoolChanges(uri, self._work))
+        spooled = self._run_step(self._frame.coalesce(1), SpoolChanges(uri, self._work))
         if not spooled:
             return self._changed(self._version, [])
         shards = _numbers(self._spark, len(self._version.shards))
-        found = self._told(shards, FindChanged(uri, self._work, number, spooled[0]))
+        found = self._run_step(shards, FindChanged(uri, self._work, number, spooled[0]))
         resolving = ResolveChanges(uri, self._work, number, spooled[0], tuple(found))
         one = _numbers(self._spark, 1)
-        told = one.mapInArrow(resolving, ddl(RESOLVED)).collect()
-        if not any(row.rows for row in told if row.what in OPERATIONS):
-            return self._changed(self._version, told)
-        version = self._apply(told)
+        results = one.mapInArrow(resolving, ddl(RESOLVED)).collect()
+        if not any(row.rows for row in results if row.what in OPERATIONS):
+            return self._changed(self._version, results)
+        version = self._apply(results)
         made = self._artifact.commit(version, after=number)
-        return self._changed(made, told)
+        return self._changed(made, results)
 
-    def _told(self, frame: DataFrame, step: Any) -> list[Stored]:
-        rows = frame.mapInArrow(step, ddl(TOLD)).collect()
+    def _run_step(self, frame: DataFrame, step: Any) -> list[Stored]:
+        rows = frame.mapInArrow(step, ddl(STORED)).collect()
         return [Stored(row.name, row.digest, row.nbytes) for row in rows]
 
-    def _apply(self, told: list[Row]) -> Version:
+    def _apply(self, results: list[Row]) -> Version:
         parts: dict[int, list[tuple[str, str]]] = {}
         dead = None
-        for row in told:
+        for row in results:
             if row.what == "part":
                 parts.setdefault(row.shard, []).append((row.name, row.digest))
             elif row.what == "dead":
@@ -128,21 +128,21 @@ class _Change:
         applying = ApplyChanges(
             self._artifact.folder.uri, self._version.number, dead, json.dumps(parts)
         )
-        shards = remake_shards(self._spark, self._version, applying)
-        return replace(self._version, shards=shards, source={"by": "changes", **_taken(told)})
+        shards = rewrite_shards(self._spark, self._version, applying)
+        return replace(self._version, shards=shards, source={"by": "changes", **_taken(results)})
 
-    def _changed(self, version: Version, told: list[Row]) -> Changed:
-        refused = [
-            (row.row, row.field, row.reason, row.record) for row in told if row.what == "reject"
+    def _changed(self, version: Version, results: list[Row]) -> Changed:
+        invalid = [
+            (row.row, row.field, row.reason, row.record) for row in results if row.what == "reject"
         ]
-        rejects = self._spark.createDataFrame(refused, ddl(REJECTS))
-        return Changed(version, _taken(told), len(refused), rejects)
+        rejects = self._spark.createDataFrame(invalid, ddl(REJECTS))
+        return Changed(version, _taken(results), len(invalid), rejects)
 
 
-def remake_shards(
+def rewrite_shards(
     spark: SparkSession, version: Version, step: ApplyChanges
 ) -> tuple[ShardRef, ...]:
-    """Return the shards of a version, made anew by executors."""
+    """Return the shards of a version as executors have rewritten them."""
     shards = _numbers(spark, len(version.shards))
     made = {
         row.shard: ShardRef.from_json(row.segments)
@@ -152,12 +152,12 @@ def remake_shards(
 
 
 def _numbers(spark: SparkSession, count: int) -> DataFrame:
-    """Return the numbers from 0 on, each in a task of its own."""
+    """Return the numbers from 0 on, each in its own task."""
     return spark.range(0, count, 1, count)
 
 
-def _taken(told: list[Row]) -> dict[str, int]:
-    found = {row.what: row.rows for row in told}
+def _taken(results: list[Row]) -> dict[str, int]:
+    found = {row.what: row.rows for row in results}
     return {operation: found.get(operation, 0) for operation in OPERATIONS}
 
 
@@ -173,7 +173,7 @@ def _columns(frame: DataFrame) -> DataFrame:
     if missing:
         raise UnsupportedFile(
             f"not a table of changes: found the columns {', '.join(frame.columns) or 'none'}; "
-            "wanted op (insert, delete or move), id, and what subscriptions have"
+            "expected op (insert, delete or move), id, and the columns of subscriptions"
         )
     if frame.isStreaming:
         raise InvalidInput("frame", "a stream", "must be a batch; call changes in foreachBatch")

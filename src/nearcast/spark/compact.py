@@ -1,4 +1,4 @@
-"""``compact``: changes folded in, and versions that nobody reads dropped."""
+"""``compact``: merge changes into the shards, and drop versions that nobody reads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from nearcast.errors import InvalidInput
 from nearcast.spark.artifact.versions import Artifact
-from nearcast.spark.artifact.working import remove_rubbish, working
-from nearcast.spark.changes import remake_shards
+from nearcast.spark.artifact.working import remove_garbage, working
+from nearcast.spark.changes import rewrite_shards
 from nearcast.spark.frames import plain_errors
+from nearcast.spark.leases import release_unused
 from nearcast.spark.workers.changing import ApplyChanges
 
 if TYPE_CHECKING:
@@ -24,24 +25,24 @@ if TYPE_CHECKING:
 __all__ = ["Compacted", "compact"]
 
 REMOTE_KEEP_S = 24 * 3600.0
-"""How long versions are kept where nothing tells whether somebody reads them."""
+"""How long old versions are kept where files cannot be locked, in seconds."""
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """What compacting did.
+    """The result of `compact`.
 
     Attributes
     ----------
     version
         The version in force.
     folded
-        How many shards had changes, which are folded in now.
+        How many shards had changes that have been merged.
     dropped, kept
-        The numbers of versions that are gone, and of older ones that stay because somebody reads
-        them or they are not old enough.
+        The numbers of the versions that were dropped, and of older ones that were kept, because
+        somebody reads them or they are not old enough.
     removed
-        How many stored folders and remains of dead work were removed.
+        How many stored folders and folders of dead jobs were removed.
     """
 
     version: Version
@@ -54,23 +55,25 @@ class Compacted:
 def compact(
     spark: SparkSession, index_path: str | os.PathLike[str], *, keep_s: float | None = None
 ) -> Compacted:
-    """Fold changes into the shards of an index, and drop what nobody needs any more.
+    """Merge changes into the shards of an index, and drop what nobody needs any more.
+
+    Running jobs keep what they need: a version stays if a batch has been planned with it, or a
+    stream may read it, until their driver is done with it or ends.
 
     Parameters
     ----------
     spark
-        The session whose executors do it.
+        The session whose executors merge.
     index_path
-        What `nearcast.spark.build` wrote.
+        The artifact that `nearcast.spark.build` wrote.
     keep_s
-        How long older versions are kept after they were replaced, in seconds. On a local disk, 0
-        if left out: a version that a task reads is kept anyway. On other file systems nothing
-        tells who reads, and a day is the default.
+        How long older versions are kept after they were replaced, in seconds. The default is 0
+        where files can be locked, because locks show who reads a version. It is a day elsewhere.
 
     Raises
     ------
     StorageError
-        When the index cannot be read or written. It is as it was then.
+        When the index cannot be read or written. It is not changed then.
     """
     if keep_s is not None and keep_s < 0:
         raise InvalidInput("keep_s", keep_s, "must be 0 or more seconds")
@@ -79,22 +82,23 @@ def compact(
     kept_s = keep_s if keep_s is not None else _default_keep_s(artifact)
     folded = version.deltas
     if folded:
-        with plain_errors(), working(artifact):
+        with plain_errors(), working(artifact), artifact.reading(version):
             folding = ApplyChanges(artifact.folder.uri, version.number, None, "{}", fold=True)
-            shards = remake_shards(spark, version, folding)
+            shards = rewrite_shards(spark, version, folding)
             made = replace(version, shards=shards, source={"by": "compact", "folded": folded})
             version = artifact.commit(made, after=version.number)
+    release_unused(spark, collect=True)
     dropped, kept = _drop_versions(artifact, version.number, kept_s)
-    removed = remove_rubbish(artifact, kept_s)
+    removed = remove_garbage(artifact, kept_s)
     return Compacted(version, folded, tuple(dropped), tuple(kept), len(removed))
 
 
 def _default_keep_s(artifact: Artifact) -> float:
-    return REMOTE_KEEP_S if artifact.folder.local is None else 0.0
+    return 0.0 if artifact.clock.lockable else REMOTE_KEEP_S
 
 
 def _drop_versions(artifact: Artifact, latest: int, keep_s: float) -> tuple[list[int], list[int]]:
-    """Drop versions that were replaced long enough ago and are not read."""
+    """Drop versions that were replaced long enough ago and that nobody holds."""
     now_ms = time.time_ns() // 1_000_000
     numbers = artifact.numbers()
     dropped: list[int] = []

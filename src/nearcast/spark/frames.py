@@ -1,4 +1,4 @@
-"""What the jobs need of a frame: its columns, the type of its ids, and errors in one line."""
+"""Columns of frames, types of ids, and errors of workers as errors of the driver."""
 
 from __future__ import annotations
 
@@ -53,44 +53,44 @@ _RAISED = re.compile(r"^nearcast\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL
 
 
 def message_columns(frame: DataFrame) -> DataFrame:
-    """Return the columns of a frame that messages have.
+    """Return the columns of a frame that belong to messages.
 
     Raises
     ------
     UnsupportedFile
-        When it has none for the id, the words or the place.
+        When there is none for the id, the words or the place.
     """
     read_messages(_no_rows(frame), now_us=0)
     return frame.select(*(name for name in frame.columns if name in MESSAGE_COLUMNS))
 
 
 def subscription_columns(frame: DataFrame) -> DataFrame:
-    """Return the columns of a frame that subscriptions have.
+    """Return the columns of a frame that belong to subscriptions.
 
     Raises
     ------
     UnsupportedFile
-        When it has none for the id or the place.
+        When there is none for the id or the place.
     """
     read_subscriptions(_no_rows(frame), Vocabulary())
     return frame.select(*(name for name in frame.columns if name in SUBSCRIPTION_COLUMNS))
 
 
 def _no_rows(frame: object) -> pa.Table:
-    """Return a table with the columns of a frame, to ask whether they are the right ones."""
+    """Return an empty table with the columns of a frame, to check them."""
     if not isinstance(frame, DataFrame):
-        raise InvalidInput("frame", frame, "must be a DataFrame of Spark")
+        raise InvalidInput("frame", frame, "must be a Spark DataFrame")
     return pa.table([pa.nulls(0) for _ in frame.columns], names=frame.columns)
 
 
 def id_type(frame: DataFrame, column: str = "id") -> pa.DataType:
-    """Return the type that ids of a frame have in matches: integers of any size, or text."""
+    """Return the type of a frame's ids in matches: 64-bit integers or strings."""
     kind = frame.schema[column].dataType
     return pa.int64() if isinstance(kind, INTEGERS) else pa.string()
 
 
 def ddl(schema: pa.Schema) -> str:
-    """Return a schema as Spark writes it.
+    """Return a schema in Spark's DDL.
 
     Examples
     --------
@@ -105,20 +105,20 @@ def ddl(schema: pa.Schema) -> str:
 
 
 def struct(fields: str) -> StructType:
-    """Return the type of rows with these fields, written as in SQL."""
+    """Return the row type of a schema in Spark's DDL."""
     return cast("StructType", StructType.fromDDL(fields))
 
 
 @lru_cache(maxsize=16)
 def warm(builder: Builder) -> None:
-    """Compile or load kernels here, once, so that workers find them in the cache."""
+    """Compile or load kernels once, so that workers find them in the cache."""
     warm_reading()
     warm_up(builder)
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Let what Nearcast raises in a worker be raised here, without the traces of Spark."""
+    """Raise errors of Nearcast in workers as such errors here, without Spark's stack traces."""
     try:
         yield
     except PySparkException as error:

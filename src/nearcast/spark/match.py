@@ -1,8 +1,9 @@
-"""``match``: messages to matches, batches and streams alike."""
+"""``match``: messages to matches, for batches and streams."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from nearcast import indexes
-from nearcast.errors import InvalidInput, UnknownName
+from nearcast.errors import InvalidInput, StorageError, UnknownName
+from nearcast.spark.artifact.leases import StreamLease, lease_version
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.build import MODES
 from nearcast.spark.frames import ddl, id_type, message_columns, struct, warm
+from nearcast.spark.leases import hold_while_planned, released_on_error
 from nearcast.spark.workers.answers import answer_schema
 from nearcast.spark.workers.matching import MatchMessages, MatchRouted
 from nearcast.spark.workers.routing import NOW, ROUTE, RouteMessages
@@ -24,15 +27,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Observation, SparkSession
 
+    from nearcast.spark.artifact.leases import Lease
     from nearcast.spark.artifact.versions import Version
 
-__all__ = ["METRICS", "REPLICATED_BYTES", "match"]
+__all__ = ["METRICS", "REPLICATED_BYTES", "match", "plan_stream"]
 
 METRICS = "nearcast"
-"""The name under which a query's progress has what `match` observes."""
+"""The name of what `match` observes in the progress of a streaming query."""
 
 REPLICATED_BYTES = 4_000_000_000
-"""A version up to this size is mapped as a whole by every worker, even if it has shards."""
+"""Every worker maps a version of up to this size as a whole, even if it has shards."""
 
 
 def match(
@@ -46,27 +50,29 @@ def match(
 ) -> DataFrame:
     """Return every pair of a message and a subscription that it matches.
 
+    As long as the frame, or one derived from it, can be evaluated, the driver holds the version
+    that it reads: `nearcast.spark.compact` does not drop it. A streaming frame holds all versions;
+    `nearcast.spark.stream` releases those that its micro-batches no longer need.
+
     Parameters
     ----------
     messages
-        With the columns of message files; a batch or a stream. Rows that are no messages are left
-        out and counted (`nearcast.spark.prepare` tells why). An id that occurs twice is matched
-        twice.
+        A batch or a stream with the columns of message files. Invalid rows are left out and counted
+        (`nearcast.spark.prepare` gives the reasons). An id that occurs twice is matched twice.
     index_path
-        What `nearcast.spark.build` wrote.
+        The artifact that `nearcast.spark.build` wrote.
     mode
         ``replicated``: every worker maps the whole version. ``sharded``: messages are shuffled to
-        the shards that they concern. ``auto``: by the size of the version.
+        the shards that may match them. ``auto``: by the size of the version.
     version
-        Which version of the index; if left out, the one in force now. A stream takes up the one
-        that is in force when a micro-batch begins.
+        The version of the index; by default the latest one. A stream uses, for each micro-batch,
+        the version that is in force when it begins.
     observation
-        Gets ``messages``, ``matches``, ``examined``, ``examined_per_message``,
-        ``matches_per_second`` (of one processor) and ``rejected``. The progress of a stream has
-        them under the name ``nearcast``. A batch without an observation is not counted, which
-        saves Spark the work.
+        Receives ``messages``, ``matches``, ``examined``, ``examined_per_message``,
+        ``matches_per_second`` (of CPU time) and ``rejected``. The progress of a stream has them
+        under the name ``nearcast``. A batch without an observation is not counted, which is faster.
     replicated_bytes
-        Up to which size ``auto`` replicates.
+        The largest version that ``auto`` replicates.
 
     Returns
     -------
@@ -78,32 +84,90 @@ def match(
     UnsupportedFile
         When the frame has no columns for ids, words and places.
     StorageError
-        When there is no index, or one that this library cannot read. What is damaged is found when
-        the frame is evaluated.
+        When there is no index, or one that this library cannot read. Damaged data is found when the
+        frame is evaluated.
     """
-    if mode not in MODES:
-        raise UnknownName("mode", mode, MODES)
+    how = _Mode(mode, replicated_bytes)
     given = message_columns(messages)
     if messages.isStreaming and version is not None:
         raise InvalidInput("version", version, "must be left out for a stream")
     artifact = Artifact(index_path)
-    chosen = artifact.latest() if version is None else artifact.read(version)
-    warm(indexes.create(chosen.index, **chosen.options))
-    schema = answer_schema(id_type(given), pa.int64() if chosen.ids == "integer" else pa.string())
-    number, now_us = (None, 0) if messages.isStreaming else (chosen.number, time.time_ns() // 1000)
     if messages.isStreaming:
-        given = given.withColumn(NOW, F.current_timestamp())
-    if _replicated(chosen, mode, replicated_bytes):
-        matching = MatchMessages(artifact.folder.uri, number, now_us, schema)
-        answers = given.mapInArrow(matching, ddl(schema))
-    else:
-        keys = _keys(messages.sparkSession, len(chosen.shards))
-        routing = RouteMessages(artifact.folder.uri, number, now_us, keys)
-        answers = _routed(given, routing, MatchRouted(artifact.folder.uri, schema))
-    if messages.isStreaming:
-        answers = _observed(answers, METRICS)
-    elif observation is not None:
-        answers = _observed(answers, observation)
+        return plan_stream(messages, artifact, mode, replicated_bytes)[0]
+    chosen, lease = _lease(artifact, version)
+    with released_on_error(lease):
+        now_us = time.time_ns() // 1000
+        answers = _answers(given, artifact, chosen, chosen.number, now_us, how)
+        hold_while_planned(answers, lease)
+    return _pairs(answers if observation is None else _observed(answers, observation))
+
+
+def plan_stream(
+    messages: DataFrame, artifact: Artifact, mode: str, replicated_bytes: int = REPLICATED_BYTES
+) -> tuple[DataFrame, StreamLease]:
+    """Return the matches of a stream of messages, and the lease on the versions it may read."""
+    how = _Mode(mode, replicated_bytes)
+    given = message_columns(messages).withColumn(NOW, F.current_timestamp())
+    latest = artifact.latest()
+    lease = StreamLease(artifact)
+    with released_on_error(lease):
+        answers = _answers(given, artifact, latest, None, 0, how)
+        hold_while_planned(answers, lease)
+    return _pairs(_observed(answers, METRICS)), lease
+
+
+@dataclass(frozen=True)
+class _Mode:
+    """How a version is spread over the workers."""
+
+    name: str
+    replicated_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.name not in MODES:
+            raise UnknownName("mode", self.name, MODES)
+
+    def replicates(self, version: Version) -> bool:
+        """Whether every worker maps the whole version."""
+        if self.name == "auto":
+            return len(version.shards) == 1 or version.nbytes <= self.replicated_bytes
+        return self.name == "replicated"
+
+
+def _answers(
+    given: DataFrame,
+    artifact: Artifact,
+    version: Version,
+    number: int | None,
+    now_us: int,
+    mode: _Mode,
+) -> DataFrame:
+    """Return the answers to messages, as `nearcast.spark.workers.answers` explains them.
+
+    ``number`` is None for a stream: each micro-batch has its own version.
+    """
+    uri = artifact.folder.uri
+    warm(indexes.create(version.index, **version.options))
+    schema = answer_schema(id_type(given), pa.int64() if version.ids == "integer" else pa.string())
+    if mode.replicates(version):
+        return given.mapInArrow(MatchMessages(uri, number, now_us, schema), ddl(schema))
+    keys = _keys(given.sparkSession, len(version.shards))
+    return _routed(given, RouteMessages(uri, number, now_us, keys), MatchRouted(uri, schema))
+
+
+def _lease(artifact: Artifact, number: int | None) -> tuple[Version, Lease]:
+    """Return a version that the driver holds, by default the latest one."""
+    while True:
+        version = artifact.latest() if number is None else artifact.read(number)
+        try:
+            return version, lease_version(artifact, version.number)
+        except StorageError:
+            if number is not None or artifact.latest().number == version.number:
+                raise
+            # It was replaced and dropped before it was held.
+
+
+def _pairs(answers: DataFrame) -> DataFrame:
     return answers.select(
         "message_id",
         F.explode("subscription_ids").alias("subscription_id"),
@@ -111,14 +175,8 @@ def match(
     )
 
 
-def _replicated(version: Version, mode: str, replicated_bytes: int) -> bool:
-    if mode == "auto":
-        return len(version.shards) == 1 or version.nbytes <= replicated_bytes
-    return mode == "replicated"
-
-
 def _routed(given: DataFrame, routing: RouteMessages, matching: MatchRouted) -> DataFrame:
-    """Route, shuffle once, match."""
+    """Route messages to their shards, shuffle once, and match."""
     own = given.drop(NOW).schema.fields
     copies = StructType([*own, *struct(ddl(ROUTE)).fields])
     spread = given.mapInArrow(routing, copies).repartition(len(routing.keys), "_key")
@@ -126,14 +184,14 @@ def _routed(given: DataFrame, routing: RouteMessages, matching: MatchRouted) -> 
 
 
 def _keys(spark: SparkSession, shards: int) -> tuple[int, ...]:
-    """Return a key for every partition of the shuffle, some partitions for each shard."""
+    """Return a key for each partition of the shuffle; every shard has as many partitions."""
     each = -(-spark.sparkContext.defaultParallelism // shards)
     return _keys_of_partitions(spark, shards * each)
 
 
 @lru_cache(maxsize=64)
 def _keys_of_partitions(spark: SparkSession, partitions: int) -> tuple[int, ...]:
-    """Return numbers that Spark's hash sends to the partitions 0, 1, 2 and so on."""
+    """Return numbers that Spark hashes to the partitions 0, 1, 2 and so on."""
     key = F.col("id").cast("int")
     tried = spark.range(0, partitions * 20 + 100, 1, 1)
     hashed = tried.select(key.alias("key"), F.pmod(F.hash(key), F.lit(partitions)).alias("to"))
@@ -142,7 +200,7 @@ def _keys_of_partitions(spark: SparkSession, partitions: int) -> tuple[int, ...]
 
 
 def _observed(answers: DataFrame, name: Observation | str) -> DataFrame:
-    """Let Spark observe what answers cost."""
+    """Let Spark observe the costs of answers."""
     total: dict[str, Any] = {
         name: F.coalesce(F.sum(name), F.lit(0))
         for name in ("messages", "matches", "examined", "rejected")

@@ -1,8 +1,8 @@
-"""Raw records with any column names to clean messages or subscriptions, rejects and counts.
+"""``prepare``: clean raw messages or subscriptions, with rejects and counts.
 
-A record is read once for the rows (parsed, counted, duplicates dropped) and once more for the
-rejects, if those are asked for. Nothing is collected on the driver. The work on a batch is in
-`nearcast.spark.workers.cleaning`.
+Records are read once for the rows (parsed, counted, duplicates dropped), and again for the rejects
+if they are used. Nothing is collected on the driver. `nearcast.spark.workers.cleaning` cleans a
+batch.
 """
 
 from __future__ import annotations
@@ -45,18 +45,17 @@ __all__ = ["Prepared", "clean", "prepare"]
 DUPLICATES = ("drop", "keep")
 
 _TEXTS = (StringType, CharType, VarcharType, NullType)
-# Spark numbers the rows of a partition from here on (as monotonically_increasing_id does, which
-# streams must not use).
+# Rows are numbered as monotonically_increasing_id does, which streams do not support.
 _PARTITION_BITS = 33
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Clean rows, the records that are none, and how many there were of each.
+    """Clean rows, invalid records, and their counts.
 
-    ``rows`` and ``rejects`` are plans of their own: to write both is to read the records twice.
-    ``rejects`` has the columns ``row``, ``field``, ``reason`` and ``record``, where ``row`` is the
-    position of a record in its partition, plus the number of the partition times 2 to the 33.
+    ``rows`` and ``rejects`` are separate plans: writing both reads the records twice. ``rejects``
+    has the columns ``row``, ``field``, ``reason`` and ``record``, where ``row`` is the position of
+    a record in its partition, plus the number of the partition times 2 to the 33.
     """
 
     rows: DataFrame
@@ -66,57 +65,57 @@ class Prepared:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many records were ``read``, ``clean``, ``rejected`` and ``duplicates``.
+        """The numbers of records ``read``, ``clean``, ``rejected`` and ``duplicates``.
 
-        The numbers are those of the first action on ``rows``, which should go through all of them
-        (a write, a count); before it, this waits for it. A plan that Spark runs twice in one
-        action, as it does to sort a whole frame, is counted twice.
+        They come from the first action on ``rows``, which should evaluate all rows (a write, a
+        count); this waits for it. A plan that Spark evaluates twice in one action, for example to
+        sort a whole frame, is counted twice.
 
         Raises
         ------
         NearcastError
-            For a stream, whose numbers come with the progress of its query.
+            For a stream: use `counts_in`.
         """
         if self.observation is None:
             raise NearcastError(
-                "a stream has no end at which to count; "
+                "a stream has no final counts; "
                 "use counts_in(progress) with the progress of its query"
             )
         try:
             return _counts(self.observation.get)
         except Py4JJavaError:
-            # Spark leaves out the counting where no rows come, and then has nothing to get.
+            # Spark skips the counting if there are no rows, and then has no result.
             return _counts({})
 
     def counts_in(self, progress: Any) -> dict[str, int] | None:
-        """Return the same numbers of one micro-batch, from the progress of a streaming query.
+        """Return the same numbers for one micro-batch, from the progress of a streaming query.
 
-        None where the progress tells nothing, as that of a trigger without data.
+        Returns None if the progress has none, as that of a trigger without data.
         """
-        told = progress["observedMetrics"]
+        metrics = progress["observedMetrics"]
         names = _metric_names(self.kind)
-        if not all(name in told for name in names):
+        if not all(name in metrics for name in names):
             return None
-        parsed, kept = (told[name].asDict() for name in names)
-        # What a stream has seen before lies in Spark's state; here it is what is left over.
-        again = parsed["read"] - parsed["rejected"] - kept["clean"]
-        return _counts({**parsed, **kept, "duplicates": again})
+        parsed, kept = (metrics[name].asDict() for name in names)
+        # Spark drops rows that a stream has seen before; they are the difference.
+        repeated = parsed["read"] - parsed["rejected"] - kept["clean"]
+        return _counts({**parsed, **kept, "duplicates": repeated})
 
     def check(self) -> dict[str, int]:
-        """Return the counts after making sure that no record has vanished.
+        """Return the counts after checking that no record is missing.
 
         Raises
         ------
         NearcastError
-            When clean, rejected and duplicate rows are not as many as were read.
+            When clean, rejected and duplicate rows do not add up to the records read.
         """
         counts = self.counts
         read, *rest = counts.values()
         if read != sum(rest):
-            told = ", ".join(f"{number:,} {name}" for name, number in counts.items())
+            shown = ", ".join(f"{number:,} {name}" for name, number in counts.items())
             raise NearcastError(
-                f"every record read must be clean, rejected or a duplicate, but there are {told}; "
-                "do the files change, was not every row asked for, or was a stage run again?"
+                f"every record read must be clean, rejected or a duplicate, but there are {shown}; "
+                "perhaps the files changed, not all rows were evaluated, or a stage ran twice"
             )
         return counts
 
@@ -129,30 +128,28 @@ def prepare(
     duplicates: str = "drop",
     damaged: str = Cleaning.damaged,
 ) -> Prepared:
-    """Make clean messages or subscriptions of raw records.
+    """Clean raw messages or subscriptions.
 
     Parameters
     ----------
     frame
-        The records. Numbers and times may be text, lists may be text, ids are strings or integers.
-        A row that has something in ``_corrupt_record``, where Spark keeps lines that it could not
-        read, is rejected.
+        The records. Numbers, times and lists may be text; ids are strings or integers. A row with a
+        value in ``_corrupt_record``, where Spark puts lines that it cannot parse, is rejected.
     kind
         ``messages`` or ``subscriptions``.
     columns
-        Which column is meant by a name of ours, where it has another one: the name of a column or
-        of a field in it (``{"text": "body", "lon": "place.lon"}``), or an expression.
+        The columns that are called differently, by our name: the name of a column or of a field in
+        it (``{"text": "body", "lon": "place.lon"}``), or an expression.
     duplicates
-        ``drop`` keeps the first of the rows with the same id, in the order in which Spark numbers
-        partitions (on a stream, one of those that came first, and Spark remembers all ids);
-        ``keep`` keeps all of them and needs no shuffle.
+        ``drop`` keeps the first row of each id, in the order of Spark's partitions (for a stream,
+        one of the first, and Spark stores all ids). ``keep`` keeps all rows and needs no shuffle.
     damaged
-        The reason why rows with a ``_corrupt_record`` are rejected.
+        The reason for rejecting rows with a ``_corrupt_record``.
 
     Raises
     ------
     UnknownName
-        When there is no such kind, no such column of ours, no such way with duplicates.
+        When the kind, one of our columns, or the way to treat duplicates is unknown.
     UnsupportedFile
         When a column is missing, or ids are neither strings nor integers.
 
@@ -192,7 +189,7 @@ def clean(
 
 
 def _chosen(frame: DataFrame, kind: str, columns: Mapping[str, str | Column]) -> DataFrame:
-    """Return the columns of the frame that matter, under our names, and where rows begin."""
+    """Return the columns that we use, under our names, and the number of the first row."""
     for name in columns:
         if name not in COLUMNS[kind]:
             raise UnknownName(f"column of {kind}", name, COLUMNS[kind])
@@ -218,7 +215,7 @@ def _found(frame: DataFrame, name: str, source: str | Column) -> Column:
     except AnalysisException:
         pass
     raise UnsupportedFile(
-        f"there is no column {source!r}, which should hold {name}; "
+        f"there is no column {source!r} for {name}; "
         f"found the columns {', '.join(frame.columns) or 'none'}"
     )
 
@@ -232,7 +229,7 @@ def _cleaning(raw: DataFrame, kind: str, damaged: str) -> Cleaning:
     types = {field.name: field.dataType for field in raw.schema}
     if not isinstance(types["id"], (*INTEGERS, *_TEXTS)):
         raise UnsupportedFile(
-            f"the column id must hold strings or integers, holds {types['id'].simpleString()}; "
+            f"the column id must have strings or integers, got {types['id'].simpleString()}; "
             "cast it to one of them"
         )
     return Cleaning.of(
@@ -245,21 +242,21 @@ def _cleaning(raw: DataFrame, kind: str, damaged: str) -> Cleaning:
 
 
 def _counted(parsed: DataFrame, observation: Observation, duplicates: str) -> DataFrame:
-    """Return the clean rows, one for each id, counted on the way."""
+    """Return the clean rows, one for each id, and count them."""
     rank = F.row_number().over(Window.partitionBy("id").orderBy("row"))
     ranked = parsed.withColumn("rank", rank if duplicates == "drop" else F.lit(1))
     first = F.col("read").isNull() & (F.col("rank") == 1)
-    again = F.col("read").isNull() & (F.col("rank") > 1)
-    # Each number is counted for itself, so that their sum can be checked.
-    metrics = [F.count_if(first).alias("clean"), F.count_if(again).alias("duplicates")]
+    repeated = F.col("read").isNull() & (F.col("rank") > 1)
+    # Each number is counted separately, so that their sum can be checked.
+    metrics = [F.count_if(first).alias("clean"), F.count_if(repeated).alias("duplicates")]
     counted = ranked.observe(observation, *_parsed_metrics(), *metrics)
     return counted.filter(first).drop("row", "read", "rejected", "rank")
 
 
 def _streamed(parsed: DataFrame, kind: str, duplicates: str) -> DataFrame:
     first, second = _metric_names(kind)
-    sound = parsed.observe(first, *_parsed_metrics()).filter("read is null")
-    rows = sound.drop("row", "read", "rejected")
+    valid = parsed.observe(first, *_parsed_metrics()).filter("read is null")
+    rows = valid.drop("row", "read", "rejected")
     kept = rows if duplicates == "keep" else rows.dropDuplicates(["id"])
     return kept.observe(second, F.count("*").alias("clean"))
 
@@ -272,6 +269,6 @@ def _parsed_metrics() -> tuple[Column, Column]:
     return F.sum("read").alias("read"), F.sum("rejected").alias("rejected")
 
 
-def _counts(told: Mapping[str, int]) -> dict[str, int]:
+def _counts(metrics: Mapping[str, int]) -> dict[str, int]:
     names = ("read", "clean", "rejected", "duplicates")
-    return {name: int(told.get(name) or 0) for name in names}
+    return {name: int(metrics.get(name) or 0) for name in names}

@@ -1,6 +1,6 @@
-"""Files of rows as frames; lines that cannot be read are rows, too.
+"""Read files as frames; lines that cannot be parsed are rows as well.
 
-A line that is no record has its text in the column ``_corrupt_record`` and nothing in the others:
+A line that is not a record has its text in the column ``_corrupt_record`` and null in the others:
 `nearcast.spark.prepare` rejects it with the reason, and every other job counts it as rejected.
 """
 
@@ -24,19 +24,19 @@ __all__ = ["REASONS", "read_records"]
 
 REASONS = {
     "csv": "has too few or too many cells, or an open quote",
-    "json": "is no JSON object",
+    "json": "is not a JSON object",
     "parquet": "cannot be read",
 }
-"""Why a row of each format cannot be read."""
+"""Why a row of each format is rejected."""
 
 _CSV = {
     "header": "true",
     "escape": '"',
     "nullValue": "",
     "emptyValue": "",
-    # Otherwise a file whose columns are in another order than the first one's is read as if not,
+    # Otherwise Spark reads a file whose columns have another order as if they had not,
     "enforceSchema": "false",
-    # and lines with too few or too many cells pass where not all columns are asked for.
+    # and accepts lines with too few or too many cells unless all columns are needed.
     "columnPruning": "false",
     "columnNameOfCorruptRecord": DAMAGED,
 }
@@ -45,7 +45,7 @@ _CSV = {
 def read_records(
     spark: SparkSession, path: str, kind: str, columns: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """Return the rows of files, lines that cannot be read among them.
+    """Return the rows of files, including lines that cannot be parsed.
 
     Parameters
     ----------
@@ -56,12 +56,12 @@ def read_records(
     kind
         ``parquet``, ``csv`` (with a header; all columns are text) or ``json`` (lines).
     columns
-        Which column is meant by a name of ours, where it has another one.
+        The names of columns that are called differently, by our name.
 
     Raises
     ------
     UnsupportedFile
-        When there is nothing there, or it cannot be read as what it should be.
+        When there are no files, or they cannot be read in this format.
     """
     if kind not in REASONS:
         raise UnknownName("format", kind, REASONS)
@@ -85,16 +85,16 @@ def _read_csv(spark: SparkSession, path: str) -> DataFrame:
 def _read_json(spark: SparkSession, path: str, columns: Mapping[str, str]) -> DataFrame:
     schema = _json_schema(spark.read.json(path).schema, columns)
     lines = spark.read.text(path).filter("trim(value) != ''")
-    # Spark reads the first object of a line and forgets the rest, unless it is in an array.
+    # Spark reads the first object of a line and ignores the rest, unless it is in an array.
     whole = F.when(F.is_valid_utf8("value"), F.concat(F.lit("["), "value", F.lit("]")))
     read = lines.select("value", F.explode_outer(F.from_json(whole, ArrayType(schema))).alias("r"))
     return read.select("r.*", F.when(F.col("r").isNull(), F.col("value")).alias(DAMAGED))
 
 
 def _json_schema(found: StructType, columns: Mapping[str, str]) -> StructType:
-    """Return the schema to read with: GeoJSON as text, and ids where not all are integers.
+    """Return the schema to read with: GeoJSON as text, and ids too unless all are integers.
 
-    What Spark makes of polygons beside points, or of one number too large, fits nobody.
+    Spark would infer useless types for points mixed with polygons, or for one id that is too large.
     """
     as_text = {columns.get("geometry", "geometry")}
     identity = columns.get("id", "id")

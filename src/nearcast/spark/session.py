@@ -1,4 +1,4 @@
-"""The Spark session that the pipeline runs in, and what it needs of the machine."""
+"""The Spark session of the pipeline, and its requirements."""
 
 from __future__ import annotations
 
@@ -38,18 +38,17 @@ _LOCAL = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0
 def session(
     master: str | None = None, *, packages: Sequence[str] = (), **settings: str
 ) -> SparkSession:
-    """Return the Spark session of this process, made where there is none.
+    """Return the Spark session of this process; create one if there is none.
 
     Parameters
     ----------
     master
-        Where to run: ``local[2]``, ``spark://...``. Left out, what ``spark-submit`` or the
-        configuration says, and ``local[*]`` where they say nothing.
+        Where to run: ``local[2]``, ``spark://...``. By default the setting of ``spark-submit`` or
+        of the configuration, or ``local[*]``.
     packages
-        Maven coordinates of jars that Spark should fetch, such as
-        `nearcast.spark.kafka.connector`.
+        Maven coordinates of packages that Spark fetches, such as `nearcast.spark.kafka.connector`.
     settings
-        Further settings, dots written as double underscores: ``spark__driver__memory="4g"``.
+        Further settings; write dots as double underscores: ``spark__driver__memory="4g"``.
 
     Raises
     ------
@@ -74,7 +73,7 @@ def session(
     given = {name.replace("__", "."): value for name, value in settings.items()}
     if packages:
         given["spark.jars.packages"] = ",".join(packages)
-    # Workers run this very interpreter; a cluster whose Python lies elsewhere says so itself.
+    # Workers run this interpreter, unless the cluster is configured otherwise.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("nearcast")
     for name, value in (_SETTINGS | chosen | given).items():
@@ -85,24 +84,24 @@ def session(
 
 
 def _require_packages(running: SparkSession, packages: Sequence[str]) -> None:
-    """Refuse packages that a running session was not started with: it is too late for them."""
+    """Raise an error if a running session was started without these packages."""
     there = running.conf.get("spark.jars.packages", "") or ""
     missing = [package for package in packages if package not in there.split(",")]
     if missing:
         raise NearcastError(
-            f"the running session has no {', '.join(missing)}; name packages for the first session "
+            f"the running session has no {', '.join(missing)}; pass packages to the first session "
             "of a process"
         )
 
 
 def java_program() -> str | None:
-    """Return the Java that Spark would run on, None where there is none."""
+    """Return the path of the Java that Spark uses, None if there is none."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else shutil.which("java")
 
 
 def java_version() -> int | None:
-    """Return the major version of the Java that Spark would run on, None where there is none."""
+    """Return the major version of the Java that Spark uses, None if there is none."""
     program = java_program()
     if program is None:
         return None
@@ -120,5 +119,5 @@ def java_version() -> int | None:
 def _require_java() -> None:
     version = java_version()
     if version is None or version < MIN_JAVA:
-        there = "none was found" if version is None else f"found {version}"
-        raise NearcastError(f"{INSTALL_JAVA} ({there})")
+        found = "found none" if version is None else f"found {version}"
+        raise NearcastError(f"{INSTALL_JAVA} ({found})")

@@ -1,4 +1,4 @@
-"""Where the messages of a stream come from: files that are put into a folder, or Kafka."""
+"""Sources of streams: files that arrive in a folder, or a Kafka topic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MESSAGES = (
     "id string, text string, tokens array<string>, lon double, lat double, west double, "
     "south double, east double, north double, time string, ttl_s double"
 )
-"""The columns of messages that come as JSON; what a message does not have is null."""
+"""The columns of JSON messages; missing fields are null."""
 
 _PARQUET = "id string, text string, lon double, lat double, time timestamp"
 _CSV = "id string, text string, lon string, lat string, time string"
@@ -31,14 +31,14 @@ _DAMAGED = "_corrupt_record"
 
 
 class Topic(NamedTuple):
-    """A topic of Kafka and the servers that have it, as ``kafka://host:9092,other:9092/topic``."""
+    """A Kafka topic and its servers, written as ``kafka://host:9092,other:9092/topic``."""
 
     servers: str
     name: str
 
 
 def topic_of(uri: str) -> Topic | None:
-    """Return the topic that an address names, None where it is no address of Kafka.
+    """Return the topic of a ``kafka://`` URI, None for anything else.
 
     Examples
     --------
@@ -61,27 +61,27 @@ def open_stream(
     kind: str = "parquet",
     files_per_batch: int | None = None,
 ) -> DataFrame:
-    """Return the messages that come to a topic, or as files to a folder, as a stream.
+    """Return the messages of a topic, or of files that arrive in a folder, as a stream.
 
     Parameters
     ----------
     spark
-        The session; for Kafka it needs the package `nearcast.spark.kafka.connector`.
+        The session; for Kafka, it needs the package `nearcast.spark.kafka.connector`.
     source
         A folder, or ``kafka://HOST:PORT/TOPIC``. A topic is read from its beginning.
     kind
-        What files are: ``parquet`` (with the columns of those that are there; as message files
-        have them where there is none yet), ``json`` (lines) or ``csv`` (with a header, the same in
-        all files). A line that cannot be read has no id, and its text in ``_corrupt_record``.
+        The format of files: ``parquet`` (with the columns of existing files, or those of message
+        files if there are none yet), ``json`` (lines) or ``csv`` (with the same header in all
+        files). A line that cannot be parsed has no id, and its text in ``_corrupt_record``.
     files_per_batch
-        How many files a micro-batch takes at most.
+        The largest number of files in a micro-batch.
 
     Raises
     ------
     UnknownName
-        When there is no such kind of files.
+        When the format is unknown.
     InvalidInput
-        When there is no such folder, or the address names no topic.
+        When the folder does not exist, or the URI names no topic.
     """
     topic = topic_of(source)
     if topic is not None:
@@ -94,8 +94,7 @@ def open_stream(
     if kind != "json":
         reader = reader.schema(_schema_of(spark, source, kind))
     if kind == "csv":
-        # Otherwise Spark would take the cells of a file whose columns stand in another order for
-        # those of the first one.
+        # Otherwise Spark would read a file whose columns have another order as if they had not.
         reader = reader.option("header", True).option("enforceSchema", False)
     if files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", files_per_batch)
@@ -104,7 +103,7 @@ def open_stream(
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
-        raise InvalidInput("source", source, "must be a folder that is there") from None
+        raise InvalidInput("source", source, "must be an existing folder") from None
     if kind == "json":
         records = _from_json(records.where("trim(value) != ''"))
     return _without_damaged(records)
@@ -113,7 +112,7 @@ def open_stream(
 def kafka_messages(spark: SparkSession, topic: Topic) -> DataFrame:
     """Return the messages of a topic, JSON objects with the fields of message files.
 
-    Ids are text here. A value that is no such object has no id, and its text in
+    Ids are text here. A value that is not such an object has no id, and its text in
     ``_corrupt_record``: it is counted as rejected, and `nearcast.spark.prepare` shows it.
     """
     reader = (
@@ -126,21 +125,21 @@ def kafka_messages(spark: SparkSession, topic: Topic) -> DataFrame:
         records = reader.load()
     except AnalysisException as error:
         raise NearcastError(
-            f"Spark cannot read from Kafka here ({str(error).splitlines()[0]}); begin the process "
-            "with session(packages=[connector()]), from nearcast.spark.session and .kafka"
+            f"this session cannot read from Kafka ({str(error).splitlines()[0]}); start the "
+            "process with nearcast.spark.session(packages=[nearcast.spark.connector()])"
         ) from None
     return _without_damaged(_from_json(records))
 
 
 def _from_json(records: DataFrame) -> DataFrame:
-    """Return the JSON object that each value is, by columns; what is none is damaged."""
+    """Return the fields of each JSON value as columns; other values are damaged."""
     text = F.col("value").cast("string")
     schema = struct(f"{MESSAGES}, {_DAMAGED} string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _DAMAGED}
     read = records.select(
         F.from_json(text, schema, options).alias("read"),
         F.make_valid_utf8(text).alias("text"),
-        # Spark reads the first object of a text, forgets what follows, and mends bytes as it can.
+        # Spark reads the first object of a text, ignores the rest, and replaces invalid bytes.
         F.is_valid_utf8(text).alias("valid"),
         F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))).alias("objects"),
     )
@@ -151,14 +150,14 @@ def _from_json(records: DataFrame) -> DataFrame:
 
 
 def _without_damaged(records: DataFrame) -> DataFrame:
-    """Take the id of records that could be read only in part, so that nobody takes the rest."""
+    """Remove the id of records that were parsed only in part, so that they are rejected."""
     if _DAMAGED not in records.columns or "id" not in records.columns:
         return records
     return records.withColumn("id", F.when(F.col(_DAMAGED).isNull(), F.col("id")))
 
 
 def _schema_of(spark: SparkSession, folder: str, kind: str) -> StructType:
-    """Return the columns of the files that are there already."""
+    """Return the columns of existing files."""
     reader = spark.read.option("header", True) if kind == "csv" else spark.read
     try:
         found = reader.format(kind).load(folder).schema

@@ -1,7 +1,7 @@
 """Statistics of frames: how often tokens occur in messages or subscriptions, and where.
 
-Everything is counted inside the tasks first and summed up by one shuffle. `statistics` writes all
-of it in one pass over the data; the other functions give one part each, as a frame.
+Tasks count first, and one shuffle sums up. `statistics` counts everything in one pass and writes
+it; the other functions return one part each as a frame.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ def statistics(
 ) -> Statistics:
     """Count tokens, cells and extents in one pass, and write them as a folder.
 
-    The folder has the same bytes whatever the partitions and the order of the rows. It is written
-    by one task, so driver and executors must see the same disk; the driver only maps it.
+    The folder has the same bytes whatever the partitions and the order of the rows. One task writes
+    it and the driver maps it, so they must see the same disk.
 
     Parameters
     ----------
     frame
-        Messages or subscriptions, with columns as files of them have. Rows that are neither are
-        counted as ``rejected``; a row whose id occurs again is a document as well.
+        Messages or subscriptions, with the columns of their files. Invalid rows are counted as
+        ``rejected``; rows with the id of an earlier row are documents as well.
     kind
         ``"messages"`` or ``"subscriptions"``.
     out
-        The folder to write; what `Statistics.save` wrote there before is replaced.
+        The folder to write; earlier statistics there are replaced.
     across, up
-        The cells of the grid over the world.
+        The number of grid cells from west to east, and from south to north.
 
     Raises
     ------
     UnsupportedFile
-        When the frame lacks columns of an id or a place, or for the words of messages.
+        When the frame has no columns for the id, the place, or the words of messages.
 
     Examples
     --------
@@ -79,10 +79,10 @@ def statistics(
     """
     path = os.fspath(out)
     if "://" in path:
-        raise InvalidInput("out", path, "must be a folder on a disk that all machines see")
+        raise InvalidInput("out", path, "must be a path on a disk that all machines see")
     grid = Grid(across, up).checked()
     counted = _counted(frame, kind, grid)
-    # An empty frame has no task that could write; this row makes sure that there is one.
+    # An empty frame has no task that could write, so add a row that counts nothing.
     none = frame.sparkSession.range(1).selectExpr(
         f"cast({DOCUMENTS} as tinyint)", "-1", "cast(null as string)", "0L"
     )
@@ -92,7 +92,7 @@ def statistics(
 
 
 def token_statistics(frame: DataFrame, kind: Kind) -> DataFrame:
-    """Return ``token``, ``df`` (documents that have it) and ``idf``, the most frequent first.
+    """Return ``token``, ``df`` (the number of documents) and ``idf``, most frequent first.
 
     The weight is ``ln(1 + N / df)``, for N documents.
 
@@ -107,9 +107,9 @@ def token_statistics(frame: DataFrame, kind: Kind) -> DataFrame:
 
 
 def cell_statistics(frame: DataFrame, kind: Kind, across: int = 100, up: int = 100) -> DataFrame:
-    """Return ``cell``, ``token`` and ``df``, the documents that have the token in the cell.
+    """Return ``cell``, ``token`` and ``df``, the documents in the cell that have the token.
 
-    Cells are numbered as `nearcast.indexes.statistics.Grid` does.
+    `nearcast.indexes.statistics.Grid` explains the numbers of cells.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def cell_statistics(frame: DataFrame, kind: Kind, across: int = 100, up: int = 1
 
 
 def density(frame: DataFrame, kind: Kind, across: int = 100, up: int = 100) -> DataFrame:
-    """Return ``cell`` and ``documents``, for the cells in which there are any.
+    """Return ``cell`` and ``documents`` of the cells that have documents.
 
     Examples
     --------
@@ -133,9 +133,9 @@ def density(frame: DataFrame, kind: Kind, across: int = 100, up: int = 100) -> D
 
 
 def box_statistics(frame: DataFrame, kind: Kind) -> DataFrame:
-    """Return ``side`` (width or height), ``bin`` and ``boxes``: how large the boxes are.
+    """Return ``side`` (width or height), ``bin`` and ``boxes``: a histogram of box sizes.
 
-    Bin 0 holds sides of no extent, bin b those from ``2**(b-1)`` below ``2**b`` units of 1e-7
+    Bin 0 has sides of length 0, bin b those from ``2**(b-1)`` below ``2**b`` units of 1e-7
     degree.
 
     Examples
@@ -153,7 +153,7 @@ def box_statistics(frame: DataFrame, kind: Kind) -> DataFrame:
 def _counted(
     frame: DataFrame, kind: Kind, grid: Grid, *, tokens: bool = True, cells: bool = True
 ) -> DataFrame:
-    """Return what was counted, each thing once."""
+    """Return the sums of all counts."""
     known = frame.select(known_columns(frame.columns, kind))
     count = partial(count_batches, kind=kind, grid=grid.checked(), tokens=tokens, cells=cells)
     counted = known.mapInArrow(count, COUNTED)

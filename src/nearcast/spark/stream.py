@@ -1,12 +1,12 @@
-"""``stream``: matches of messages as they come, each once, through restarts and crashes.
+"""``stream``: matches of messages as they arrive, each once, through restarts and crashes.
 
-The query is `match` over a streaming frame. Every micro-batch meets the version of the index that
-was in force when it began; Spark writes that moment down before it works, so a batch that is
-tried again meets the same version, and gives the same matches.
+The query is `nearcast.spark.match` over a streaming frame. Each micro-batch uses the version of the
+index that was in force when it began. Spark logs that time before it works on the batch, so a batch
+that is tried again uses the same version and gives the same matches.
 
 The file sink is Spark's: its log says which files count. A process that is killed leaves files that
-are not in the log, which Spark passes over and other readers would not; `stream` removes them
-when it starts again.
+are not in the log. Spark ignores them, but other readers do not, so `stream` removes them when it
+starts again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from pyspark.sql import functions as F
 
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.spark.artifact.folders import open_folder
-from nearcast.spark.match import METRICS, match
+from nearcast.spark.artifact.versions import Artifact
+from nearcast.spark.leases import follow_query, released_on_error
+from nearcast.spark.match import METRICS, plan_stream
 from nearcast.spark.prepare import prepare
 from nearcast.spark.sources import topic_of
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from nearcast.spark.artifact.folders import Folder
+    from nearcast.spark.sources import Topic
 
 __all__ = ["rates", "stream", "stream_rejects"]
 
@@ -47,42 +50,40 @@ def stream(
     every: str | None = None,
     available_now: bool = False,
 ) -> StreamingQuery:
-    """Start to match a stream of messages; return the running query.
+    """Start a query that matches a stream of messages, and return it.
 
     Parameters
     ----------
     messages
         A streaming frame with the columns of message files.
     index_path
-        What `nearcast.spark.build` wrote. Changed subscriptions are taken up by the next
-        micro-batch.
+        The artifact that `nearcast.spark.build` wrote. The next micro-batch uses changed
+        subscriptions. `nearcast.spark.compact` keeps the versions that the query may still read.
     to
         A folder (Parquet, each match once), ``kafka://HOST:PORT/TOPIC`` (JSON, each match at least
-        once: after a crash, the last batch may come again), or a function that is given the
-        matches of every micro-batch and its number.
+        once: after a crash, the last batch may be written again), or a function that is called
+        with the matches of each micro-batch and its number.
     checkpoint
-        A folder in which Spark notes how far it is. The same folder goes on where it stopped.
+        The folder where Spark keeps its progress. A query with the same folder continues there.
     mode
-        As for `match`.
+        As for `nearcast.spark.match`.
     every
-        How often a micro-batch begins, such as ``10 seconds``; as soon as the last one is done if
-        left out.
+        How often a micro-batch begins, such as ``10 seconds``; by default as soon as the last one
+        is done.
     available_now
-        Stop when all messages that are there have been matched.
+        Stop when all messages that are available now have been matched.
 
     Raises
     ------
     InvalidInput
-        When the frame is no stream, or the folder holds something else.
+        When the frame is not a stream, or the folder belongs to another checkpoint.
     """
     if not messages.isStreaming:
-        raise InvalidInput(
-            "messages", "a batch", "must be a streaming frame; use match for this one"
-        )
+        raise InvalidInput("messages", "a batch", "must be a stream; use match for a batch")
     if isinstance(to, os.PathLike):
         to = os.fspath(to)
-    matches = match(messages, index_path, mode=mode)
     topic = topic_of(to) if isinstance(to, str) else None
+    matches, lease = plan_stream(messages, Artifact(index_path), mode)
     if topic is not None:
         matches = matches.select(
             F.col("subscription_id").cast("string").alias("key"),
@@ -90,15 +91,24 @@ def stream(
         )
     writer = matches.writeStream.option("checkpointLocation", os.fspath(checkpoint))
     writer = _paced(writer, every, available_now)
-    if isinstance(to, str) and topic is None:
-        remove_leftovers(to, checkpoint)
-    remove_first_attempt(checkpoint)
+    with released_on_error(lease):
+        if isinstance(to, str) and topic is None:
+            remove_leftovers(to, checkpoint)
+        remove_first_attempt(checkpoint)
+        query = _sink(writer, to, topic).start()
+    follow_query(query, lease)
+    return query
+
+
+def _sink(
+    writer: DataStreamWriter, to: str | Callable[[DataFrame, int], None], topic: Topic | None
+) -> DataStreamWriter:
     if not isinstance(to, str):
-        return writer.foreachBatch(to).start()
-    if topic is not None:
-        writer = writer.format("kafka").option("kafka.bootstrap.servers", topic.servers)
-        return writer.option("topic", topic.name).start()
-    return writer.format("parquet").option("path", to).start()
+        return writer.foreachBatch(to)
+    if topic is None:
+        return writer.format("parquet").option("path", to)
+    writer = writer.format("kafka").option("kafka.bootstrap.servers", topic.servers)
+    return writer.option("topic", topic.name)
 
 
 def stream_rejects(
@@ -109,9 +119,9 @@ def stream_rejects(
     every: str | None = None,
     available_now: bool = False,
 ) -> StreamingQuery:
-    """Start to write the rows of a stream that are no messages, with reasons, as JSON lines."""
+    """Start a query that writes the invalid rows of a stream, with reasons, as JSON lines."""
     if not messages.isStreaming:
-        raise InvalidInput("messages", "a batch", "must be a streaming frame; use prepare for it")
+        raise InvalidInput("messages", "a batch", "must be a stream; use prepare for a batch")
     rejects = prepare(messages, "messages", duplicates="keep").rejects
     remove_leftovers(to, checkpoint)
     remove_first_attempt(checkpoint)
@@ -121,25 +131,25 @@ def stream_rejects(
 
 
 def rates(progress: Any) -> dict[str, float] | None:
-    """Return what a micro-batch did, from the progress of its query; None where it had no data.
+    """Return the counts and rates of a micro-batch from its query's progress; None without data.
 
     Examples
     --------
     >>> rates({"batchId": 4, "observedMetrics": {}, "durationMs": {}})
     """
-    told = progress["observedMetrics"].get(METRICS)
-    if told is None or not told["messages"] + told["rejected"]:
+    metrics = progress["observedMetrics"].get(METRICS)
+    if metrics is None or not metrics["messages"] + metrics["rejected"]:
         return None
     seconds = max(progress["durationMs"]["triggerExecution"], 1) / 1000
     return {
         "batch": progress["batchId"],
-        "messages": told["messages"],
-        "matches": told["matches"],
-        "rejected": told["rejected"],
+        "messages": metrics["messages"],
+        "matches": metrics["matches"],
+        "rejected": metrics["rejected"],
         "seconds": seconds,
-        "messages_per_second": told["messages"] / seconds,
-        "matches_per_second": told["matches"] / seconds,
-        "examined_per_message": told["examined"] / max(told["messages"], 1),
+        "messages_per_second": metrics["messages"] / seconds,
+        "matches_per_second": metrics["matches"] / seconds,
+        "examined_per_message": metrics["examined"] / max(metrics["messages"], 1),
     }
 
 
@@ -149,8 +159,8 @@ def remove_leftovers(out: str | os.PathLike[str], checkpoint: str | os.PathLike[
     Raises
     ------
     InvalidInput
-        When the folder holds files and the checkpoint is new, or lacks batches that the checkpoint
-        has: they do not belong together.
+        When the folder and the checkpoint do not belong together: the folder has files and the
+        checkpoint is new, or the folder lacks batches that the checkpoint has.
     """
     folder = open_folder(out)
     files = [name for name in folder.names() if not name.startswith(("_", "."))]
@@ -158,13 +168,13 @@ def remove_leftovers(out: str | os.PathLike[str], checkpoint: str | os.PathLike[
     if _last(progress, "offsets") < 0:
         if files or _entries(folder, _LOG):
             problem = (
-                f"holds files, but {checkpoint} is new; name another folder, or both as before"
+                f"holds files, but {checkpoint} is new; use another folder, or the old checkpoint"
             )
             raise InvalidInput("to", out, problem)
         return []
     if _last(progress, "commits") > _last(folder, _LOG):
         problem = (
-            f"lacks what {checkpoint} says is written; name the folder as before, or a new "
+            f"lacks what {checkpoint} says is written; use the same folder as before, or a new "
             "checkpoint to match all messages again"
         )
         raise InvalidInput("to", out, problem)
@@ -176,9 +186,9 @@ def remove_leftovers(out: str | os.PathLike[str], checkpoint: str | os.PathLike[
 
 
 def remove_first_attempt(checkpoint: str | os.PathLike[str]) -> None:
-    """Make a checkpoint new again whose query was killed before its first batch began.
+    """Clean up a checkpoint whose query was killed before its first batch began.
 
-    Spark refuses to begin where half an entry lies, and takes it for the state of another query.
+    Spark refuses to start with an incomplete entry: it takes it for the state of another query.
     """
     progress = open_folder(checkpoint)
     if _last(progress, "offsets") >= 0:
@@ -202,20 +212,20 @@ def _counted(folder: Folder) -> set[str]:
             counted |= {path.rpartition("/")[2] for path in paths}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StorageError(
-                f"{folder.uri}/{where}: is no log of Spark's file sink that can be read ({error}); "
-                "name another folder and another checkpoint"
+                f"{folder.uri}/{where}: cannot be read as a log of Spark's file sink ({error}); "
+                "use another folder and another checkpoint"
             ) from None
     return counted
 
 
 def _entries(folder: Folder, log: str) -> list[str]:
-    """Return the entries of one of Spark's logs, a number for each batch."""
+    """Return the entries of one of Spark's logs; their names are the numbers of batches."""
     names = folder.names(log)
     return [name for name in names if name.removesuffix(".compact").isdecimal()]
 
 
 def _last(folder: Folder, log: str) -> int:
-    """Return the last batch in one of Spark's logs, -1 where there is none."""
+    """Return the last batch in one of Spark's logs, or -1."""
     entries = _entries(folder, log)
     return max((int(entry.removesuffix(".compact")) for entry in entries), default=-1)
 

@@ -1,4 +1,4 @@
-"""Subscriptions drawn from messages, as the papers' experiments have them."""
+"""Subscriptions drawn from messages, as in the experiments of the papers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ __all__ = ["Survey", "subscriptions", "survey"]
 class Survey(NamedTuple):
     """The messages from which subscriptions can be drawn with a seed.
 
-    ``bucket[b]`` of them have a hash that begins with the 16 bits ``b``; from ``wordless`` messages
-    nothing can be drawn, and ``rejected`` rows are no messages.
+    ``bucket[b]`` messages have a hash that starts with the 16 bits ``b``. ``wordless`` messages
+    have no words, and ``rejected`` rows are invalid.
     """
 
     seed: int
@@ -43,12 +43,12 @@ class Survey(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many messages have a word."""
+        """The number of messages that have words."""
         return int(self.bucket.sum())
 
 
 def survey(messages: DataFrame, seed: int = 0) -> Survey:
-    """Look through the messages once: how many can be drawn from, and in which order.
+    """Count the messages that have words, by hash, in one pass.
 
     Examples
     --------
@@ -74,30 +74,29 @@ def subscriptions(
     """Draw subscriptions: some tokens of a message, and a box around its place.
 
     The same seed gives the same subscriptions, whatever the partitions and the order of the rows.
-    Every subscription matches the message from which it was drawn, and says which that is: its id
-    is ``message#copy``. Messages are drawn from in the order of a hash of their ids; where they are
-    fewer than subscriptions, from each of them several times.
+    Every subscription matches the message that it was drawn from; its id is ``message#copy``.
+    Messages are used in the order of a hash of their ids. If there are fewer messages than
+    subscriptions, each is used several times.
 
     Parameters
     ----------
     messages
-        Messages, each with an id of its own.
+        Messages with unique ids.
     count
-        How many to draw.
+        The number of subscriptions.
     seed
-        Another one gives other subscriptions.
+        Another seed gives other subscriptions.
     tokens
-        The least and most tokens of a subscription; fewer where its message has fewer.
+        The minimum and maximum number of tokens of a subscription; fewer if its message has fewer.
     share
-        The least and most area of its box, as shares of the world's; the logarithm is uniform.
+        The minimum and maximum area of its box, as shares of the world; the logarithm is uniform.
     surveyed
-        What `survey` said of the same messages and seed. Left out, the messages are looked
-        through at once, which is a job of its own.
+        The `survey` of the same messages and seed. By default, this runs one, which is a job.
 
     Raises
     ------
     InvalidInput
-        When no message has a word, or another argument cannot be taken.
+        When no message has words, or another argument is invalid.
 
     Examples
     --------
@@ -110,11 +109,11 @@ def subscriptions(
         raise InvalidInput("surveyed", surveyed.seed, f"must be a survey with the seed {seed}")
     found = surveyed or survey(messages, seed)
     if not found.messages:
-        refused = f"{found.wordless:,} have none, {found.rejected:,} rows are no messages"
-        raise InvalidInput("messages", refused, "at least one must have a word to draw")
+        counts = f"{found.wordless:,} have none, {found.rejected:,} rows are invalid"
+        raise InvalidInput("messages", counts, "must have at least one with words")
     rounds, more = divmod(count, found.messages)
-    # Buckets up to that of the last message wanted are taken whole; of its own bucket, which is
-    # small, the first ones in order.
+    # Use all messages of the buckets before that of the last message, and of its own bucket, which
+    # is small, the first ones in order.
     below = _starts(found.bucket)
     last = int(np.searchsorted(below, more, side="right")) - 1
     rest = more - int(below[last])
@@ -129,12 +128,12 @@ def subscriptions(
 
 
 def _starts(bucket: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many messages lie before every bucket."""
+    """Return the number of messages before each bucket."""
     return np.cumsum(bucket) - bucket
 
 
 def _hashed(messages: DataFrame, seed: int) -> DataFrame:
-    """Return the columns of messages and the hash of the id, as text: 7 and "7" are one id."""
+    """Return the columns of messages, and the hash of the id as text: 7 and "7" are the same id."""
     known = messages.select(known_columns(messages.columns, "messages"))
     text = F.col("id").cast("string")
     return known.withColumn("hash", F.xxhash64(F.lit(seed).cast("bigint"), text))

@@ -1,4 +1,4 @@
-"""``nearcast spark``: the data pipeline, one file per command."""
+"""``nearcast spark``: the data pipeline, one module per command."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""``nearcast spark build``: subscriptions to an index artifact."""
+"""``nearcast spark build``: build an index over subscriptions."""
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,14 +29,14 @@ __all__ = ["build"]
 
 def build(
     subscriptions: Annotated[str, typer.Option(help="Parquet, CSV or JSON; a file or a folder.")],
-    out: Annotated[str, typer.Option(help="The artifact: a new version of it is made.")],
+    out: Annotated[str, typer.Option(help="Folder of the index; gets a new version.")],
     mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
-    shards: Annotated[int | None, typer.Option(min=1, help="How many shards.")] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Number of shards.")] = None,
     shard_size: Annotated[
-        int, typer.Option(min=1, help="Subscriptions of a shard, where auto decides.")
+        int, typer.Option(min=1, help="Largest number of subscriptions in a shard.")
     ] = 20_000_000,
     messages: Annotated[
-        str | None, typer.Option(help="What messages look like; a sample plans the shards.")
+        str | None, typer.Option(help="Typical messages; a sample of them plans the shards.")
     ] = None,
     index: Annotated[str, typer.Option(help="See: nearcast indexes.")] = "trie-pyramid",
     option: Annotated[
@@ -48,16 +48,16 @@ def build(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Build an index over subscriptions, whole or in shards, as a new version of an artifact.
+    """Build an index over subscriptions, whole or in shards, as a new version.
 
-    The version before stays in force until the new one is complete. Bad rows are left out and
+    The old version stays in force until the new one is complete. Invalid rows are left out and
     written to the rejects folder with the reason.
     """
     options = assignments(option or [])
     spark = open_session(master)
     from nearcast.spark.build import build as run
 
-    refused = rejects_folder(rejects, out)
+    rejects_path = rejects_folder(rejects, out)
     began = time.perf_counter()
     with errors_in_one_line():
         built = run(
@@ -71,12 +71,12 @@ def build(
             options=options,
         )
         taken = time.perf_counter() - began
-        reasons = write_rejects(spark, built.rejects, refused, built.rejected)
+        reasons = write_rejects(spark, built.rejects, rejects_path, built.rejected)
     result = _summary(built) | {
         "rejects": reasons,
         "seconds": taken,
         "out": out,
-        "rejects_file": refused if reasons else None,
+        "rejects_file": rejects_path if reasons else None,
     }
     show_json(result) if as_json else _show(result)
     if strict and built.rejected:
@@ -124,7 +124,7 @@ def _show(result: dict[str, Any]) -> None:
         "duplicates": count(result["duplicates"]),
     }
     if result["plan"]:
-        pairs["a subscription lies in"] = f"{result['plan']['subscription_copies']:.2f} shards"
+        pairs["a subscription is in"] = f"{result['plan']['subscription_copies']:.2f} shards"
         pairs["a message visits"] = f"{result['plan']['message_copies']:.2f} shards"
     pairs |= {
         "size": size(result["bytes"]),

@@ -1,4 +1,4 @@
-"""``nearcast spark changes`` and ``nearcast spark compact``: an index that goes on changing."""
+"""``nearcast spark changes`` and ``nearcast spark compact``: change an index while it is used."""
 
 import time
 from typing import Annotated
@@ -28,7 +28,9 @@ def changes(
     index_path: IndexPath,
     source: Annotated[
         str,
-        typer.Option("--changes", help="op, id, and what subscriptions have."),
+        typer.Option(
+            "--changes", help="File or folder with op, id and the columns of subscriptions."
+        ),
     ],
     format: Format = None,
     rejects: Rejects = None,
@@ -38,18 +40,18 @@ def changes(
 ) -> None:
     """Insert, delete and move subscriptions of an index, as a new version of it.
 
-    Running streams take it up at their next micro-batch. Changes that cannot be taken (unknown
-    ids, ids that are there already, bad rows) are written to the rejects folder with the reason.
+    Running streams use it from their next micro-batch. Invalid changes (unknown ids, ids that
+    exist already, invalid rows) are written to the rejects folder with the reason.
     """
     spark = open_session(master)
     from nearcast.spark.changes import changes as run
 
-    refused = rejects_folder(rejects, source)
+    rejects_path = rejects_folder(rejects, source)
     began = time.perf_counter()
     with errors_in_one_line():
         changed = run(read_frame(spark, source, format), index_path)
         taken = time.perf_counter() - began
-        reasons = write_rejects(spark, changed.rejects, refused, changed.rejected)
+        reasons = write_rejects(spark, changed.rejects, rejects_path, changed.rejected)
     result = {
         "command": "spark changes",
         "version": changed.version.number,
@@ -57,7 +59,7 @@ def changes(
         "rejected": changed.rejected,
         "rejects": reasons,
         "seconds": taken,
-        "rejects_file": refused if reasons else None,
+        "rejects_file": rejects_path if reasons else None,
     }
     if as_json:
         show_json(result)
@@ -70,7 +72,7 @@ def changes(
             "time": seconds(taken),
         }
         if reasons:
-            pairs["rejected rows"] = refused
+            pairs["rejected rows"] = rejects_path
         show_pairs("changed", pairs)
     if strict and changed.rejected:
         raise typer.Exit(3)
@@ -80,12 +82,17 @@ def compact(
     index_path: IndexPath,
     keep: Annotated[
         float | None,
-        typer.Option(help="Seconds for which older versions stay.  [default: 0; remote: a day]"),
+        typer.Option(
+            help="Seconds to keep older versions.  [default: 0; a day if files cannot be locked]"
+        ),
     ] = None,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Fold changes in, drop versions that nobody reads, and remove what dead jobs left."""
+    """Merge changes, drop versions that nobody reads, and clean up after dead jobs.
+
+    Versions that a running match or stream needs are kept.
+    """
     spark = open_session(master)
     from nearcast.spark.compact import compact as run
 
@@ -107,12 +114,12 @@ def compact(
         return
     listed = ", ".join(map(str, done.dropped)) or "none"
     pairs = {
-        "shards with changes folded in": count(done.folded),
+        "shards with merged changes": count(done.folded),
         "versions dropped": listed,
         "older versions kept": ", ".join(map(str, done.kept)) or "none",
         "folders removed": count(done.removed),
         "version in force": str(done.version.number),
-        "its size": size(done.version.nbytes),
+        "size": size(done.version.nbytes),
         "time": seconds(time.perf_counter() - began),
     }
     show_pairs("compacted", pairs)

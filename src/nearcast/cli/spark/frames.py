@@ -1,4 +1,4 @@
-"""What the Spark commands share: the session, and frames from and to files."""
+"""Shared by the Spark commands: options, the session, and reading and writing frames."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ __all__ = [
 
 Master = Annotated[
     str | None,
-    typer.Option(help="Where Spark runs, such as local[4].  [default: local[*]]"),
+    typer.Option(help="Spark master, such as local[4].  [default: local[*]]"),
 ]
 Format = Annotated[
     str | None,
     typer.Option("--format", help="parquet, csv or json.  [default: by the name]"),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what OUT holds.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the content of OUT.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
-IndexPath = Annotated[str, typer.Option(help="The artifact that spark build wrote.")]
+IndexPath = Annotated[str, typer.Option(help="Folder of the index that spark build wrote.")]
 Rejects = Annotated[
-    str | None, typer.Option(help="Folder for bad rows, as JSON.  [default: OUT.rejects]")
+    str | None, typer.Option(help="Folder for invalid rows, as JSON.  [default: OUT.rejects]")
 ]
 Strict = Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")]
 
@@ -65,20 +65,20 @@ FORMATS = {
 
 
 def open_session(master: str | None, packages: tuple[str, ...] = ()) -> SparkSession:
-    """Return the session of this command; on a terminal, Spark shows how far it is."""
+    """Return the session of this command; on a terminal, Spark shows its progress."""
     try:
         from nearcast.spark.session import session
     except ImportError as error:
         raise NearcastError(str(error)) from error
     shown = str(sys.stderr.isatty()).lower()
     made = session(master, packages=packages, spark__ui__showConsoleProgress=shown)
-    made.sparkContext.setLogLevel("OFF")  # what went wrong is said in one line, by us
+    made.sparkContext.setLogLevel("OFF")  # errors are shown in one line instead
     return made
 
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Let what Spark raises be one of our errors, which says what was wrong in the first place."""
+    """Raise errors of Spark as errors of ours, with the message of their root cause."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -97,7 +97,7 @@ def errors_in_one_line() -> Iterator[None]:
 
 
 def format_of(path: str, given: str | None) -> str:
-    """Return the format of a file or a folder: as given, or by its name, Parquet otherwise.
+    """Return the format of a file or a folder: as given, or by its suffix, or Parquet.
 
     Examples
     --------
@@ -117,12 +117,12 @@ def read_frame(
     given: str | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Read files of rows, lines that cannot be read among them; CSV is all text.
+    """Read files, including lines that cannot be parsed; all columns of CSV are text.
 
     Raises
     ------
     UnsupportedFile
-        When there is nothing there, or it cannot be read as what it should be.
+        When there are no files, or they cannot be read in this format.
     """
     from nearcast.spark.records import read_records
 
@@ -130,7 +130,7 @@ def read_frame(
 
 
 def write_frame(frame: DataFrame, path: str, given: str | None = None, *, overwrite: bool) -> None:
-    """Write a frame as a folder of files; what stands there is only replaced if that is asked."""
+    """Write a frame as a folder of files; replace an existing one only with ``overwrite``."""
     from pyspark.errors import AnalysisException
 
     writer = frame.write.mode("overwrite" if overwrite else "errorifexists")
@@ -139,11 +139,11 @@ def write_frame(frame: DataFrame, path: str, given: str | None = None, *, overwr
     except AnalysisException as error:
         if error.getCondition() != "PATH_ALREADY_EXISTS":
             raise
-        raise InvalidInput("--out", path, "is there already; add --overwrite") from None
+        raise InvalidInput("--out", path, "exists already; add --overwrite") from None
 
 
 def rejects_folder(given: str | None, out: str) -> str:
-    """Return where rejected rows go.
+    """Return the folder for rejected rows.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def rejects_folder(given: str | None, out: str) -> str:
 def write_rejects(
     spark: SparkSession, rejects: DataFrame, path: str, rejected: int
 ) -> list[dict[str, Any]]:
-    """Write rejects, if there are any, and return the most frequent reasons."""
+    """Write rejects if there are any, and return the most frequent reasons."""
     from pyspark.sql import functions as F
 
     if not rejected:
@@ -165,8 +165,8 @@ def write_rejects(
     write_frame(rejects, path, "json", overwrite=True)
     reason = F.regexp_replace("reason", r" \((got|at character) .*\)$", "").alias("reason")
     by_reason = spark.read.schema(rejects.schema).json(path).groupBy("field", reason)
-    most = by_reason.agg(F.count("*").alias("rows")).orderBy(F.desc("rows"), "field", "reason")
-    return [row.asDict() for row in most.limit(_MAX_REASONS).collect()]
+    by_count = by_reason.agg(F.count("*").alias("rows")).orderBy(F.desc("rows"), "field", "reason")
+    return [row.asDict() for row in by_count.limit(_MAX_REASONS).collect()]
 
 
 def show_reasons(reasons: list[dict[str, Any]]) -> None:
@@ -177,7 +177,7 @@ def show_reasons(reasons: list[dict[str, Any]]) -> None:
 
 
 def exists(spark: SparkSession, path: str) -> bool:
-    """Whether there is something, wherever it is."""
+    """Whether a path exists on any file system of Hadoop."""
     system, where = _hadoop(spark, path)
     return bool(system.exists(where))
 
@@ -188,7 +188,7 @@ def _remove(spark: SparkSession, path: str) -> None:
 
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """Return the Hadoop file system of a path, and the path as it wants it."""
+    """Return the Hadoop file system of a path, and the path as a Hadoop object."""
     jvm: Any = spark._jvm
     context: Any = spark.sparkContext
     where = jvm.org.apache.hadoop.fs.Path(path)

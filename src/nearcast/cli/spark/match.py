@@ -1,4 +1,4 @@
-"""``nearcast spark match``: the matches of messages with an index."""
+"""``nearcast spark match``: match messages against an index."""
 
 import time
 from typing import Annotated, Any
@@ -32,7 +32,7 @@ def match(
     out: Annotated[str, typer.Option(help="Folder for the matches, as Parquet.")],
     mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
     version: Annotated[
-        int | None, typer.Option(help="Version of the index.  [default: the one in force]")
+        int | None, typer.Option(help="Version of the index.  [default: the latest]")
     ] = None,
     format: Format = None,
     rejects: Rejects = None,
@@ -41,9 +41,9 @@ def match(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Match messages with the subscriptions of an index and write every pair.
+    """Match messages against the subscriptions of an index and write every pair.
 
-    Bad rows are left out and written to the rejects folder with the reason.
+    Invalid rows are left out and written to the rejects folder with the reason.
     """
     spark = open_session(master)
     from pyspark.sql import Observation
@@ -51,7 +51,7 @@ def match(
     from nearcast.spark.match import match as run
     from nearcast.spark.prepare import prepare
 
-    refused = rejects_folder(rejects, out)
+    rejects_path = rejects_folder(rejects, out)
     observed = Observation()
     began = time.perf_counter()
     with errors_in_one_line():
@@ -59,20 +59,20 @@ def match(
         matches = run(frame, index_path, mode=mode, version=version, observation=observed)
         write_frame(matches, out, "parquet", overwrite=overwrite)
         taken = time.perf_counter() - began
-        told = observed.get
-        bad = prepare(frame, "messages", duplicates="keep").rejects
-        reasons = write_rejects(spark, bad, refused, told["rejected"])
+        metrics = observed.get
+        invalid = prepare(frame, "messages", duplicates="keep").rejects
+        reasons = write_rejects(spark, invalid, rejects_path, metrics["rejected"])
     result: dict[str, Any] = {
         "command": "spark match",
-        **told,
+        **metrics,
         "rejects": reasons,
         "seconds": taken,
-        "messages_per_second": told["messages"] / taken,
+        "messages_per_second": metrics["messages"] / taken,
         "out": out,
-        "rejects_file": refused if reasons else None,
+        "rejects_file": rejects_path if reasons else None,
     }
     show_json(result) if as_json else _show(result)
-    if strict and told["rejected"]:
+    if strict and metrics["rejected"]:
         raise typer.Exit(3)
 
 

@@ -1,4 +1,4 @@
-"""``nearcast spark prepare``: raw records to clean messages or subscriptions."""
+"""``nearcast spark prepare``: clean raw messages or subscriptions."""
 
 import time
 from typing import Annotated, Any
@@ -37,31 +37,31 @@ def prepare(
     format: Format = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="OURS=THEIRS", help="The column that is meant by a name of ours; repeat."
-        ),
+        typer.Option(metavar="OURS=THEIRS", help="Column that is called differently; repeat."),
     ] = None,
     rejects: Rejects = None,
     keep_duplicates: Annotated[
-        bool, typer.Option("--keep-duplicates", help="Keep rows whose id occurs again.")
+        bool, typer.Option("--keep-duplicates", help="Keep rows with the id of an earlier row.")
     ] = False,
     master: Master = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Clean raw records: check, round, normalize, drop duplicates, and count them all.
+    """Clean raw records: check, round, normalize, drop duplicates, and count.
 
-    Bad records are left out and written to the rejects folder with the reason. The first of the
-    rows that have the same id stays. CSV has a header, one record a line, and all of it is text.
+    Invalid records are left out and written to the rejects folder with the reason. Of several rows
+    with the same id, the first is kept. CSV must have a header and one record per line.
     """
     columns = _columns(column or [])
-    refused = rejects_folder(rejects, out)
-    if len({source.rstrip("/"), out.rstrip("/"), refused.rstrip("/")}) < 3:
-        raise InvalidInput("--out", out, "is read and written, or written twice; name another one")
+    rejects_path = rejects_folder(rejects, out)
+    if len({source.rstrip("/"), out.rstrip("/"), rejects_path.rstrip("/")}) < 3:
+        raise InvalidInput(
+            "--out", out, "is also read, or also used for rejects; use another folder"
+        )
     spark = open_session(master)
-    if not overwrite and exists(spark, refused):
-        raise InvalidInput("--rejects", refused, "is there already; add --overwrite")
+    if not overwrite and exists(spark, rejects_path):
+        raise InvalidInput("--rejects", rejects_path, "exists already; add --overwrite")
     began = time.perf_counter()
     from nearcast.spark.prepare import prepare as run
     from nearcast.spark.records import REASONS
@@ -77,7 +77,7 @@ def prepare(
         )
         write_frame(prepared.rows, out, "parquet", overwrite=overwrite)
         counts = prepared.check()
-        reasons = write_rejects(spark, prepared.rejects, refused, counts["rejected"])
+        reasons = write_rejects(spark, prepared.rejects, rejects_path, counts["rejected"])
     result = {
         "command": "spark prepare",
         "kind": kind,
@@ -85,7 +85,7 @@ def prepare(
         "rejects": reasons,
         "seconds": time.perf_counter() - began,
         "out": out,
-        "rejects_file": refused if reasons else None,
+        "rejects_file": rejects_path if reasons else None,
     }
     show_json(result) if as_json else _show(result)
     if strict and counts["rejected"]:

@@ -1,4 +1,4 @@
-"""``nearcast spark statistics``: how often tokens occur, and where."""
+"""``nearcast spark statistics``: token frequencies, in all and by grid cell."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -38,23 +38,23 @@ def statistics(
     out: Annotated[Path, typer.Option(help="Folder for the statistics.")],
     across: Annotated[int, typer.Option(min=1, help="Cells from west to east.")] = 100,
     up: Annotated[int, typer.Option(min=1, help="Cells from south to north.")] = 100,
-    plot: Annotated[Path | None, typer.Option(help="Draw them, as a PNG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot them as a PNG file.")] = None,
     format: Format = None,
     master: Master = None,
     overwrite: Overwrite = False,
     strict: Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Count tokens over all and by the cells of a grid, documents by cell, and sizes of boxes.
+    """Count tokens in all and by grid cell, documents by cell, and sizes of boxes.
 
-    Bad rows are counted but not written: see nearcast spark prepare.
+    Invalid rows are counted but not written: see nearcast spark prepare.
     """
     import time
 
     if plot is not None and plot.suffix.lower() != ".png":
-        raise InvalidInput("--plot", str(plot), "must be a file that ends in .png")
+        raise InvalidInput("--plot", str(plot), "must end in .png")
     if out.exists() and not overwrite:
-        raise InvalidInput("--out", str(out), "is there already; add --overwrite")
+        raise InvalidInput("--out", str(out), "exists already; add --overwrite")
     from nearcast.spark.statistics import statistics as run
 
     frame = read_frame(open_session(master), input, format)

@@ -1,4 +1,4 @@
-"""``nearcast spark stream``: matches of messages as they come."""
+"""``nearcast spark stream``: match messages as they arrive."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,34 +28,34 @@ _POLL_S = 1
 def stream(
     index_path: IndexPath,
     messages: Annotated[
-        str, typer.Option(help="Folder to which files come, or kafka://HOST:PORT/TOPIC.")
+        str, typer.Option(help="Folder where files arrive, or kafka://HOST:PORT/TOPIC.")
     ],
     out: Annotated[str, typer.Option(help="Folder for matches, or kafka://HOST:PORT/TOPIC.")],
-    checkpoint: Annotated[str, typer.Option(help="Folder that remembers how far it is.")],
+    checkpoint: Annotated[str, typer.Option(help="Folder for Spark's progress.")],
     kind: Annotated[
-        str, typer.Option("--format", help="Of the files: parquet, json or csv.")
+        str, typer.Option("--format", help="Format of files: parquet, json or csv.")
     ] = "parquet",
     files_per_batch: Annotated[
-        int | None, typer.Option(min=1, help="Files of a micro-batch at most.")
+        int | None, typer.Option(min=1, help="Largest number of files in a micro-batch.")
     ] = None,
     every: Annotated[
         str | None, typer.Option(help="How often a micro-batch begins, such as '10 seconds'.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Stop when all that is there is matched.")
+        bool, typer.Option("--once", help="Stop when all available messages are matched.")
     ] = False,
     mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
     rejects: Annotated[
         str | None,
-        typer.Option(help="Folder for bad rows.  [default: OUT.rejects, none for Kafka]"),
+        typer.Option(help="Folder for invalid rows.  [default: OUT.rejects, none for Kafka]"),
     ] = None,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Match messages as they come, until it is stopped; a line for every micro-batch.
+    """Match messages as they arrive, until stopped; print a line for each micro-batch.
 
-    Started again with the same checkpoint, it goes on where it was, whatever stopped it. Changed
-    subscriptions are taken up by the next micro-batch.
+    Started again with the same checkpoint, it continues where it stopped, even after a crash. The
+    next micro-batch uses changed subscriptions.
     """
     to_kafka = out.startswith("kafka://")
     if checkpoint.startswith("kafka://"):
@@ -70,13 +70,13 @@ def stream(
         frame = open_stream(spark, messages, kind=kind, files_per_batch=files_per_batch)
         query = run(frame, index_path, to=out, checkpoint=checkpoint, mode=mode, **pace)
         queries = [query]
-        refused = rejects or (None if to_kafka else rejects_folder(None, out))
-        if refused is not None:
+        rejects_path = rejects or (None if to_kafka else rejects_folder(None, out))
+        if rejects_path is not None:
             own = f"{checkpoint.rstrip('/')}/rejects"
-            queries.append(stream_rejects(frame, to=refused, checkpoint=own, **pace))
+            queries.append(stream_rejects(frame, to=rejects_path, checkpoint=own, **pace))
         totals = {"batches": 0, "messages": 0, "matches": 0, "rejected": 0}
         try:
-            _follow(queries, _teller(totals, as_json))
+            _follow(queries, _reporter(totals, as_json))
         except KeyboardInterrupt:
             for one in queries:
                 one.stop()
@@ -92,37 +92,38 @@ def _packages(*ends: str) -> tuple[str, ...]:
     return (connector(),)
 
 
-def _follow(queries: "list[StreamingQuery]", tell: "Callable[[Any], None]") -> None:
-    """Tell of every micro-batch of the first query until all have ended."""
-    first, told = queries[0], -1
+def _follow(queries: "list[StreamingQuery]", report: "Callable[[Any], None]") -> None:
+    """Report each micro-batch of the first query until all have ended."""
+    first, last = queries[0], -1
     running = True
     while running:
         ended = [query.awaitTermination(_POLL_S) for query in queries]
         running = not all(ended)
         for progress in first.recentProgress:
-            if progress["batchId"] > told:
-                tell(progress)
-                told = progress["batchId"]
+            if progress["batchId"] > last:
+                report(progress)
+                last = progress["batchId"]
 
 
-def _teller(totals: dict[str, int], as_json: bool) -> "Callable[[Any], None]":
+def _reporter(totals: dict[str, int], as_json: bool) -> "Callable[[Any], None]":
     from nearcast.spark.stream import rates
 
-    def tell(progress: Any) -> None:
-        told = rates(progress)
-        if told is None:
+    def report(progress: Any) -> None:
+        batch = rates(progress)
+        if batch is None:
             return
         totals["batches"] += 1
         for name in ("messages", "matches", "rejected"):
-            totals[name] += int(told[name])
+            totals[name] += int(batch[name])
         if as_json:
-            show_json(told)
+            show_json(batch)
         else:
             typer.echo(
-                f"batch {told['batch']}: {count(told['messages'])} messages, "
-                f"{count(told['matches'])} matches ({count(round(told['matches_per_second']))}/s), "
-                f"{count(told['examined_per_message'])} examined a message, "
-                f"{count(told['rejected'])} rejected"
+                f"batch {batch['batch']}: {count(batch['messages'])} messages, "
+                f"{count(batch['matches'])} matches "
+                f"({count(round(batch['matches_per_second']))}/s), "
+                f"{count(batch['examined_per_message'])} examined a message, "
+                f"{count(batch['rejected'])} rejected"
             )
 
-    return tell
+    return report

@@ -1,4 +1,4 @@
-"""``nearcast spark subscriptions``: subscriptions drawn from messages."""
+"""``nearcast spark subscriptions``: draw subscriptions from messages."""
 
 import time
 from typing import Annotated, Any
@@ -24,11 +24,11 @@ __all__ = ["subscriptions"]
 def subscriptions(
     messages: Annotated[str, typer.Option(help="Parquet, CSV or JSON lines; a file or a folder.")],
     out: Annotated[str, typer.Option(help="Folder for the subscriptions.")],
-    count: Annotated[int, typer.Option(min=1, help="How many.")] = 100_000,
+    count: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 100_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
     tokens: Annotated[str, typer.Option(metavar="A-B", help="Keywords of a subscription.")] = "1-5",
     share: Annotated[
-        str, typer.Option(metavar="A-B", help="Area of its box, as shares of the world.")
+        str, typer.Option(metavar="A-B", help="Area of its box, as a share of the world.")
     ] = "0.0001-0.01",
     format: Format = None,
     master: Master = None,
@@ -37,7 +37,7 @@ def subscriptions(
 ) -> None:
     """Draw subscriptions: some words of a message, and a box around its place.
 
-    Messages are drawn from several times where they are fewer. The same seed gives the same rows.
+    If there are fewer messages than subscriptions, each is used several times.
     """
     from nearcast.spark.subscriptions import subscriptions as draw
     from nearcast.spark.subscriptions import survey
@@ -69,7 +69,7 @@ def subscriptions(
 def _show(result: dict[str, Any]) -> None:
     pairs = {
         "subscriptions": shown(result["count"]),
-        "messages drawn from": shown(min(result["count"], result["messages"])),
+        "messages used": shown(min(result["count"], result["messages"])),
         "messages with words": shown(result["messages"]),
         "messages without words": shown(result["wordless"]),
         "rejected": shown(result["rejected"]),

@@ -1,8 +1,8 @@
 """A folder on any file system: the local disk, or whatever PyArrow or fsspec can open.
 
-On the local disk stored arrays are written and memory-mapped where they are. From other file
-systems a stored folder is copied once into a cache on the local disk (it never changes, and its
-digest names it) and mapped there.
+On the local disk, stored arrays are written and memory-mapped in place. From other file systems, a
+stored folder is copied once into a cache on the local disk and mapped there: it never changes, and
+the cache names it by its digest.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ ARRAYS = "arrays.bin"
 
 
 class Folder(ABC):
-    """A folder of small files and of stored folders, named by paths with slashes."""
+    """A folder of small files and stored folders; names are paths with slashes."""
 
     uri: str
 
     @abstractmethod
     def names(self, name: str = "") -> list[str]:
-        """Return what a folder holds, sorted; nothing where it does not exist."""
+        """Return the sorted names in a folder; none if it does not exist."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -47,37 +47,37 @@ class Folder(ABC):
 
     @abstractmethod
     def create(self, name: str, content: bytes) -> None:
-        """Write a file as a whole, or raise `FileExistsError` where there is one."""
+        """Write a file in one step; raise `FileExistsError` if it exists."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Remove a file or a folder with all that it holds, if it is there."""
+        """Remove a file, or a folder with its content, if it exists."""
 
     @abstractmethod
     def fetch(self, name: str, digest: str) -> Path:
-        """Return a stored folder on the local disk, whose manifest has this digest."""
+        """Return the path on the local disk of a stored folder whose manifest has this digest."""
 
     def forget(self, digest: str) -> bool:
-        """Remove the copy that `fetch` made, if it makes any, so that the next one is new."""
+        """Remove the copy that `fetch` made; return whether `fetch` makes copies."""
         return False
 
     @abstractmethod
     def write_arrays(
         self, name: str, kind: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
     ) -> tuple[str, int]:
-        """Write a stored folder; return the digest of its manifest, and its size in bytes."""
+        """Write a stored folder; return the digest of its manifest and its size in bytes."""
 
     @property
     @abstractmethod
     def local(self) -> Path | None:
-        """Where the folder lies on the local disk, None where it does not."""
+        """The path of the folder on the local disk, None if it is elsewhere."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return open_folder, (self.uri,)
 
 
 def open_folder(uri: str | os.PathLike[str]) -> Folder:
-    """Return a folder by path or address; it need not exist.
+    """Return a folder by its path or URI; it need not exist.
 
     Examples
     --------
@@ -93,12 +93,12 @@ def open_folder(uri: str | os.PathLike[str]) -> Folder:
 
 
 def digest_of(folder: Path) -> str:
-    """Return the digest of a stored folder: that of its manifest, which has those of the rest."""
+    """Return the digest of a stored folder: that of its manifest, which has all others."""
     return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
 
 
 def _copy(digest: str) -> Path:
-    """Return where copies of a stored folder of another file system lie."""
+    """Return the path of the local copy of a stored folder of another file system."""
     return cache_folder().parent / "stored" / digest
 
 
@@ -121,12 +121,12 @@ def _check(folder: Path, digest: str) -> Path:
 
 
 def _link(part: Path, path: Path) -> None:
-    """Give a finished file its name; unlike a rename, a link fails where the name is taken."""
+    """Give a complete file its name; unlike a rename, a link fails if the name is taken."""
     try:
         os.link(part, path)
     except FileExistsError:
         raise
-    except OSError:  # a file system without links: look first, then rename
+    except OSError:  # a file system without links: check first, then rename
         if path.exists():
             raise FileExistsError(str(path)) from None
         os.rename(part, path)
@@ -213,8 +213,8 @@ class _RemoteFolder(Folder):
             raise StorageError(f"{self.uri}/{name}: {error}") from error
 
     def create(self, name: str, content: bytes) -> None:
-        # Object stores show a file when it is complete. They have no exclusive creation that
-        # PyArrow knows of: one writer at a time is the user's business there.
+        # Object stores show a file when it is complete. PyArrow has no exclusive creation for them,
+        # so users must make sure that there is one writer at a time.
         if self._exists(name):
             raise FileExistsError(f"{self.uri}/{name}")
         self._fs.create_dir(self._at(name).rpartition("/")[0], recursive=True)
@@ -235,7 +235,7 @@ class _RemoteFolder(Folder):
     def fetch(self, name: str, digest: str) -> Path:
         target = _copy(digest)
         try:
-            # Whatever tidies caches may have taken a file away, or cut one off.
+            # Something that cleans up caches may have removed or truncated a file.
             if (target / ARRAYS).exists():
                 return _check(target, digest)
         except StorageError:
@@ -251,8 +251,8 @@ class _RemoteFolder(Folder):
     def write_arrays(
         self, name: str, kind: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
     ) -> tuple[str, int]:
-        with tempfile.TemporaryDirectory() as room:
-            path = Path(room, "stored")
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary, "stored")
             write_arrays(path, kind, arrays, meta)
             self._fs.create_dir(self._at(name), recursive=True)
             for file in path.iterdir():
@@ -282,7 +282,7 @@ class _RemoteFolder(Folder):
         except StorageError:
             raise
         except OSError as error:
-            if not target.exists():  # otherwise another process was faster
+            if not target.exists():  # another process may have been faster
                 raise StorageError(f"{self.uri}/{name}: cannot be copied ({error})") from error
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -298,7 +298,7 @@ class _RemoteFolder(Folder):
 
 
 def _file_system(uri: str) -> tuple[Any, str]:
-    """Return the file system of an address and the path on it, PyArrow's own or fsspec's."""
+    """Return the file system of a URI, from PyArrow or fsspec, and the path on it."""
     from pyarrow import ArrowException
     from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
@@ -312,7 +312,9 @@ def _file_system(uri: str) -> tuple[Any, str]:
 
         found, path = fsspec.core.url_to_fs(uri)
     except ImportError:
-        raise StorageError(f"{uri}: {reason}; install fsspec and its driver for this one") from None
+        raise StorageError(
+            f"{uri}: {reason}; install fsspec and its driver for this file system"
+        ) from None
     except (ValueError, OSError) as error:
-        raise StorageError(f"{uri}: no file system of this kind can be opened ({error})") from error
+        raise StorageError(f"{uri}: cannot open this file system ({error})") from error
     return PyFileSystem(FSSpecHandler(found)), str(path).rstrip("/")

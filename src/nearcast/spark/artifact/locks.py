@@ -1,45 +1,64 @@
-"""Locks on files, which are gone when their holder dies, however it dies."""
+"""File locks. The operating system releases them when their process ends, even if it is killed.
+
+They are advisory ``flock`` locks: they work between processes of one machine, and between machines
+on shared file systems that support them. Where a file cannot be locked, nothing is locked and
+`supports_locks` says so; callers then use a time limit instead.
+"""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks: there, only time tells
+except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["LOCKS", "claimed", "held"]
+__all__ = ["exclusive_lock", "open_shared_lock", "shared_lock", "supports_locks", "try_lock"]
 
-LOCKS = fcntl is not None
-"""Whether this system has such locks."""
+
+def supports_locks(path: Path | None) -> bool:
+    """Return whether a file can be locked: it is on a disk of this machine, or mounted there."""
+    file = _open(path)
+    if file is None:
+        return False
+    with file:
+        return _lock(file, alone=False, wait=False) is not None
 
 
 @contextmanager
-def held(path: Path | None, *, alone: bool) -> Iterator[None]:
-    """Hold a file, alone or together with others; no file, or one that is gone, is no matter."""
+def shared_lock(path: Path | None) -> Iterator[None]:
+    """Lock a file together with others; a file that does not exist is not locked."""
+    file = open_shared_lock(path)
     try:
-        file = open(path, "rb") if LOCKS and path is not None else None
-    except FileNotFoundError:
-        file = None
+        yield
+    finally:
+        if file is not None:
+            file.close()
+
+
+@contextmanager
+def exclusive_lock(path: Path | None) -> Iterator[None]:
+    """Lock a file alone; wait for others. A file that does not exist is not locked."""
+    file = _open(path)
     if file is None:
         yield
         return
     with file:
-        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        _lock(file, alone=True, wait=True)
         yield
 
 
 @contextmanager
-def claimed(path: Path | None) -> Iterator[bool]:
-    """Hold a file alone if nobody else holds it, and say whether that is so.
+def try_lock(path: Path | None) -> Iterator[bool]:
+    """Lock a file alone unless others hold it, and tell whether that worked.
 
-    Where there is no file, or there are no locks, nobody can hold it.
+    Nobody holds a file that does not exist or cannot be locked.
 
     Examples
     --------
@@ -47,25 +66,55 @@ def claimed(path: Path | None) -> Iterator[bool]:
     >>> from pathlib import Path
     >>> path = Path(tempfile.mkdtemp()) / "lock"
     >>> path.touch()
-    >>> with held(path, alone=False), claimed(path) as mine:
-    ...     print(mine)
+    >>> with shared_lock(path), try_lock(path) as locked:
+    ...     print(locked)
     False
-    >>> with claimed(path) as mine:
-    ...     print(mine)
+    >>> with try_lock(path) as locked:
+    ...     print(locked)
     True
     """
-    try:
-        file = open(path, "rb") if LOCKS and path is not None else None
-    except FileNotFoundError:
-        file = None
+    file = _open(path)
     if file is None:
         yield True
         return
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            mine = False
-        else:
-            mine = True
-        yield mine
+        yield _lock(file, alone=True, wait=False) is not False
+
+
+def open_shared_lock(path: Path | None) -> IO[bytes] | None:
+    """Lock a file together with others until the returned file is closed.
+
+    Returns None where the file does not exist. A file that was removed while this waited for the
+    lock counts as one that does not exist.
+    """
+    file = _open(path)
+    if file is None:
+        return None
+    _lock(file, alone=False, wait=True)
+    if path is None or not path.exists():
+        file.close()
+        return None
+    return file
+
+
+def _open(path: Path | None) -> IO[bytes] | None:
+    if fcntl is None or path is None:
+        return None
+    try:
+        return open(path, "r+b")  # NFS locks alone only what is open for writing
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return open(path, "rb")
+
+
+def _lock(file: IO[bytes], *, alone: bool, wait: bool) -> bool | None:
+    """Return whether the file is locked now; None where its file system has no locks."""
+    mode = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+    try:
+        fcntl.flock(file, mode if wait else mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True

@@ -1,7 +1,7 @@
-"""Segments in an artifact: written by the tasks that build them, mapped by those that match.
+"""Segments in an artifact: tasks that build write them, tasks that match map them.
 
-A segment is complete in itself: subscriptions, their index and the vocabulary that numbers their
-tokens. So shards are built without anything that all of them would have to agree on.
+A segment is self-contained: it has subscriptions, their index and their own vocabulary. So shards
+can be built independently of each other.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ __all__ = [
     "write_segment",
 ]
 
-_KEPT = 64
+_MAX_CACHED = 64
 
 
 class ShardSegment(Segment):
     """A segment of a shard, mapped from files.
 
-    ``shards`` are the shards of each row as bits, None where every row lies in this one only.
+    ``shards`` has the shards of each row as bits; None if every row is in this shard only.
     """
 
     shards: NDArray[np.uint64] | None = None
 
     @property
     def part(self) -> Part:
-        """The subscriptions, dead ones included, and their vocabulary."""
+        """The subscriptions, including deleted ones, and their vocabulary."""
         return Part(self.subscriptions, self.vocabulary)
 
 
 def write_segment(
     folder: Folder, name: str, part: Part, builder: Builder, shards: NDArray[np.uint64] | None
 ) -> SegmentRef:
-    """Build the index of a part, and store both."""
+    """Build the index of a part and store both."""
     index = builder.build(part.subscriptions.clauses)
     arrays = {**part_arrays(part), **prefixed("index", index.arrays())}
     if shards is not None:
@@ -69,12 +69,12 @@ def write_segment(
 
 
 def write_dead(folder: Folder, name: str, rows: NDArray[np.int32]) -> Stored:
-    """Store which rows of a segment are gone."""
+    """Store the deleted rows of a segment."""
     return Stored(name, *folder.write_arrays(name, "dead", {"row": rows}, {}))
 
 
 def open_segment(folder: Folder, ref: SegmentRef) -> ShardSegment:
-    """Map a segment; a process that did so before gives the same one again."""
+    """Map a segment; the process keeps it and returns it again."""
 
     def make() -> ShardSegment:
         part, index, shards = _map(folder, ref.data, "segment", _segment)
@@ -86,11 +86,11 @@ def open_segment(folder: Folder, ref: SegmentRef) -> ShardSegment:
 
     dead = None if ref.dead is None else ref.dead.digest
     key = ("alive", dead, *_stamp(folder, ref.data))
-    return cast("ShardSegment", _remembered(key, make))
+    return cast("ShardSegment", _cached(key, make))
 
 
 def open_router(folder: Folder, version: Version) -> Router:
-    """Map the router of a version; the one of a single shard where it has none."""
+    """Map the router of a version; without one, return that of a single shard."""
     return Router.single() if version.router is None else read_router(folder, version.router)
 
 
@@ -104,25 +104,25 @@ def write_router(folder: Folder, name: str, router: Router) -> Stored:
     return Stored(name, *folder.write_arrays(name, "router", router.arrays(), {}))
 
 
-_opened: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-_opening = threading.RLock()
+_cache: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+_cache_lock = threading.RLock()
 
 
-def _remembered(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """Return what was made under this key before, or make it: stored folders never change."""
-    with _opening:
-        if key not in _opened:
-            _opened[key] = make()
-        _opened.move_to_end(key)
-        while len(_opened) > _KEPT:
-            _opened.popitem(last=False)
-        return _opened[key]
+def _cached(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """Return the cached value of a key, or make it: stored folders never change."""
+    with _cache_lock:
+        if key not in _cache:
+            _cache[key] = make()
+        _cache.move_to_end(key)
+        while len(_cache) > _MAX_CACHED:
+            _cache.popitem(last=False)
+        return _cache[key]
 
 
 def _map(
     folder: Folder, stored: Stored, kind: str, take: Callable[[dict[str, Any], Any], Any]
 ) -> Any:
-    """Return what a stored folder holds, mapped and verified."""
+    """Return the content of a stored folder, mapped and verified."""
 
     def make() -> Any:
         where = folder.fetch(stored.name, stored.digest)
@@ -130,7 +130,7 @@ def _map(
             try:
                 return take(*read_arrays(where, kind))
             except StorageError:
-                # A copy may be damaged where the original is not.
+                # The copy may be damaged while the original is not.
                 if not folder.forget(stored.digest):
                     raise
                 return take(*read_arrays(folder.fetch(stored.name, stored.digest), kind))
@@ -141,11 +141,11 @@ def _map(
                 f"{where}: cannot be read by this version ({error}); build it again"
             ) from error
 
-    return _remembered((kind, *_stamp(folder, stored)), make)
+    return _cached((kind, *_stamp(folder, stored)), make)
 
 
 def _stamp(folder: Folder, stored: Stored) -> tuple[Any, ...]:
-    """Return where a stored folder lies, and what changes when somebody replaces or damages it."""
+    """Return the path of a stored folder, and properties that change if somebody replaces it."""
     where = folder.fetch(stored.name, stored.digest)
     try:
         stats = [(where / name).stat() for name in ("manifest.json", "arrays.bin")]

@@ -2,13 +2,16 @@
 
 ::
 
-    versions/00000007.json    what version 7 is made of; the highest number is in force
+    versions/00000007.json    what version 7 consists of; the highest number is in force
     data/...                  stored folders (segments, dead rows, routers), which never change
-    work/...                  what a build or a change writes on its way, removed when it is done
+    work/...                  temporary folders of running builds and changes
+    clock/...                 which times have been asked about, see `nearcast.spark.artifact.clock`
+    leases/...                versions that streams hold, see `nearcast.spark.artifact.leases`
 
-A version comes into force when its file appears, complete, in one step: whoever reads finds the
-old version or the new one. Every stored folder is named with the digest of its manifest, and that
-has the checksums of its arrays. What no version names is rubbish, and `compact` removes it.
+A version comes into force when its complete file appears, in one step: a reader finds the old
+version or the new one. A version names each of its stored folders with the digest of the folder's
+manifest, which has the checksums of the arrays. `nearcast.spark.compact` removes stored folders
+that no version names.
 """
 
 from __future__ import annotations
@@ -16,14 +19,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import StorageError
+from nearcast.spark.artifact.clock import Clock, wait_until
 from nearcast.spark.artifact.folders import Folder, open_folder
-from nearcast.spark.artifact.locks import claimed, held
+from nearcast.spark.artifact.leases import leased_from
+from nearcast.spark.artifact.locks import shared_lock, try_lock
 
 if TYPE_CHECKING:
     import os
@@ -34,9 +38,11 @@ __all__ = ["Artifact", "SegmentRef", "ShardRef", "Stored", "Version"]
 
 MAGIC = "nearcast-index"
 FORMAT = 1
-"""The version of the format; an artifact of another one is refused."""
+"""The version of the file format; this library reads no other."""
 
-_NAME = re.compile(r"(\d{8})\.json")
+_VERSION_NAME = re.compile(r"(\d{8})\.json")
+_STORED_NAME = re.compile(r"data/[A-Za-z0-9]+")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class SegmentRef:
-    """A segment: its subscriptions and index, which never change, and which rows are gone."""
+    """A segment: its subscriptions and index, which never change, and its deleted rows."""
 
     data: Stored
     rows: int
@@ -60,31 +66,31 @@ class SegmentRef:
 
 @dataclass(frozen=True)
 class ShardRef:
-    """A shard: what was built, and perhaps what changed since."""
+    """A shard: the segment that was built, and perhaps one with the changes since then."""
 
     segments: tuple[SegmentRef, ...]
 
     @property
     def rows(self) -> int:
-        """How many rows the shard has that are not gone."""
+        """The number of rows that are not deleted."""
         return sum(segment.rows - segment.dead_rows for segment in self.segments)
 
     def to_json(self) -> str:
-        """Return the shard as text, for a driver that waits for it."""
+        """Return the shard as JSON, to send it to the driver."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> ShardRef:
-        """Return the shard that `to_json` made text of."""
+        """Return the shard that `to_json` wrote."""
         return cls(tuple(_segment(segment) for segment in json.loads(text)["segments"]))
 
 
 @dataclass(frozen=True)
 class Version:
-    """What a version is made of, and how it came to be.
+    """What a version consists of, and where it comes from.
 
-    ``ids`` is ``integer`` or ``string``. ``source`` says what made the version and in numbers
-    what it did. The router is there where there are several shards.
+    ``ids`` is ``integer`` or ``string``. ``source`` names the command that made the version, with
+    its counts. Only versions with several shards have a router.
     """
 
     index: str
@@ -99,22 +105,22 @@ class Version:
 
     @property
     def mode(self) -> str:
-        """How it is spread: ``replicated`` (one index) or ``sharded``."""
+        """``replicated`` (one index) or ``sharded``."""
         return "replicated" if self.router is None else "sharded"
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all that has to be mapped to match."""
+        """The bytes of all stored folders."""
         return sum(stored.nbytes for stored in self.stored())
 
     @property
     def rows(self) -> int:
-        """How many rows the shards have that are not gone; one in several shards counts in each."""
+        """The number of rows that are not deleted; a row in several shards counts in each."""
         return sum(shard.rows for shard in self.shards)
 
     @property
     def deltas(self) -> int:
-        """How many shards have changes that are not folded in."""
+        """How many shards have changes that have not been merged."""
         return sum(
             len(shard.segments) > 1 or any(s.dead_rows for s in shard.segments)
             for shard in self.shards
@@ -137,12 +143,12 @@ class Version:
 
     @classmethod
     def parse(cls, raw: bytes, where: str) -> Version:
-        """Read what `render` wrote; whatever is wrong with it is a `StorageError`."""
+        """Read what `render` wrote; anything wrong with it is a `StorageError`."""
         try:
             body = json.loads(raw)
             magic, found = body.pop("magic"), body.pop("format")
         except (ValueError, KeyError, AttributeError, TypeError):
-            raise StorageError(f"{where}: is no version of an index; build it again") from None
+            raise StorageError(f"{where}: is not a version of an index; build it again") from None
         if magic != MAGIC or found != FORMAT:
             raise StorageError(
                 f"{where}: has the format {found!r}, this library reads {FORMAT}; "
@@ -164,12 +170,19 @@ def _version(body: dict[str, Any]) -> Version:
         for shard in body.pop("shards")
     )
     router = body.pop("router")
-    return Version(shards=shards, router=None if router is None else Stored(**router), **body)
+    return Version(shards=shards, router=None if router is None else _stored(router), **body)
 
 
 def _segment(body: dict[str, Any]) -> SegmentRef:
-    data, dead = Stored(**body.pop("data")), body.pop("dead")
-    return SegmentRef(data, dead=None if dead is None else Stored(**dead), **body)
+    data, dead = _stored(body.pop("data")), body.pop("dead")
+    return SegmentRef(data, dead=None if dead is None else _stored(dead), **body)
+
+
+def _stored(body: dict[str, Any]) -> Stored:
+    stored = Stored(**body)
+    if not _STORED_NAME.fullmatch(stored.name) or not _DIGEST.fullmatch(stored.digest):
+        raise ValueError(f"no stored folder of an index has the name {stored.name!r}")
+    return stored
 
 
 class Artifact:
@@ -189,25 +202,32 @@ class Artifact:
 
     def __init__(self, folder: str | os.PathLike[str] | Folder) -> None:
         self.folder = folder if isinstance(folder, Folder) else open_folder(folder)
+        self.clock = Clock(self.folder)
+        self._last_answer: tuple[int, Version] | None = None
 
     def __repr__(self) -> str:
         return f"Artifact({self.folder.uri!r})"
 
     def numbers(self) -> list[int]:
         """Return the numbers of all versions, ascending."""
-        names = (_NAME.fullmatch(name) for name in self.folder.names("versions"))
+        names = (_VERSION_NAME.fullmatch(name) for name in self.folder.names("versions"))
         return sorted(int(found[1]) for found in names if found)
 
     def read(self, number: int) -> Version:
         """Return a version."""
         name = version_file(number)
-        if number not in self.numbers():
-            there = ", ".join(map(str, self.numbers())) or "none"
+        try:
+            raw = self.folder.read(name)
+        except StorageError:
+            numbers = self.numbers()
+            if number in numbers:
+                raise
+            there = ", ".join(map(str, numbers)) or "none"
             raise StorageError(
                 f"{self.folder.uri}: there is no version {number} (found: {there}); it may have "
-                "been compacted: take the latest"
-            )
-        version = Version.parse(self.folder.read(name), f"{self.folder.uri}/{name}")
+                "been compacted: use the latest"
+            ) from None
+        version = Version.parse(raw, f"{self.folder.uri}/{name}")
         if version.number != number:
             raise StorageError(f"{self.folder.uri}/{name}: holds version {version.number}")
         return version
@@ -222,54 +242,101 @@ class Artifact:
         return self.read(numbers[-1])
 
     def at(self, time_ms: int) -> Version:
-        """Return the version that was in force at a time, the oldest where none was yet."""
-        numbers = self.numbers()
-        for number in reversed(numbers[1:]):
-            version = self.read(number)
-            if version.created_ms <= time_ms:
-                return version
-        return self.read(numbers[0]) if numbers else self.latest()
+        """Return the version that was in force at a time, the oldest there is for earlier times.
+
+        The answer for a time is always the same, whoever asks and whatever is committed meanwhile:
+        see `nearcast.spark.artifact.clock`. Only `drop` changes it, for versions that nobody holds.
+        """
+        if self._last_answer is None or self._last_answer[0] != time_ms:
+            if self.latest().created_ms <= time_ms:
+                self.clock.close_until(time_ms)
+            self._last_answer = time_ms, self._found_at(time_ms)
+        return self._last_answer[1]
+
+    def number_at(self, time_ms: int) -> int:
+        """Return a number that is at most that of the version which `at` returns."""
+        return self._found_at(time_ms).number
+
+    def _found_at(self, time_ms: int) -> Version:
+        while True:
+            numbers = self.numbers()
+            found = None
+            for number in reversed(numbers):
+                try:
+                    found = self.read(number)
+                except StorageError:
+                    if number in self.numbers():
+                        raise
+                    continue  # dropped meanwhile
+                if found.created_ms <= time_ms:
+                    return found
+            if found is not None or not numbers:
+                return found or self.latest()
 
     @contextmanager
     def reading(self, version: Version) -> Iterator[None]:
-        """Hold a version while it is read: `compact` leaves it alone then.
+        """Hold a version while it is read, so that `drop` leaves it alone.
 
-        That works where the artifact lies on a disk whose files can be locked; elsewhere, versions
-        are kept for as long as `compact` is told.
+        That works where files can be locked; elsewhere, `nearcast.spark.compact` keeps versions
+        for a time.
         """
-        with held(self._lock_file(version.number), alone=False):
+        with shared_lock(self.version_path(version.number)):
             yield
 
     def drop(self, number: int) -> bool:
-        """Remove the file of a version, unless somebody reads it; return whether it is gone."""
-        with claimed(self._lock_file(number)) as unread:
-            if unread:
-                self.folder.remove(version_file(number))
-        return unread
+        """Remove the file of a version unless somebody holds it; return whether it is gone."""
+        with self.clock.committing():
+            first = leased_from(self)
+            if first is not None and first <= number:
+                return False
+            with try_lock(self.version_path(number)) as unread:
+                if unread:
+                    self.folder.remove(version_file(number))
+            return unread
 
-    def _lock_file(self, number: int) -> Path | None:
+    def version_path(self, number: int) -> Path | None:
+        """Return where the file of a version is on this machine's disks, None if it is not."""
         local = self.folder.local
         return None if local is None else local / version_file(number)
 
     def commit(self, version: Version, *, after: int | None = None) -> Version:
         """Bring a new version into force and return it with its number.
 
-        ``after`` is the version that it was made from: where another came meanwhile, that is an
-        error, and the artifact stays as it is. Left out, the new version replaces whatever is
-        there.
+        Parameters
+        ----------
+        version
+            The version; it gets the next number and a time later than that of all others.
+        after
+            The number of the version that it was made from: if another one has been committed
+            meanwhile, that is an error, and the artifact stays as it is. If left out, the new
+            version replaces whatever is there.
         """
+        try:
+            with self.clock.committing():
+                made = self._commit(version, after)
+        except OSError as error:
+            raise StorageError(f"{self.folder.uri}: cannot be written ({error})") from error
+        wait_until(made.created_ms)
+        return made
+
+    def _commit(self, version: Version, after: int | None) -> Version:
         while True:
             last = max(self.numbers(), default=0)
             if after is not None and after != last:
                 raise _overtaken(self.folder, after, last)
-            made = replace(version, number=last + 1, created_ms=time.time_ns() // 1_000_000)
+            created_ms = self.clock.next_time(self._created_ms(last))
+            made = replace(version, number=last + 1, created_ms=created_ms)
             try:
                 self.folder.create(version_file(made.number), made.render())
-            except FileExistsError:
+            except FileExistsError:  # another one was faster, where files cannot be locked
                 continue
-            except OSError as error:
-                raise StorageError(f"{self.folder.uri}: cannot be written ({error})") from error
             return made
+
+    def _created_ms(self, number: int) -> int:
+        try:
+            return self.read(number).created_ms if number else 0
+        except StorageError:  # it is damaged, which is why a new one is built
+            return 0
 
 
 def version_file(number: int) -> str:
@@ -279,6 +346,6 @@ def version_file(number: int) -> str:
 
 def _overtaken(folder: Folder, after: int, last: int) -> StorageError:
     return StorageError(
-        f"{folder.uri}: version {last} came while changes to version {after} were made; "
-        "nothing was changed: do it again"
+        f"{folder.uri}: version {last} was committed while changes to version {after} were made; "
+        "nothing was changed: run it again"
     )

@@ -1,8 +1,7 @@
-"""Work on an artifact: a folder for what is written on the way, and what is left of dead work.
+"""Temporary folders of running jobs, and the removal of what dead jobs left.
 
-Whoever builds or changes holds a lock on a folder of its own below ``work``. Where the process
-dies, the lock is gone and the folder stays: it is rubbish then, like stored folders that no version
-names.
+A build or a change writes into its own folder in ``work`` and locks it. If its process dies, the
+lock is gone and the folder stays: it is garbage then, like stored folders that no version names.
 """
 
 from __future__ import annotations
@@ -14,29 +13,29 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nearcast.errors import StorageError
-from nearcast.spark.artifact.locks import LOCKS, claimed, held
+from nearcast.spark.artifact.locks import exclusive_lock, supports_locks, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nearcast.spark.artifact.versions import Artifact
 
-__all__ = ["remove_rubbish", "working"]
+__all__ = ["remove_garbage", "working"]
 
 _LOCK = "lock"
-_HALF = re.compile(r"\.?\d{8}\.json\.[0-9a-f]+(\.part)?")
+_INCOMPLETE = re.compile(r"\.?\d{8}\.json\.[0-9a-f]+(\.part)?")
 
 
 @contextmanager
 def working(artifact: Artifact) -> Iterator[str]:
-    """Give a folder to work in, which is removed at the end."""
+    """Create a temporary folder, and remove it at the end."""
     local = artifact.folder.local
     while True:
         work = _begin(artifact)
         lock = None if local is None else local / work / _LOCK
-        with held(lock, alone=True):
+        with exclusive_lock(lock):
             if lock is not None and not lock.exists():
-                continue  # before it was held, somebody took it for dead
+                continue  # somebody took it for dead before it was locked
             try:
                 yield work
             finally:
@@ -57,31 +56,34 @@ def _begin(artifact: Artifact) -> str:
     return work
 
 
-def remove_rubbish(artifact: Artifact, keep_s: float) -> list[str]:
-    """Remove dead work and stored folders that no version names; return their names.
+def remove_garbage(artifact: Artifact, keep_s: float) -> list[str]:
+    """Remove folders of dead jobs and stored folders that no version names; return their names.
 
-    Where somebody works, stored folders stay: a version may be about to name them.
+    While a job runs, all stored folders stay: its version may be about to name them.
     """
     folder = artifact.folder
-    # Before the work: who wrote these and is not seen to work any more is done, or dead.
+    # List these before the running jobs: a job that wrote them and is not listed then has ended.
     stored = [f"data/{name}" for name in folder.names("data")]
-    halves = [f"versions/{name}" for name in folder.names("versions") if _HALF.fullmatch(name)]
-    works = [f"work/{name}" for name in folder.names("work")]
-    removed = [work for work in works if _remove_dead(artifact, work, keep_s)]
-    if len(removed) == len(works):
+    incomplete = [
+        f"versions/{name}" for name in folder.names("versions") if _INCOMPLETE.fullmatch(name)
+    ]
+    jobs = [f"work/{name}" for name in folder.names("work")]
+    removed = [work for work in jobs if _remove_dead(artifact, work, keep_s)]
+    if len(removed) == len(jobs):
         named = {s.name for number in artifact.numbers() for s in artifact.read(number).stored()}
-        rubbish = [name for name in (*stored, *halves) if name not in named]
-        for name in rubbish:
+        garbage = [name for name in (*stored, *incomplete) if name not in named]
+        for name in garbage:
             folder.remove(name)
-        removed += rubbish
+        removed += garbage
     return removed
 
 
 def _remove_dead(artifact: Artifact, work: str, keep_s: float) -> bool:
-    """Remove a folder of work that nobody holds any more; return whether that is so."""
+    """Remove the folder of a job if the job is dead; return whether it is."""
     folder = artifact.folder
-    if folder.local is not None and LOCKS:
-        with claimed(folder.local / work / _LOCK) as dead:
+    lock = None if folder.local is None else folder.local / work / _LOCK
+    if supports_locks(lock):
+        with try_lock(lock) as dead:
             if dead:
                 folder.remove(work)
         return dead

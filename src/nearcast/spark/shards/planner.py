@@ -1,8 +1,8 @@
-"""Planning shards: a router from samples, and what it will do to the whole.
+"""Plan shards: make a router from samples, and estimate the sizes and loads of its shards.
 
-A tree is grown over the samples until its leaves are small (`nearcast.spark.shards.growing`);
-leaves are put together into shards of similar size and load, those that share subscriptions and
-messages before others. What is planned is then measured by routing the samples.
+First a tree is built over the samples until its leaves are small (see
+`nearcast.spark.shards.build_tree`). Then leaves are combined into shards of similar size and load,
+preferably leaves that share subscriptions and messages. Routing the samples measures the plan.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 from nearcast.columns import Clauses, Messages
 from nearcast.errors import InvalidInput
-from nearcast.spark.shards.growing import Sample, grow_tree
+from nearcast.spark.shards.build_tree import Sample, build_tree
 from nearcast.spark.shards.router import Router, Routes
-from nearcast.spark.shards.routing import EVERYWHERE, KEYWORDS, LEAF
+from nearcast.spark.shards.tree import EVERYWHERE, KEYWORDS, LEAF
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "Shard", "plan"]
 
 LEAVES = 4
-"""A shard is made of so many leaves: fewer could not be balanced, more would cost visits."""
+"""Leaves per shard: with fewer, shards would be uneven; more would cost visits."""
 
 ATTEMPTS = 4
 
 SLACK = 1.02
-"""A shard takes leaves that suit it until it has this many times its fair load."""
+"""A shard takes leaves until it has this many times its fair load."""
 
 COPIES = 0.02
-"""Dummies go to every shard as long as their copies are at most this share of all clauses."""
+"""Dummies are copied to every shard if the copies are at most this share of all clauses."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """What a shard is expected to hold and to do."""
+    """The expected size and load of a shard."""
 
     subscriptions: int
     message_share: float
@@ -48,17 +48,17 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is expected of a router.
+    """The expected sizes and loads of shards.
 
     Parameters
     ----------
     shards
-        Per shard: its subscriptions (copies included), the share of messages that visit it, and
-        its share in the load (subscriptions times messages).
+        For each shard: its subscriptions (copies included), the share of messages that visit it,
+        and its share of the load (subscriptions times messages).
     subscriptions
-        How many there are in all, each counted once.
+        The number of subscriptions, each counted once.
     subscription_copies, message_copies
-        In how many shards a subscription lies, and how many shards a message visits, on average.
+        The average number of shards that contain a subscription, and that a message visits.
     leaves, depth
         The size of the tree.
     """
@@ -71,7 +71,7 @@ class Plan:
     depth: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as what JSON can hold."""
+        """Return the plan as values that JSON can represent."""
         return {**asdict(self), "shards": [asdict(shard) for shard in self.shards]}
 
     def __str__(self) -> str:
@@ -104,16 +104,16 @@ def plan(
     Parameters
     ----------
     clauses, messages
-        The samples; ten thousand of each are plenty for a hundred shards. Without messages, they
-        are taken to be where and about what the subscriptions are.
+        The samples; ten thousand of each are plenty for a hundred shards. Without messages, the
+        planner assumes messages at the places and with the tokens of the subscriptions.
     vocabulary
-        Whose token ids both have. Messages should come with all their tokens.
+        The vocabulary of both. Messages should have all their tokens.
     total
-        How many subscriptions there are in all.
+        The number of all subscriptions.
     shards
-        How many shards to make: exactly so many.
+        The exact number of shards.
     size
-        Instead, how many subscriptions a shard should hold, copies included.
+        Instead, the number of subscriptions per shard, copies included.
 
     Examples
     --------
@@ -133,12 +133,12 @@ def plan(
     if shards == 1 or clauses.subscriptions == 0:
         number = shards or 1
         router = replace(Router.single(), shards=number)
-        return router, _foresee(router, router, clauses, messages, vocabulary, total)
+        return router, _estimate(router, router, clauses, messages, vocabulary, total)
     if not len(messages):
         messages = _like(clauses)
     wanted = total / shards if shards is not None else float(size or total)
     sample = Sample.of(clauses, messages, vocabulary)
-    tree = grow_tree(sample, max(wanted / LEAVES * len(clauses) / total, 1.0))
+    tree = build_tree(sample, max(wanted / LEAVES * len(clauses) / total, 1.0))
     rank = tree.ranks(vocabulary)
     of_rows, of_messages = (
         tree.route_subscriptions(clauses, rank),
@@ -151,12 +151,12 @@ def plan(
     first = tree.first.copy()
     first[tree.leaves] = leaf_shard
     router = replace(tree, first=first, shards=shards)
-    return router, _foresee(router, tree, clauses, messages, vocabulary, total)
+    return router, _estimate(router, tree, clauses, messages, vocabulary, total)
 
 
 def _check(total: int, shards: int | None, size: int | None, clauses: Clauses) -> None:
     if (shards is None) == (size is None):
-        raise InvalidInput("shards", shards, "give the number of shards or their size, one of both")
+        raise InvalidInput("shards", shards, "give either the number of shards or their size")
     for name, number in (("shards", shards), ("size", size)):
         if number is not None and number < 1:
             raise InvalidInput(name, number, "must be at least 1")
@@ -166,19 +166,19 @@ def _check(total: int, shards: int | None, size: int | None, clauses: Clauses) -
 
 
 def _like(clauses: Clauses) -> Messages:
-    """Return messages at the centres of clauses, about their tokens."""
+    """Return messages at the centers of the clauses, with their tokens."""
     box = clauses.box.astype(np.int64)
-    centre = ((box[:, :2] + box[:, 2:]) // 2).astype(np.int32)
+    center = ((box[:, :2] + box[:, 2:]) // 2).astype(np.int32)
     none = np.zeros(len(clauses), np.int64)
-    place = np.concatenate([centre, centre], axis=1)
+    place = np.concatenate([center, center], axis=1)
     return Messages(clauses.token_start, clauses.token, place, none, none)
 
 
 def _pack(tree: Router, of_rows: Routes, of_messages: Routes, shards: int) -> NDArray[np.int32]:
-    """Return the shard of every leaf.
+    """Return the shard of each leaf.
 
-    What a leaf adds to a shard depends on what is there already, so that the fair load is known
-    only afterwards: it is tried a few times, and the most even way is taken.
+    The load that a leaf adds to a shard depends on what the shard already has, so the fair load is
+    only known afterwards. This makes several attempts and returns the most even one.
     """
     rows, visits = _Members.of(of_rows, tree.shards), _Members.of(of_messages, tree.shards)
     everywhere = _spread_dummies(tree, rows.count, shards)
@@ -186,17 +186,17 @@ def _pack(tree: Router, of_rows: Routes, of_messages: Routes, shards: int) -> ND
     load[everywhere] = 0
     order = np.argsort(-load, kind="stable")
     order = order[~everywhere[order]]
-    best, fair, least = np.full(tree.shards, EVERYWHERE, np.int32), load.sum() / shards, np.inf
+    best, fair, lowest = np.full(tree.shards, EVERYWHERE, np.int32), load.sum() / shards, np.inf
     for _ in range(ATTEMPTS):
         placed, used = _place(order, rows, visits, shards, SLACK * fair)
         fair = used.sum() / shards
-        if used.max() < least:
-            best, least = placed, used.max()
+        if used.max() < lowest:
+            best, lowest = placed, used.max()
     return best
 
 
 class _Members:
-    """The rows or messages of every leaf; all leaves together weigh 1."""
+    """The rows or messages of each leaf; all leaves together weigh 1."""
 
     def __init__(self, member: list[NDArray[np.int64]], total: int) -> None:
         self.member = member
@@ -213,9 +213,9 @@ class _Members:
 
 
 def _place(
-    order: NDArray[np.int64], rows: _Members, visits: _Members, shards: int, room: float
+    order: NDArray[np.int64], rows: _Members, visits: _Members, shards: int, capacity: float
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Put the heaviest leaf first where it fits and adds least; return shards and their loads."""
+    """Place leaves, heaviest first, where they fit and add least; return shards and loads."""
     placed = np.full(len(rows.member), EVERYWHERE, np.int32)
     used = np.zeros(shards)
     has_row = np.zeros((shards, rows.total), np.bool_)
@@ -225,8 +225,8 @@ def _place(
         there = has_row[:, row].sum(axis=1) * rows.unit
         there += has_visit[:, visit].sum(axis=1) * visits.unit
         after = used + len(row) * rows.unit + len(visit) * visits.unit - there
-        fits = after <= room
-        # Among those with room the one where most of it is already, otherwise the emptiest.
+        fits = after <= capacity
+        # Of the shards where it fits, the one that has most of it already; otherwise the emptiest.
         best = np.lexsort((after, -there * fits, ~fits)) if fits.any() else np.argsort(after)
         shard = int(best[0])
         placed[leaf] = shard
@@ -237,10 +237,10 @@ def _place(
 
 
 def _spread_dummies(tree: Router, weight: NDArray[np.float64], shards: int) -> NDArray[np.bool_]:
-    """Tell which leaves go to every shard: light dummies of keyword nodes.
+    """Return which leaves are copied to every shard: light dummies of keyword nodes.
 
-    Every message that comes to their node visits them. Where their few clauses lie in all shards,
-    it need not.
+    Every message that reaches a keyword node visits its dummy. If all shards have the few clauses
+    of the dummy, that visit is not needed.
     """
     node = np.flatnonzero(tree.kind == KEYWORDS)
     dummy = tree.first[node] + tree.columns[node]
@@ -252,7 +252,7 @@ def _spread_dummies(tree: Router, weight: NDArray[np.float64], shards: int) -> N
     return chosen
 
 
-def _foresee(
+def _estimate(
     router: Router,
     tree: Router,
     clauses: Clauses,
@@ -260,7 +260,7 @@ def _foresee(
     vocabulary: Vocabulary,
     total: int,
 ) -> Plan:
-    """Route the samples and count."""
+    """Route the samples, and count."""
     rank = router.ranks(vocabulary)
     of_rows = router.route_subscriptions(clauses, rank).shard
     of_messages = router.route_messages(messages, rank).shard

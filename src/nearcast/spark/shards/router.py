@@ -1,8 +1,8 @@
-"""The router: to which shards a subscription belongs, and which shards a message has to visit.
+"""The router: the shards that contain a subscription, and the shards that a message must visit.
 
-The top of an adaptive partition tree (see `nearcast.spark.shards.routing`), as flat arrays: it is stored,
-broadcast and pickled as it is. `nearcast.spark.shards.planner` makes one from samples. However good
-or bad the samples were, a message visits at least one shard of every subscription that it matches.
+It is the top of an adaptive partition tree (see `nearcast.spark.shards.tree`), as flat arrays that
+are stored and pickled as they are. `nearcast.spark.shards.planner` makes one from samples. Whatever
+the samples, a message visits at least one shard of every subscription that it matches.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import WORLD, Clauses, Matches, Messages, read_only
+from nearcast.columns import WORLD, Clauses, Messages, read_only
 from nearcast.columns.arrays import Arrays, freeze
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.spark.shards.routing import (
+from nearcast.spark.shards.tree import (
     LEAF,
-    Routed,
+    Pieces,
     Routes,
     Scratch,
     TreeArrays,
-    first_unsound,
+    first_invalid,
     route,
 )
-from nearcast.spark.shards.shard_dedup import Pairs, ShardBits, keep_owned, set_shards
 from nearcast.storage import nested, prefixed
 from nearcast.text import Vocabulary
 from nearcast.text.keys import keys_of, string_buffers
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["UNKNOWN_RANKS", "Router", "Routes", "owned_matches", "pack_shards"]
+__all__ = ["UNKNOWN_RANKS", "Router", "Routes"]
 
 UNKNOWN_RANKS = 1024
-"""Tokens that the router does not know share so many ranks, below those of all that it knows."""
+"""The number of ranks for tokens that the router does not know, below those of known tokens."""
 
 _TYPES: dict[str, type[np.generic]] = {
     "kind": np.uint8,
@@ -56,9 +55,9 @@ _TYPES: dict[str, type[np.generic]] = {
 class Router(Arrays):
     """A tree of keyword and space nodes whose leaves are shards.
 
-    The arrays are those of `nearcast.spark.shards.routing.TreeArrays`. The tokens of ``vocabulary`` are
-    numbered by their rank, rarest first; any other token takes one of `UNKNOWN_RANKS` ranks before
-    them, by a hash of its bytes: so every token of every message and subscription has a rank.
+    The arrays are those of `nearcast.spark.shards.tree.TreeArrays`. ``vocabulary`` numbers tokens
+    by rank, rarest first. Any other token gets one of the `UNKNOWN_RANKS` ranks before them, by a
+    hash of its bytes. So every token of every message and subscription has a rank.
 
     Examples
     --------
@@ -88,7 +87,7 @@ class Router(Arrays):
 
     @classmethod
     def single(cls) -> Self:
-        """Return the router of one shard, which takes everything."""
+        """Return the router of a single shard."""
         none = np.zeros(1, np.int32)
         return cls(
             none.astype(np.uint8),
@@ -110,21 +109,20 @@ class Router(Arrays):
 
     @property
     def leaves(self) -> NDArray[np.int64]:
-        """The numbers of the nodes that are leaves."""
+        """The numbers of the leaves."""
         return np.flatnonzero(self.kind == LEAF)
 
     def ranks(
         self, vocabulary: Vocabulary, known: NDArray[np.int32] | None = None
     ) -> NDArray[np.int32]:
-        """Return the rank of every token of a vocabulary, by its id there.
+        """Return the rank of every token of a vocabulary, by the token's id.
 
         Parameters
         ----------
         vocabulary
-            Whose ids the messages or clauses have.
+            The vocabulary of the messages or clauses.
         known
-            The ranks that were returned before its latest tokens were added: only theirs are
-            looked up then.
+            The ranks of the first tokens, from an earlier call: only newer tokens are looked up.
 
         Examples
         --------
@@ -146,37 +144,37 @@ class Router(Arrays):
         return read_only(np.concatenate([done, fresh]), np.int32)
 
     def route_messages(self, messages: Messages, rank: NDArray[np.int32]) -> Routes:
-        """Return the shards that every message has to visit, ascending; there is at least one.
+        """Return the shards that each message must visit, ascending; there is at least one.
 
         Parameters
         ----------
         messages
-            With *all* their tokens: one that is unknown here may be known to a subscription.
+            Messages with *all* their tokens: a subscription may have one that the router lacks.
         rank
-            What `ranks` gave for the vocabulary of the messages.
+            The `ranks` of the messages' vocabulary.
         """
         piece_start, pieces = np.arange(len(messages) + 1), messages
         if messages.wraps.any():
             pieces, message_of = messages.cut()
             piece_start = np.searchsorted(message_of, piece_start)
-        rows = _rows(piece_start, pieces.token_start, pieces.token, pieces.box, rank)
-        return self._route(rows, True)
+        pieces_of = _pieces(piece_start, pieces.token_start, pieces.token, pieces.box, rank)
+        return self._route(pieces_of, True)
 
     def route_subscriptions(self, clauses: Clauses, rank: NDArray[np.int32]) -> Routes:
-        """Return the shards in which every subscription lies, ascending.
+        """Return the shards that contain each subscription, ascending.
 
-        A subscription lies where one of its clauses does; one without clauses lies nowhere.
+        These are the shards of its clauses. A subscription without clauses is in no shard.
         """
         clause_start = np.searchsorted(clauses.row, np.arange(clauses.subscriptions + 1))
-        rows = _rows(clause_start, clauses.token_start, clauses.token, clauses.box, rank)
-        return self._route(rows, False)
+        pieces_of = _pieces(clause_start, clauses.token_start, clauses.token, clauses.box, rank)
+        return self._route(pieces_of, False)
 
-    def _route(self, rows: Routed, are_messages: bool) -> Routes:
+    def _route(self, rows: Pieces, are_messages: bool) -> Routes:
         count = len(rows.piece_start) - 1
-        most = int(np.diff(rows.token_start).max(initial=0))
+        longest = int(np.diff(rows.token_start).max(initial=0))
         scratch = Scratch(
             np.empty((len(self) + 1, 2), np.int32),
-            np.empty(most, np.int32),
+            np.empty(longest, np.int32),
             np.full(self.shards, -1, np.int64),
         )
         routes = Routes(
@@ -186,17 +184,17 @@ class Router(Arrays):
         while done < count:
             done = route(self.tree(), rows, are_messages, done, scratch, routes)
             if done < count:
-                room = np.empty(2 * len(routes.shard), np.int32)
-                room[: routes.start[done]] = routes.shard[: routes.start[done]]
-                routes = Routes(routes.start, room)
+                larger = np.empty(2 * len(routes.shard), np.int32)
+                larger[: routes.start[done]] = routes.shard[: routes.start[done]]
+                routes = Routes(routes.start, larger)
         return Routes(routes.start, routes.shard[: routes.start[-1]])
 
     def tree(self) -> TreeArrays:
-        """Return what kernels see of the router."""
+        """Return the arrays that kernels take."""
         return TreeArrays(*(getattr(self, name) for name in _TYPES))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is as named arrays, to be stored; `from_arrays` takes them back."""
+        """Return the router as named arrays for storage, the inverse of `from_arrays`."""
         return {
             **self.tree()._asdict(),
             "shards": np.array([self.shards], np.int64),
@@ -205,7 +203,7 @@ class Router(Arrays):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Take a router from its arrays, as they are (they may be memory-mapped).
+        """Return the router of these arrays, without copying (they may be memory-mapped).
 
         Examples
         --------
@@ -221,11 +219,11 @@ class Router(Arrays):
 
 
 def _check(router: Router) -> None:
-    """Refuse arrays that are no tree, before a kernel walks beyond them."""
+    """Raise an error unless the arrays form a tree, so that kernels stay within them."""
     tree, nodes = router.tree(), len(router.kind)
     lengths = {len(getattr(tree, name)) for name in _TYPES if name not in ("split_start", "split")}
     start = router.split_start
-    sound = (
+    consistent = (
         lengths == {nodes}
         and nodes > 0
         and router.shards > 0
@@ -234,7 +232,7 @@ def _check(router: Router) -> None:
         and int(start[-1]) == len(router.split)
         and bool((np.diff(start) >= 0).all())
     )
-    wrong = first_unsound(tree, router.shards, np.empty(nodes, np.int32)) if sound else 0
+    wrong = first_invalid(tree, router.shards, np.empty(nodes, np.int32)) if consistent else 0
     if wrong >= 0:
         raise StorageError(
             f"router: node {wrong} of {nodes} is damaged ({router.shards} shards, "
@@ -242,71 +240,17 @@ def _check(router: Router) -> None:
         )
 
 
-def _rows(
+def _pieces(
     piece_start: NDArray[np.int64],
     token_start: NDArray[np.int64],
     token: NDArray[np.int32],
     box: NDArray[np.int32],
     rank: NDArray[np.int32],
-) -> Routed:
-    most = int(token.max(initial=-1))
-    if most >= len(rank):
-        problem = f"must have the rank of every token, up to number {most}; take Router.ranks"
+) -> Pieces:
+    largest = int(token.max(initial=-1))
+    if largest >= len(rank):
+        problem = f"must have the rank of every token, up to {largest}; use Router.ranks"
         raise InvalidInput("rank", f"{len(rank)} ranks", problem)
-    return Routed(
+    return Pieces(
         read_only(piece_start, np.int64), token_start, token, box, read_only(rank, np.int32)
     )
-
-
-def pack_shards(
-    start: NDArray[np.int64], shard: NDArray[np.int32], shards: int
-) -> NDArray[np.uint64]:
-    """Return the shards of every row as bits: uint64[rows, words], shard ``s`` as bit ``s``.
-
-    Examples
-    --------
-    >>> pack_shards(np.array([0, 2, 3]), np.array([0, 3, 64]), 65).tolist()
-    [[9, 0], [0, 1]]
-    """
-    if len(shard) and not 0 <= int(shard.min()) <= int(shard.max()) < shards:
-        raise InvalidInput("shard", int(shard.max()), f"must be from 0 to {shards - 1}")
-    bits = np.zeros((len(start) - 1, -(-shards // 64)), np.uint64)
-    set_shards(read_only(start, np.int64), read_only(shard, np.int32), bits)
-    return read_only(bits, np.uint64, bits.shape[1])
-
-
-def owned_matches(
-    matches: Matches,
-    row_shards: NDArray[np.uint64],
-    message_shards: NDArray[np.uint64],
-    shard: int,
-) -> Matches:
-    """Return the matches of a shard that it reports: no lower shard has both sides of them.
-
-    Parameters
-    ----------
-    matches
-        What the shard found: rows of its own subscriptions.
-    row_shards, message_shards
-        The shards of its subscriptions and of the messages, as `pack_shards` gives them.
-    shard
-        Its number.
-
-    Examples
-    --------
-    >>> found = Matches(np.array([0, 2]), np.array([0, 1], np.int32), 2)
-    >>> rows = pack_shards(np.array([0, 2, 3]), np.array([0, 1, 1]), 2)
-    >>> visited = pack_shards(np.array([0, 2]), np.array([0, 1]), 2)
-    >>> owned_matches(found, rows, visited, 1).pairs()
-    {(0, 1)}
-    """
-    start = np.empty(len(matches.start), np.int64)
-    kept = np.empty(len(matches), np.int64)
-    keep_owned(
-        Pairs(read_only(matches.start, np.int64), read_only(matches.subscription, np.int32)),
-        ShardBits(read_only(row_shards, np.uint64), read_only(message_shards, np.uint64)),
-        shard,
-        start,
-        kept,
-    )
-    return matches.keep(start, kept[: start[-1]])

@@ -1,5 +1,5 @@
-"""What runs in Spark's workers: plain generators over Arrow record batches.
+"""The code of Spark's workers: plain generators over Arrow record batches.
 
-They are small frozen dataclasses or functions, pickled by name, and need neither Spark nor Java:
-anything that has record batches can call them.
+They are functions or small frozen dataclasses, pickled by name. They need neither Spark nor Java:
+any program with record batches can call them.
 """

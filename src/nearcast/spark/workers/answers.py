@@ -1,8 +1,8 @@
-"""Answers as record batches: a message and the ids of its subscriptions, and what it cost.
+"""Answers as record batches: a message and the ids of its subscriptions, and the costs.
 
-A message with its list of ids is one row: Spark takes lists apart faster than Python could send
-the pairs. Where they are many, a message has several rows. Behind the answers to a batch comes
-one row without a message that says what they cost.
+A row has a message and a list of ids: Spark explodes lists faster than Python could send pairs. A
+message with many ids has several rows. After the answers to a batch, one row without a message has
+their costs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 @dataclass
 class Costs:
-    """What the answers to a batch cost; ``seconds`` are those that a processor worked."""
+    """The costs of the answers to a batch; ``seconds`` is CPU time."""
 
     messages: int = 0
     matches: int = 0
@@ -50,13 +50,13 @@ class Costs:
         self._since = time.thread_time()
 
     def add(self, matches: Matches) -> None:
-        """Count the matches of a segment, and the time until now."""
+        """Add the matches of a segment, and the time until now."""
         self.matches += len(matches)
         self.examined += matches.examined
         self.stop()
 
     def stop(self) -> None:
-        """Count the time until now."""
+        """Add the time until now."""
         now = time.thread_time()
         self.seconds += now - self._since
         self._since = now
@@ -84,7 +84,7 @@ def answer_schema(message_id: pa.DataType, subscription_id: pa.DataType) -> pa.S
 
 
 def answer_batches(answer: Answer, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield a row for every message that matches, or several."""
+    """Yield one or more rows for each message that matches."""
     start, subscription = answer.matches.start, answer.matches.subscription
     for low in range(0, len(subscription), _IDS_AT_A_TIME):
         high = min(low + _IDS_AT_A_TIME, len(subscription))
@@ -102,7 +102,7 @@ def answer_batches(answer: Answer, schema: pa.Schema) -> Iterator[pa.RecordBatch
 
 
 def cost_batch(costs: Costs, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the one row that says what answers cost."""
+    """Return the row that has the costs of answers."""
     costs.stop()
     return pa.RecordBatch.from_pylist([asdict(costs)], schema)
 
@@ -115,6 +115,6 @@ def _typed(ids: Ids, schema: pa.Schema, name: str) -> pa.Array:
         return column
     if pa.types.is_string(column.type):
         raise StorageError(
-            f"{name}: holds text, but was {wanted} when the job began; start the job again"
+            f"{name}: is text, but was {wanted} when the job started; start the job again"
         )
     return column.cast(wanted)

@@ -1,10 +1,10 @@
 """The two steps of a build, as plain generators over Arrow record batches.
 
-`WriteParts` reads the subscriptions that one task is given, numbers their tokens in its own way and
-writes a part for every shard. `BuildShards` unites the parts of a shard and builds its index. Parts
-go through the artifact's own folder, not through Spark's shuffle: they are flat arrays, which are
-written and mapped as they are. A part has a name of its own, so that a task that is tried again
-spoils nothing; only the parts of tasks that came to their end are told to the driver.
+`WriteParts` reads the subscriptions of one task, with its own token ids, and writes a part for each
+shard. `BuildShards` unites the parts of a shard and builds its index. Parts go through the folder
+of the artifact and not through Spark's shuffle: they are flat arrays, written and mapped as they
+are. Each part has a new name, so retried tasks do no harm: the driver learns only of the parts of
+tasks that succeeded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nearcast.segments.parts import Part, part_arrays, part_from_arrays, unite
 from nearcast.spark.artifact.folders import open_folder
 from nearcast.spark.artifact.segments import read_router, write_segment
 from nearcast.spark.artifact.versions import ShardRef
-from nearcast.spark.shards.router import pack_shards
+from nearcast.spark.shards.shard_dedup import pack_shards
 from nearcast.storage import read_arrays
 from nearcast.text import IdTable, Vocabulary
 
@@ -57,12 +57,12 @@ PARTS = pa.schema(
         ("rejected", pa.int64()),
     ]
 )
-"""What `WriteParts` tells of a part. A row without a name only counts."""
+"""A part, as a row for the driver. A row without a name only counts rejects."""
 
 BUILT = pa.schema([("shard", pa.int32()), ("segments", pa.string()), ("repeated", pa.int64())])
-"""What is told of a shard that is done: its segments, as JSON, and how many ids occur again."""
+"""A finished shard, as a row for the driver: its segments as JSON, and its duplicate ids."""
 
-_ROWS_OF_A_PART = 2_000_000
+_MAX_PART_ROWS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class WriteParts:
     folder
         The artifact.
     work
-        The folder in it where parts go.
+        The temporary folder in it, for parts.
     router
-        Where the router lies; None where there is one shard.
+        The stored router; None for a single shard.
     """
 
     folder: str
@@ -84,18 +84,18 @@ class WriteParts:
     router: Stored | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write parts, and tell which."""
+        """Write parts and yield their rows."""
         reading = _Reading(self)
         for batch in batches:
             reading.take(pa.Table.from_batches([batch]))
-            if reading.rows >= _ROWS_OF_A_PART:
+            if reading.rows >= _MAX_PART_ROWS:
                 yield from reading.flush()
         yield from reading.flush()
 
 
 @dataclass
 class _Reading:
-    """The subscriptions that a task has read and not yet written."""
+    """The subscriptions that a task has read but not yet written."""
 
     plan: WriteParts
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
@@ -111,27 +111,27 @@ class _Reading:
         self.rejected += len(rejects)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Write what was read, and begin anew."""
-        told = [{"rows": 0, "rejected": self.rejected}] if self.rejected else []
+        """Write what was read, and start again."""
+        rows = [{"rows": 0, "rejected": self.rejected}] if self.rejected else []
         if self.rows:
             part = Part(Subscriptions.concatenate(self.read), self.vocabulary)
-            told += write_parts(
+            rows += write_parts(
                 open_folder(self.plan.folder), self.plan.work, part, self.plan.router
             )
-        yield pa.RecordBatch.from_pylist(told, PARTS)
+        yield pa.RecordBatch.from_pylist(rows, PARTS)
         self.vocabulary, self.read, self.rows, self.rejected = Vocabulary(), [], 0, 0
 
 
 @dataclass(frozen=True)
 class BuildShards:
-    """Builds the shards whose numbers it is given, unless an id occurs twice in one of them.
+    """Builds the shards with the given numbers, except those with duplicate ids.
 
     Parameters
     ----------
     folder
         The artifact.
     parts
-        The parts of every shard, names and digests, as JSON.
+        The names and digests of the parts of each shard, as JSON.
     index, options
         The index to build.
     """
@@ -142,7 +142,7 @@ class BuildShards:
     options: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Build shards, and tell how their segments are called."""
+        """Build shards and yield their rows."""
         folder = open_folder(self.folder)
         builder = indexes.create(self.index, **json.loads(self.options))
         parts = json.loads(self.parts)
@@ -160,27 +160,27 @@ class BuildShards:
 def write_parts(
     folder: Folder, work: str, part: Part, stored_router: Stored | None
 ) -> list[dict[str, Any]]:
-    """Write a part for every shard in which subscriptions lie; return rows of `PARTS`."""
+    """Write a part for each shard that gets subscriptions; return rows of `PARTS`."""
     if stored_router is None:
         return [_write_part(folder, work, 0, part, None)]
     router = read_router(folder, stored_router)
     clauses = part.subscriptions.clauses
     start, shard = router.route_subscriptions(clauses, router.ranks(part.vocabulary))
-    start, shard = somewhere(start, shard)
+    start, shard = at_least_one_shard(start, shard)
     bits = pack_shards(start, shard, router.shards)
     row = np.repeat(np.arange(len(part.subscriptions)), np.diff(start))
-    told = []
+    written = []
     for one in np.unique(shard).tolist():
         rows = row[shard == one]
         own = Part(part.subscriptions.take(rows), part.vocabulary)
-        told.append(_write_part(folder, work, one, own, bits[rows]))
-    return told
+        written.append(_write_part(folder, work, one, own, bits[rows]))
+    return written
 
 
-def somewhere(
+def at_least_one_shard(
     start: NDArray[np.int64], shard: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the shards of every subscription; one that can never match lies in the first."""
+    """Return the shards of each subscription; one that can never match goes to the first."""
     length = np.diff(start)
     if length.all():
         return start, shard
@@ -192,34 +192,34 @@ def somewhere(
 
 
 def several_shards(bits: NDArray[np.uint64] | None) -> NDArray[np.uint64] | None:
-    """Return the shards of rows, None where every row lies in one only."""
+    """Return the shards of rows, None if every row is in one shard only."""
     if bits is None or int(np.bitwise_count(bits).sum()) == len(bits):
         return None
     return bits
 
 
 def built(shard: int, made: ShardRef, repeated: int = 0) -> pa.RecordBatch:
-    """Return the one row that tells of a shard."""
-    told = {"shard": shard, "segments": made.to_json(), "repeated": repeated}
-    return pa.RecordBatch.from_pylist([told], BUILT)
+    """Return the row of a finished shard."""
+    row = {"shard": shard, "segments": made.to_json(), "repeated": repeated}
+    return pa.RecordBatch.from_pylist([row], BUILT)
 
 
 def _repeated(part: Part) -> int:
-    """Return how many subscriptions have an id that another one has."""
+    """Return the number of subscriptions with the id of an earlier one."""
     known = IdTable()
     known.add(part.subscriptions.ids)
     return len(part.subscriptions) - len(known)
 
 
 def data_name() -> str:
-    """Return a new name for a stored folder that is to stay."""
+    """Return a new name for a stored folder of a version."""
     return f"data/{secrets.token_hex(8)}"
 
 
 def read_parts(
     folder: Folder, parts: Sequence[tuple[str, str]]
 ) -> tuple[Part, NDArray[np.uint64] | None]:
-    """Return the union of parts, and the shards of its rows."""
+    """Return the union of parts and the shards of its rows."""
     found, bits = [], []
     for name, digest in parts:
         arrays, _ = read_arrays(folder.fetch(name, digest), "part")

@@ -1,9 +1,9 @@
 """The steps of a change, as plain generators over Arrow record batches.
 
-`SpoolChanges` puts all rows into one place. `FindChanged` tells which of their ids a shard has.
-`ResolveChanges` takes the changes in order and writes new subscriptions as parts, shard by shard.
-`ApplyChanges` makes the new segments of a shard: dead rows are noted, new ones go into a small
-segment of their own that is written anew each time, and folded in when it has become large.
+`SpoolChanges` writes all rows to one place. `FindChanged` finds the subscriptions of a shard that
+they name. `ResolveChanges` applies the changes in order and writes new subscriptions as parts, one
+for each shard. `ApplyChanges` writes the new segments of a shard: it marks deleted rows, and writes
+new rows to a small second segment, which it merges with the first one when it has become large.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nearcast.columns import read_only
 from nearcast.segments.parts import Part, part_arrays, part_from_arrays, trimmed, unite
 from nearcast.spark.artifact.segments import open_segment, write_dead, write_segment
 from nearcast.spark.artifact.versions import Artifact, SegmentRef, ShardRef, Stored
-from nearcast.spark.shards.router import pack_shards
+from nearcast.spark.shards.shard_dedup import pack_shards
 from nearcast.spark.workers.building import (
     built,
     data_name,
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RESOLVED",
-    "TOLD",
+    "STORED",
     "ApplyChanges",
     "FindChanged",
     "ResolveChanges",
     "SpoolChanges",
 ]
 
-TOLD = pa.schema(
+STORED = pa.schema(
     [("name", pa.string()), ("digest", pa.string()), ("nbytes", pa.int64()), ("rows", pa.int64())]
 )
-"""What is told of a stored folder."""
+"""A stored folder, as a row for the driver."""
 
 RESOLVED = pa.schema(
     [
@@ -70,27 +70,27 @@ RESOLVED = pa.schema(
         ("record", pa.string()),
     ]
 )
-"""What `ResolveChanges` tells: ``part``, ``dead``, ``reject``, or how many of an ``op`` it took."""
+"""Rows of `ResolveChanges`: a ``part``, the ``dead`` ids, a ``reject``, or an operation's count."""
 
-_FOLDED_SHARE = 4  # what changed is folded in when it is more than this part of a shard
+_MERGED_SHARE = 4  # changes are merged when they are more than 1/4 of a shard
 _REJECTS_AT_A_TIME = 10_000
 
 
 @dataclass(frozen=True)
 class SpoolChanges:
-    """Puts the rows of changes into one stored folder.
+    """Writes the rows of changes to one stored folder.
 
     Parameters
     ----------
     folder, work
-        The artifact, and where in it.
+        The artifact, and the temporary folder in it.
     """
 
     folder: str
     work: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows, and tell where."""
+        """Write all rows."""
         given = [batch for batch in batches if batch.num_rows]
         if given:
             table = pa.Table.from_batches(given)
@@ -99,19 +99,19 @@ class SpoolChanges:
                 writer.write_table(table)
             content = np.frombuffer(sink.getvalue(), np.uint8)
             folder = Artifact(self.folder).folder
-            yield _told(folder, self.work, "changes", {"table": content}, table.num_rows)
+            yield _stored(folder, self.work, "changes", {"table": content}, table.num_rows)
 
 
 @dataclass(frozen=True)
 class FindChanged:
-    """Tells which registered subscriptions the changes name, shard by shard.
+    """Finds the registered subscriptions of each shard that the changes name.
 
     Parameters
     ----------
     folder, work, version
-        The artifact, where to write in it, and which version is changed.
+        The artifact, the temporary folder in it, and the version to change.
     changes
-        What `SpoolChanges` wrote.
+        The output of `SpoolChanges`.
     """
 
     folder: str
@@ -120,7 +120,7 @@ class FindChanged:
     changes: Stored
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Look through the shards whose numbers come."""
+        """Search the shards with these numbers."""
         artifact = Artifact(self.folder)
         version = artifact.read(self.version)
         numbered = number_ids(read_changes(artifact.folder, self.changes))
@@ -133,19 +133,19 @@ class FindChanged:
                     continue
                 part = trimmed(Part(segment.subscriptions.take(rows), segment.vocabulary))
                 arrays = {**part_arrays(part), "number": number[rows]}
-                yield _told(artifact.folder, self.work, "found", arrays, len(rows))
+                yield _stored(artifact.folder, self.work, "found", arrays, len(rows))
 
 
 @dataclass(frozen=True)
 class ResolveChanges:
-    """Takes the changes in order, and writes what is new as parts.
+    """Applies the changes in order, and writes new subscriptions as parts.
 
     Parameters
     ----------
     folder, work, version, changes
         As for `FindChanged`.
     found
-        What that told.
+        The output of `FindChanged`.
     """
 
     folder: str
@@ -155,23 +155,25 @@ class ResolveChanges:
     found: tuple[Stored, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do it once, whatever comes."""
+        """Run once; the input only triggers it."""
         for _ in batches:
             pass
         artifact = Artifact(self.folder)
         folder = artifact.folder
         found = [_read_found(folder, stored) for stored in self.found]
         part, dead, rejects, taken = resolve(read_changes(folder, self.changes), found)
-        told: list[dict[str, Any]] = [{"what": what, "rows": rows} for what, rows in taken.items()]
+        results: list[dict[str, Any]] = [
+            {"what": what, "rows": rows} for what, rows in taken.items()
+        ]
         if len(part.subscriptions):
             router = artifact.read(self.version).router
             written = write_parts(folder, self.work, part, router)
-            told += [{"what": "part", **one, "rejected": None} for one in written]
+            results += [{"what": "part", **one, "rejected": None} for one in written]
         if len(dead):
             name = f"{self.work}/{secrets.token_hex(8)}"
             digest, _ = folder.write_arrays(name, "ids", ids_to_arrays(dead), {})
-            told.append({"what": "dead", "name": name, "digest": digest, "rows": len(dead)})
-        yield pa.RecordBatch.from_pylist(told, RESOLVED)
+            results.append({"what": "dead", "name": name, "digest": digest, "rows": len(dead)})
+        yield pa.RecordBatch.from_pylist(results, RESOLVED)
         for batch in rejects.to_table().to_batches(_REJECTS_AT_A_TIME):
             rows = [{"what": "reject", **row} for row in batch.to_pylist()]
             yield pa.RecordBatch.from_pylist(rows, RESOLVED)
@@ -179,16 +181,16 @@ class ResolveChanges:
 
 @dataclass(frozen=True)
 class ApplyChanges:
-    """Makes the new segments of shards.
+    """Writes the new segments of shards.
 
     Parameters
     ----------
     folder, version
-        The artifact, and which version is changed.
+        The artifact, and the version to change.
     dead
-        The ids that are gone or come back otherwise, None where there are none.
+        The ids that are deleted or replaced, None if there are none.
     parts
-        The new subscriptions of every shard: names and digests, as JSON.
+        The new subscriptions of each shard: names and digests, as JSON.
     fold
         Whether every shard becomes one segment, however little has changed.
     """
@@ -200,7 +202,7 @@ class ApplyChanges:
     fold: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Make the shards whose numbers come."""
+        """Write the shards with these numbers."""
         artifact = Artifact(self.folder)
         version = artifact.read(self.version)
         dead = IdTable()
@@ -228,14 +230,14 @@ class _ShardChange:
         ]
 
     def made(self, new: list[tuple[str, str]], fold: bool) -> ShardRef:
-        """Return the shard as it is with new parts."""
+        """Return the shard with new parts."""
         base, *deltas = range(len(self._refs))
         part, bits = read_parts(self._folder, new)
         fresh = [(part, bits)] if len(part.subscriptions) else []
         kept = [self._kept(number) for number in deltas]
         changed = sum(len(one.subscriptions) for one, _ in [*kept, *fresh])
         changed += int((~self._alive[base]).sum())
-        if fold or changed * _FOLDED_SHARE > self._refs[base].rows:
+        if fold or changed * _MERGED_SHARE > self._refs[base].rows:
             return self._written([self._kept(base), *kept, *fresh], ())
         if not fresh and all(
             int(alive.sum()) == ref.rows - ref.dead_rows
@@ -245,7 +247,7 @@ class _ShardChange:
         return self._written([*kept, *fresh], (self._marked(base),))
 
     def _kept(self, number: int) -> tuple[Part, NDArray[np.uint64] | None]:
-        """Return what is left of a segment."""
+        """Return the rows of a segment that are not deleted."""
         segment, rows = self._segments[number], np.flatnonzero(self._alive[number])
         part = Part(segment.subscriptions.take(rows), segment.vocabulary)
         return trimmed(part), self._bits(segment)[rows] if self._version.router else None
@@ -258,7 +260,7 @@ class _ShardChange:
         return pack_shards(np.arange(rows + 1), here, len(self._version.shards))
 
     def _marked(self, number: int) -> SegmentRef:
-        """Return a segment with its dead rows noted."""
+        """Return a segment with its deleted rows marked."""
         ref = self._refs[number]
         dead = np.flatnonzero(~self._alive[number]).astype(np.int32)
         if len(dead) == ref.dead_rows:
@@ -296,11 +298,11 @@ def _read_found(folder: Folder, stored: Stored) -> Found:
     return Found(part_from_arrays(arrays), arrays["number"])
 
 
-def _told(folder: Folder, work: str, kind: str, arrays: dict[str, Any], rows: int) -> Any:
+def _stored(folder: Folder, work: str, kind: str, arrays: dict[str, Any], rows: int) -> Any:
     name = f"{work}/{secrets.token_hex(8)}"
     digest, nbytes = folder.write_arrays(name, kind, arrays, {})
     one = {"name": name, "digest": digest, "nbytes": nbytes, "rows": rows}
-    return pa.RecordBatch.from_pylist([one], TOLD)
+    return pa.RecordBatch.from_pylist([one], STORED)
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -1,8 +1,8 @@
-"""Raw records to clean rows and rejects: what runs inside Spark's workers, over Arrow batches.
+"""Clean raw records: valid rows in one schema, and rejects, as Arrow record batches.
 
-Nothing here needs Spark. `nearcast.intake` decides which rows can be taken; those are brought to
-one schema: coordinates rounded to units, times as timestamps, lists as lists, text without control
-characters. Reading a clean row again changes nothing in what it matches.
+`nearcast.intake` decides which rows are valid. Clean rows have rounded coordinates, timestamps for
+times, lists for lists, and text without control characters. Cleaning does not change what a row
+matches, and cleaning a clean row changes nothing.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ __all__ = [
 ]
 
 COLUMNS = {"messages": MESSAGE_COLUMNS, "subscriptions": SUBSCRIPTION_COLUMNS}
-"""The columns that each kind of row may have."""
+"""The columns of each kind of row."""
 
 DAMAGED = "_corrupt_record"
-"""The column in which Spark keeps a line that it could not read."""
+"""The column for lines that Spark could not parse."""
 
 REJECTS = Rejects.empty().to_table().schema
 """The schema of rejects."""
@@ -66,22 +66,22 @@ _TYPES = {
 }
 _COORDINATES = (*POINT, *BOX)
 _MAX_TOKENS = 1_000_000
-# Not a single space, as they stand between most words: to replace one by itself is what costs.
+# Single spaces are left alone: they are everywhere, and replacing them would be slow.
 _UNTIDY = r"[\p{Cc}\p{Z}]{2,}|[^\PZ ]|\p{Cc}"
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What raw records are and what clean rows look like.
+    """How to clean records.
 
     Parameters
     ----------
     kind
         ``messages`` or ``subscriptions``.
     schema
-        Of clean rows; see `Cleaning.of`.
+        The schema of clean rows; see `Cleaning.of`.
     damaged
-        Why lines are refused that are kept in the column `DAMAGED`.
+        The reason for rejecting lines in the column `DAMAGED`.
     """
 
     kind: str
@@ -98,7 +98,7 @@ class Cleaning:
         binary_geometry: bool = False,
         damaged: str = damaged,
     ) -> Cleaning:
-        """Return the cleaning of records that have these columns; messages always get a time.
+        """Return the cleaning of records with these columns; messages always get a time.
 
         Examples
         --------
@@ -118,25 +118,24 @@ class Cleaning:
 
     @property
     def counted_schema(self) -> pa.Schema:
-        """The schema of what `clean_rows` gives."""
+        """The schema of the output of `clean_rows`."""
         numbers = [pa.field(name, pa.int64()) for name in ("row", "read", "rejected")]
         return pa.schema([*self.schema, *numbers])
 
 
 def clean_rows(batches: Iterable[pa.RecordBatch], cleaning: Cleaning) -> Iterator[pa.RecordBatch]:
-    r"""Return the clean rows of every batch, and one more row that tells of the batch.
+    r"""Return the clean rows of each batch, and one more row with the counts of the batch.
 
-    That one has nothing but the numbers of rows ``read`` and ``rejected``, which are null in clean
-    rows. So there is a row wherever there was a record: what counts them is not left out of a
-    plan because all records were bad.
+    That row has only the numbers of rows ``read`` and ``rejected``, which are null in clean rows.
+    So every batch gives a row, even if all records are invalid, and Spark does not skip counting.
 
     Parameters
     ----------
     batches
-        Records with columns as `nearcast.intake` reads them, the lines that could not be read in
-        `DAMAGED`, and ``row``: the number from which the rows of this task are counted.
+        Records with columns as `nearcast.intake` reads them, unparsed lines in `DAMAGED`, and
+        ``row``: the number of the first row of this task.
     cleaning
-        What they are.
+        How to clean them.
 
     Examples
     --------
@@ -149,17 +148,17 @@ def clean_rows(batches: Iterable[pa.RecordBatch], cleaning: Cleaning) -> Iterato
     >>> clean.column("text").to_pylist(), clean.column("rejected").to_pylist()
     (['Hot tea', None], [None, 1])
     """
-    for table, rows, rejects in _judged(batches, cleaning):
-        sound = np.ones(len(rows), np.bool_)
-        sound[rejects.row] = False
-        kept = table.filter(pa.array(sound)) if len(rejects) else table
-        numbers = [pa.array(rows[sound]), *[pa.nulls(kept.num_rows, pa.int64())] * 2]
-        told = [None, len(rows), len(rejects)]
+    for table, rows, rejects in _checked(batches, cleaning):
+        valid = np.ones(len(rows), np.bool_)
+        valid[rejects.row] = False
+        kept = table.filter(pa.array(valid)) if len(rejects) else table
+        numbers = [pa.array(rows[valid]), *[pa.nulls(kept.num_rows, pa.int64())] * 2]
+        counts = [None, len(rows), len(rejects)]
         columns = [
             *(pa.concat_arrays([c, pa.nulls(1, c.type)]) for c in _columns(kept, cleaning.schema)),
             *(
                 pa.concat_arrays([c, pa.array([n], c.type)])
-                for c, n in zip(numbers, told, strict=True)
+                for c, n in zip(numbers, counts, strict=True)
             ),
         ]
         yield pa.record_batch(columns, schema=cleaning.counted_schema)
@@ -168,7 +167,7 @@ def clean_rows(batches: Iterable[pa.RecordBatch], cleaning: Cleaning) -> Iterato
 def clean_rejects(
     batches: Iterable[pa.RecordBatch], cleaning: Cleaning
 ) -> Iterator[pa.RecordBatch]:
-    """Return the refused rows with their reasons; parameters as of `clean_rows`.
+    """Return the invalid rows with reasons; the parameters are those of `clean_rows`.
 
     Examples
     --------
@@ -180,28 +179,28 @@ def clean_rejects(
     >>> rejects.to_pylist()[0]["row"], rejects.to_pylist()[0]["field"]
     (41, 'lon')
     """
-    for _, rows, rejects in _judged(batches, cleaning):
+    for _, rows, rejects in _checked(batches, cleaning):
         if len(rejects):
             numbered = Rejects(rows[rejects.row], rejects.field, rejects.reason, rejects.record)
             yield from numbered.to_table().combine_chunks().to_batches()
 
 
 def require_columns(kind: str, names: Sequence[str]) -> None:
-    """Refuse names of columns that cannot hold rows of this kind.
+    """Raise an error unless these columns can have rows of this kind.
 
     Raises
     ------
     UnsupportedFile
-        When there is no column for the id, the words or the place, or two have the same name.
+        When there is no column for the id, the words or the place, or a name occurs twice.
     """
     table = pa.Table.from_arrays([pa.nulls(0) for _ in names], names=list(names))
-    _refused(kind, table, Vocabulary())
+    _invalid_rows(kind, table, Vocabulary())
 
 
 def normalized(text: pa.Array) -> pa.Array:
-    r"""Return texts in Unicode form NFC, runs of spaces and control characters as one space.
+    r"""Return texts in Unicode form NFC, with runs of spaces and control characters as one space.
 
-    None of that changes which words a text has.
+    This does not change the words of a text.
 
     Examples
     --------
@@ -212,10 +211,10 @@ def normalized(text: pa.Array) -> pa.Array:
     return pc.utf8_normalize(pc.utf8_trim(spaced, " "), "NFC").cast(pa.string())
 
 
-def _judged(
+def _checked(
     batches: Iterable[pa.RecordBatch], cleaning: Cleaning
 ) -> Iterator[tuple[pa.Table, NDArray[np.int64], Rejects]]:
-    """Return the records of each batch, their numbers, and the bad ones by position."""
+    """Return the records of each batch, their numbers, and the invalid ones by position."""
     vocabulary, done = Vocabulary(), 0
     for batch in batches:
         if not batch.num_rows:
@@ -230,7 +229,7 @@ def _judged(
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """Return the table with plain strings and bytes: Arrow cannot choose rows of views."""
+    """Return the table without string and binary views, whose rows Arrow cannot select."""
     plain_types = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     fields = [field.with_type(plain_types.get(field.type, field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))
@@ -238,27 +237,27 @@ def _without_views(table: pa.Table) -> pa.Table:
 
 def _rejects_of(table: pa.Table, cleaning: Cleaning, vocabulary: Vocabulary) -> Rejects:
     if DAMAGED not in table.column_names:
-        return _refused(cleaning.kind, table, vocabulary)
+        return _invalid_rows(cleaning.kind, table, vocabulary)
     readable = table.column(DAMAGED).is_null().to_numpy()
     faults = LineFaults()
     for row in np.flatnonzero(~readable).tolist():
         faults.add(row, "", cleaning.damaged, cell(table, DAMAGED, row))
     records = table.drop_columns(DAMAGED).filter(pa.array(readable))
-    refused = _refused(cleaning.kind, records, vocabulary)
-    position = np.flatnonzero(readable)[refused.row]
-    numbered = Rejects(position, refused.field, refused.reason, refused.record)
+    invalid = _invalid_rows(cleaning.kind, records, vocabulary)
+    position = np.flatnonzero(readable)[invalid.row]
+    numbered = Rejects(position, invalid.field, invalid.reason, invalid.record)
     return Rejects.concatenate([faults.rejects(), numbered])
 
 
-def _refused(kind: str, table: pa.Table, vocabulary: Vocabulary) -> Rejects:
-    """Return the rows that intake refuses, by position."""
+def _invalid_rows(kind: str, table: pa.Table, vocabulary: Vocabulary) -> Rejects:
+    """Return the invalid rows by position."""
     if kind == "messages":
         return read_messages(table, now_us=0, unique=False)[1]
     return read_subscriptions(table, vocabulary, unique=False)[1]
 
 
 def _columns(table: pa.Table, schema: pa.Schema) -> list[pa.Array]:
-    """Return the columns of sound rows as the schema says."""
+    """Return the columns of valid rows in this schema."""
     if not table.num_rows:
         return [pa.nulls(0, field.type) for field in schema]
     return [_column(table, field).cast(field.type) for field in schema]
@@ -266,7 +265,7 @@ def _columns(table: pa.Table, schema: pa.Schema) -> list[pa.Array]:
 
 def _column(table: pa.Table, field: pa.Field) -> pa.Array:
     name, kind = field.name, field.type
-    faults = Faults(table.num_rows)  # stays empty: the rows are sound
+    faults = Faults(table.num_rows)  # stays empty: the rows are valid
     if name == "id":
         return read_ids(table, name, faults).to_arrow()
     if name == "owner":
@@ -287,7 +286,7 @@ def _column(table: pa.Table, field: pa.Field) -> pa.Array:
 
 
 def _rounded(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round degrees to units, as intake does; doing it twice is doing it once."""
+    """Round degrees to units, as intake does; this is idempotent."""
     with np.errstate(over="ignore"):
         return np.rint(degrees * UNITS) / UNITS + 0.0  # no negative zero
 
@@ -303,7 +302,7 @@ def _lists(table: pa.Table, name: str, faults: Faults) -> pa.Array:
 
 
 def _geometries(table: pa.Table, kind: pa.DataType) -> pa.Array:
-    """Return WKB or text as it came; GeoJSON that came as a structure is written as text."""
+    """Return WKB or text as it is; GeoJSON structures become text."""
     column = plain(table, "geometry")
     if column is None:
         return pa.nulls(table.num_rows, kind)

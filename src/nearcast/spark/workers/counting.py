@@ -1,8 +1,7 @@
-"""Counting inside Spark tasks: generators over Arrow record batches.
+"""Count documents by token and cell: generators over Arrow record batches.
 
-`count_batches` counts the documents of one partition in bounded memory and gives what it counted
-as rows; where the same thing was counted by several tasks, or by one task in several rounds, the
-rows add up. `write_statistics` takes the sums and writes them as `Statistics`.
+`count_batches` counts the documents of one partition in bounded memory and yields partial counts as
+rows, to be summed up over tasks. `write_statistics` writes the sums as `Statistics`.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ Kind = Literal["messages", "subscriptions"]
 """What the rows of a frame are."""
 
 DOCUMENTS, PAIR, WIDTH, HEIGHT, REJECTED = range(5)
-"""What a row counts: documents, pairs of cell and token, extents by bin, or refused rows."""
+"""What a row counts: documents, pairs of cell and token, extents by bin, or invalid rows."""
 
 COUNTED = "what tinyint, cell int, token string, times bigint"
-"""The columns of what was counted; ``cell`` is the bin of an extent."""
+"""The columns of counts; for extents, ``cell`` is the bin."""
 
 WEIGHTED = "token string, df bigint, idf double"
 """The columns of weighted tokens."""
@@ -68,14 +67,14 @@ _WEIGHTED = pa.schema([("token", pa.string()), ("df", pa.int64()), ("idf", pa.fl
 
 
 def known_columns(names: Sequence[str], kind: Kind) -> list[str]:
-    """Return the names that mean something to intake, in their order.
+    """Return the names that intake knows, in their order.
 
     Raises
     ------
     UnsupportedFile
-        When they are not those of messages, or of subscriptions.
+        When the names are not those of messages, or of subscriptions.
     UnknownName
-        When the kind is neither.
+        When the kind is unknown.
 
     Examples
     --------
@@ -99,10 +98,10 @@ def count_batches(
     tokens: bool = True,
     cells: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Count documents by token, by cell and by both; rows as `COUNTED` says.
+    """Count documents by token, by cell and by both; yield rows of `COUNTED`.
 
-    Memory is bounded by some million pairs and tokens, whatever the size of the partition. The ids
-    of documents must be sound, but may be repeated: every row is a document.
+    Memory is bounded by about a million pairs and tokens, whatever the size of the partition. Ids
+    must be valid, but may occur several times: every row is a document.
 
     Examples
     --------
@@ -114,8 +113,8 @@ def count_batches(
     tally = Tally(grid, tokens=tokens, cells=cells, max_pairs=MAX_PAIRS)
     vocabulary, rejected = Vocabulary(), 0
     for batch in batches:
-        columns, refused = _read(pa.Table.from_batches([batch]), kind, vocabulary)
-        rejected += refused
+        columns, invalid = _read(pa.Table.from_batches([batch]), kind, vocabulary)
+        rejected += invalid
         count = len(columns) if isinstance(columns, Messages) else columns.subscriptions
         row = tally.add(columns)
         while row < count:
@@ -132,7 +131,7 @@ def count_batches(
 def write_statistics(
     batches: Iterable[pa.RecordBatch], *, folder: str, grid: Grid
 ) -> Iterator[pa.RecordBatch]:
-    """Write the sums of all counts, each pair once, as `Statistics`; give the documents."""
+    """Write the sums of all counts as `Statistics`; yield the number of documents."""
     vocabulary = Vocabulary()
     single = np.zeros((REJECTED + 1, BINS), np.int64)
     parts: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]] = []
@@ -152,7 +151,7 @@ def write_statistics(
 
 
 def weigh_tokens(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give every token its weight; the number of documents comes before all tokens."""
+    """Compute the weight of each token; the number of documents comes before all tokens."""
     documents = 0
     for batch in batches:
         own = pc.equal(batch.column("what"), DOCUMENTS)
@@ -165,7 +164,7 @@ def weigh_tokens(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _read(table: pa.Table, kind: Kind, vocabulary: Vocabulary) -> tuple[Clauses | Messages, int]:
-    """Return the documents of a table, repeated ids included, and how many rows are none."""
+    """Return the documents of a table, including repeated ids, and the number of invalid rows."""
     columns: Clauses | Messages
     if kind == "messages":
         batch, _ = read_messages(table, now_us=0, unique=False)
@@ -177,7 +176,7 @@ def _read(table: pa.Table, kind: Kind, vocabulary: Vocabulary) -> tuple[Clauses 
 
 
 def _rows(tally: Tally, vocabulary: Vocabulary) -> Iterator[pa.RecordBatch]:
-    """Give what was counted so far, and begin anew."""
+    """Yield the counts so far, and start again."""
     counts = tally.counts()
     tally.clear()
     if counts.documents == 0:
@@ -211,7 +210,7 @@ def _batch(
 
 
 def _token_ids(token: pa.Array, vocabulary: Vocabulary) -> NDArray[np.int32]:
-    """Return ids of tokens, new ones added; -1 where there is none."""
+    """Return the ids of tokens, adding new ones; -1 for null."""
     given = pc.is_valid(token).to_numpy(zero_copy_only=False)
     number = np.full(len(token), -1, np.int32)
     keys = keys_of(*string_buffers(token.drop_null().cast(pa.large_string())))

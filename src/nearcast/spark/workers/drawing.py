@@ -1,8 +1,7 @@
-"""Drawing subscriptions out of messages, inside Spark tasks: generators over Arrow record batches.
+"""Draw random subscriptions from messages: generators over Arrow record batches.
 
-All randomness comes from the hash of a message's id: it numbers the messages in the order in which
-they are drawn, and what is drawn from a message depends on nothing else. So neither the partitions
-nor the order of the rows matter.
+All randomness comes from the hash of a message's id: it decides the order in which messages are
+used, and what is drawn from each. So neither the partitions nor the order of the rows matter.
 """
 
 from __future__ import annotations
@@ -41,33 +40,33 @@ DRAWN = (
     "id string, keywords array<string>, west double, south double, east double, north double, "
     "hash bigint"
 )
-"""The columns of what is drawn; ``hash`` is that of the message."""
+"""The columns of drawn subscriptions; ``hash`` is that of the message."""
 
 SURVEYED = "bucket int, messages bigint"
-"""The columns of a survey: how many messages have these first 16 bits of their hash."""
+"""The columns of a survey: the number of messages by the first 16 bits of their hash."""
 
 BUCKETS = 1 << 16
 WORDLESS, REJECTED = BUCKETS, BUCKETS + 1
-"""Buckets of messages from which nothing can be drawn: without a word, and no messages at all."""
+"""Buckets of rows from which nothing can be drawn: messages without words, and invalid rows."""
 
 MAX_ROWS = 20_000
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _SIDES = ("west", "south", "east", "north")
 _NUMBER, _AREA, _ASPECT, _TOKENS = range(4)
-_ASPECTS = np.log(2.0)  # a box is at most twice as wide, or as high, as the world's shape has it
+_ASPECTS = np.log(2.0)  # relative to the world, a box is at most twice as wide as high
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a subscription is drawn from a message.
+    """How to draw a subscription from a message.
 
     Parameters
     ----------
     tokens
-        The least and most tokens that it takes.
+        The minimum and maximum number of tokens.
     share
-        The least and most area of its box, as shares of the world's; the logarithm is uniform.
+        The minimum and maximum area of its box, as shares of the world; the logarithm is uniform.
     """
 
     tokens: tuple[int, int] = (1, 5)
@@ -75,18 +74,20 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if not 1 <= self.tokens[0] <= self.tokens[1]:
-            problem = "must be two whole numbers, 1 <= least <= most"
+            problem = "must be two integers, 1 <= minimum <= maximum"
             raise InvalidInput("tokens", self.tokens, problem)
         if not 0 < self.share[0] <= self.share[1] <= 1:
-            raise InvalidInput("share", self.share, "must be two shares, 0 < least <= most <= 1")
+            raise InvalidInput(
+                "share", self.share, "must be two shares, 0 < minimum <= maximum <= 1"
+            )
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """How often each message is drawn from, by the bucket of its hash.
+    """How many subscriptions to draw from each message, by the bucket of its hash.
 
-    Copies from ``first`` to ``last`` (excluded) are drawn from every message, and one more from
-    those whose bucket is below ``more_below``.
+    Each message gives the copies from ``first`` to ``last`` (excluded), and one more if its bucket
+    is below ``more_below``.
     """
 
     first: int
@@ -94,12 +95,12 @@ class Rounds:
     more_below: int = 0
 
     def copies(self, bucket: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many copies are drawn from messages of these buckets."""
+        """Return the number of copies for messages of these buckets."""
         return self.last - self.first + (bucket < self.more_below)
 
 
 class _Eligible(NamedTuple):
-    """Messages from which something can be drawn, with their words."""
+    """Messages that have words, and their words."""
 
     id: pa.Array
     hash: NDArray[np.uint64]
@@ -116,7 +117,7 @@ class _Eligible(NamedTuple):
 
 
 def uniform(state: NDArray[np.uint64], number: Any) -> NDArray[np.float64]:
-    """Return the uniform number in [0, 1) of this number in the stream of every state (splitmix64).
+    """Return number ``number`` of each state's random stream, uniform in [0, 1) (splitmix64).
 
     Examples
     --------
@@ -127,7 +128,7 @@ def uniform(state: NDArray[np.uint64], number: Any) -> NDArray[np.float64]:
 
 
 def survey_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count the messages by bucket; the batches have a column ``hash`` besides."""
+    """Count messages by bucket; the batches have an additional column ``hash``."""
     found = np.zeros(BUCKETS + 2, np.int64)
     for batch in batches:
         eligible, wordless, rejected = _eligible(batch)
@@ -141,7 +142,7 @@ def survey_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def draw_batches(
     batches: Iterable[pa.RecordBatch], *, recipe: Recipe, rounds: Rounds
 ) -> Iterator[pa.RecordBatch]:
-    """Draw subscriptions from messages; the batches have a column ``hash`` besides.
+    """Draw subscriptions from messages; the batches have an additional column ``hash``.
 
     Examples
     --------
@@ -160,10 +161,10 @@ def draw_batches(
 
 
 def _eligible(batch: pa.RecordBatch) -> tuple[_Eligible, int, int]:
-    """Return the messages with words, and how many have none or are no messages."""
+    """Return the messages with words, and the numbers of those without and of invalid rows."""
     table = pa.Table.from_batches([batch])
     read, rejects = read_messages(table, now_us=0, unique=False)
-    # Words are numbered in the order of their bytes: ids in the order of arrival would differ.
+    # Token ids follow the order of the bytes: in the order of arrival, they would vary.
     arrived = Vocabulary()
     read.number(arrived, add=True)
     tokens = arrived.tokens()
@@ -204,10 +205,10 @@ def _draw(chosen: _Eligible, copy: NDArray[np.int64], recipe: Recipe) -> pa.Reco
 def _draw_tokens(
     messages: Messages, state: NDArray[np.uint64], tokens: tuple[int, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return some tokens of every message, ascending: those that come first in a random order."""
+    """Return random tokens of each message, ascending."""
     length = np.diff(messages.token_start)
-    least, most = tokens
-    wanted = least + (uniform(state, _NUMBER) * (most - least + 1)).astype(np.int64)
+    minimum, maximum = tokens
+    wanted = minimum + (uniform(state, _NUMBER) * (maximum - minimum + 1)).astype(np.int64)
     row = np.repeat(np.arange(len(messages)), length)
     position = np.arange(len(row)) - messages.token_start[row]
     order = np.lexsort((_mixed(state[row], _TOKENS + position), row))
@@ -219,32 +220,32 @@ def _draw_tokens(
 def _draw_boxes(
     box: NDArray[np.int32], state: NDArray[np.uint64], share: tuple[float, float]
 ) -> NDArray[np.int64]:
-    """Return boxes around the middles of these boxes, pushed inside the world, in units."""
+    """Return boxes around the centers of these boxes, moved inside the world, in units."""
     low, high = np.log(share)
     area = np.exp(low + uniform(state, _AREA) * (high - low))
-    # Both sides are shares of the world's; neither may be more than all of it.
+    # Both sides are shares of the world, at most 1.
     across = np.sqrt(area) * np.exp((uniform(state, _ASPECT) - 0.5) * _ASPECTS)
     across = np.clip(across, area, 1.0)
     extent = np.array([WORLD[2] - WORLD[0], WORLD[3] - WORLD[1]])
     size = np.stack([across, area / across], axis=1) * extent
-    least = np.clip(_middles(box) - size / 2, WORLD[:2], WORLD[2:] - size)
-    edges = np.rint(np.concatenate([least, least + size], axis=1))
+    corner = np.clip(_centers(box) - size / 2, WORLD[:2], WORLD[2:] - size)
+    edges = np.rint(np.concatenate([corner, corner + size], axis=1))
     inside: NDArray[np.int64] = np.clip(edges, WORLD[:2] * 2, WORLD[2:] * 2).astype(np.int64)
     return inside
 
 
-def _middles(box: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the middles of message boxes, on the right side of the antimeridian."""
+def _centers(box: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the centers of message boxes, also of those that cross the antimeridian."""
     wide = box.astype(np.int64)
     turn = WORLD[2] - WORLD[0]
     wide[:, 2] += np.where(wide[:, 0] > wide[:, 2], turn, 0)
-    middle = (wide[:, :2] + wide[:, 2:]) // 2
-    middle[:, 0] -= np.where(middle[:, 0] > WORLD[2], turn, 0)
-    return middle
+    center = (wide[:, :2] + wide[:, 2:]) // 2
+    center[:, 0] -= np.where(center[:, 0] > WORLD[2], turn, 0)
+    return center
 
 
 def _mixed(state: NDArray[np.uint64], number: Any) -> NDArray[np.uint64]:
-    """Return the 64 bits of this number in the stream of every state (splitmix64)."""
+    """Return number ``number`` of each state's random stream, as 64 bits (splitmix64)."""
     mixed = state + np.atleast_1d(number + 1).astype(np.uint64) * np.uint64(_GOLDEN)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,8 +1,8 @@
-"""What a set of changes comes to, id by id.
+"""The net effect of a set of changes on each id.
 
-Changes of one id are taken in order. A subscription consists of what it wants and of its place:
-an insert gives both, a move gives another place. At the end it is known for every id whether it is
-there, and which rows of the changes gave its wants and its place.
+The changes of an id are applied in order. A subscription consists of a condition (its keywords,
+owner and expiry) and a place: an insert sets both, a move sets the place. The net effect tells
+whether the id exists in the end, and which rows of the changes set its condition and its place.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "Effects", "net_effects", "with_places"]
 
 OPERATIONS = ("insert", "delete", "move")
-"""What a change can be; their numbers are their positions."""
+"""The operations; their numbers are their positions."""
 
 _INSERT, _DELETE, _MOVE = range(3)
-_THERE = "is registered already; delete it first, or move it"
+_EXISTS = "is registered already; delete it first, or move it"
 _UNKNOWN = "is not registered"
 
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """What became of every id, and which changes could not be taken.
+    """The net effect on each id, and the changes that could not be applied.
 
-    ``wants`` and ``place`` are rows of the changes, -1 where the subscription that was there before
-    has kept its own. ``changed`` tells which ids are not as they were.
+    ``exists`` tells which ids exist in the end. ``condition`` and ``place`` are rows of the
+    changes, -1 if the subscription keeps its old one. ``changed`` tells which ids differ.
     """
 
-    there: NDArray[np.bool_]
-    wants: NDArray[np.int64]
+    exists: NDArray[np.bool_]
+    condition: NDArray[np.int64]
     place: NDArray[np.int64]
     changed: NDArray[np.bool_]
-    refused: dict[int, str]
+    rejected: dict[int, str]
     taken: dict[str, int]
 
 
@@ -49,18 +49,18 @@ def net_effects(
     order: NDArray[np.int64],
     existed: NDArray[np.bool_],
 ) -> Effects:
-    """Take changes in order.
+    """Apply changes in order.
 
     Parameters
     ----------
     number
-        The number of the id of every row.
+        The number of each row's id.
     operation
-        What the row asks for, by its position in `OPERATIONS`.
+        The operation of each row, by its position in `OPERATIONS`.
     order
-        The rows in the order in which they are taken.
+        The rows in the order in which they are applied.
     existed
-        Which ids were there before.
+        Which ids exist before the changes.
 
     Examples
     --------
@@ -69,34 +69,36 @@ def net_effects(
     ...     np.array([0, 0, 1, 2], np.int32), np.array([insert, move, delete, delete], np.int8),
     ...     np.arange(4), np.array([False, True, False]),
     ... )
-    >>> effects.there.tolist(), effects.wants.tolist(), effects.place.tolist(), effects.refused
-    ([True, False, False], [0, -1, -1], [1, -1, -1], {3: 'is not registered'})
+    >>> effects.exists.tolist(), effects.condition.tolist(), effects.place.tolist()
+    ([True, False, False], [0, -1, -1], [1, -1, -1])
+    >>> effects.rejected
+    {3: 'is not registered'}
     """
-    there = existed.tolist()
-    wants, place = [-1] * len(there), [-1] * len(there)
-    refused: dict[int, str] = {}
+    exists = existed.tolist()
+    condition, place = [-1] * len(exists), [-1] * len(exists)
+    rejected: dict[int, str] = {}
     taken = dict.fromkeys(OPERATIONS, 0)
     for row, one, what in zip(
         order.tolist(), number[order].tolist(), operation[order].tolist(), strict=True
     ):
-        if there[one] == (what == _INSERT):
-            refused[row] = _THERE if there[one] else _UNKNOWN
+        if exists[one] == (what == _INSERT):
+            rejected[row] = _EXISTS if exists[one] else _UNKNOWN
             continue
         taken[OPERATIONS[what]] += 1
-        there[one] = what != _DELETE
+        exists[one] = what != _DELETE
         if what == _MOVE:
             place[one] = row
         else:
-            wants[one] = place[one] = row if what == _INSERT else -1
-    is_there, new_place = np.array(there, np.bool_), np.array(place, np.int64)
-    changed = (is_there != existed) | (is_there & (new_place >= 0))
-    return Effects(is_there, np.array(wants, np.int64), new_place, changed, refused, taken)
+            condition[one] = place[one] = row if what == _INSERT else -1
+    exists_now, new_place = np.array(exists, np.bool_), np.array(place, np.int64)
+    changed = (exists_now != existed) | (exists_now & (new_place >= 0))
+    return Effects(exists_now, np.array(condition, np.int64), new_place, changed, rejected, taken)
 
 
 def with_places(subscriptions: Subscriptions, places: Subscriptions) -> Subscriptions:
     """Return subscriptions with the places of others, row by row.
 
-    The others ask for no words: they have one clause for each box of their region.
+    The others have no keywords, only one clause for each box of their region.
 
     Examples
     --------

@@ -1,10 +1,9 @@
-"""The matching function: plain generators over Arrow record batches.
+"""The matching functions: plain generators over Arrow record batches.
 
-`MatchMessages` is given messages and holds them against a whole version. Where a version is too
-large for that, `nearcast.spark.workers.routing.RouteMessages` says first which shards each message
-concerns, and `MatchRouted` holds those of a shard against it. Spark ships them to its workers (they
-are small: a path and a number) and runs them by ``mapInArrow``; anything else that has record
-batches can call them as well.
+`MatchMessages` matches messages against a whole version. For larger versions,
+`nearcast.spark.workers.routing.RouteMessages` first finds the shards that each message must visit,
+and `MatchRouted` matches the messages of a shard. Spark pickles them (they are small: a path and a
+number) and runs them with ``mapInArrow``; any other program with record batches can call them too.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 from nearcast.intake import read_messages
 from nearcast.spark.artifact.segments import open_router, open_segment
 from nearcast.spark.artifact.versions import Artifact
-from nearcast.spark.shards.router import owned_matches
+from nearcast.spark.shards.shard_dedup import owned_matches
 from nearcast.spark.workers.answers import Answer, Costs, answer_batches, cost_batch
 from nearcast.spark.workers.routing import ROUTE, MessageRouter, bits_of, version_of
 
@@ -37,19 +36,19 @@ __all__ = ["MatchMessages", "MatchRouted"]
 
 @dataclass(frozen=True)
 class MatchMessages:
-    """Holds messages against all shards of a version.
+    """Matches messages against all shards of a version.
 
     Parameters
     ----------
     folder
         The artifact.
     version
-        Which version; None takes the one in force at the time in the column ``_now``, so that all
-        messages of a micro-batch, however often it is tried, meet the same one.
+        The version. None uses the one in force at the time in the column ``_now``: it is the same
+        for all messages of a micro-batch, however often Spark tries it.
     now_us
-        The time of messages without one, where there is no such column.
+        The time of messages without one, if there is no such column.
     schema
-        What `nearcast.spark.workers.answers.answer_schema` gave.
+        The schema from `nearcast.spark.workers.answers.answer_schema`.
     """
 
     folder: str
@@ -58,7 +57,7 @@ class MatchMessages:
     schema: pa.Schema
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Answer every batch."""
+        """Answer each batch."""
         artifact = Artifact(self.folder)
         opened: dict[int, _Opened] = {}
         for batch in batches:
@@ -78,7 +77,7 @@ class MatchMessages:
 
 @dataclass(frozen=True)
 class MatchRouted:
-    """Holds messages against the shards that they were routed to.
+    """Matches messages against the shards that they were routed to.
 
     Parameters
     ----------
@@ -90,7 +89,7 @@ class MatchRouted:
     schema: pa.Schema
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Answer every batch."""
+        """Answer each batch."""
         artifact = Artifact(self.folder)
         for batch in batches:
             if not batch.num_rows:
@@ -109,13 +108,13 @@ class MatchRouted:
 
 
 class _Opened:
-    """A version whose shards are opened as messages come for them."""
+    """A version whose shards are opened when the first messages arrive for them."""
 
     def __init__(self, artifact: Artifact, version: Version) -> None:
         self._folder = artifact.folder
         self._version = version
         self._router: MessageRouter | None = None
-        # The process keeps some segments open, here all of a version's are: it may have more.
+        # The process caches some segments; this keeps all of a version, which may have more.
         self._segments: dict[int, list[ShardSegment]] = {}
 
     def all_shards(self, table: pa.Table, now_us: int, costs: Costs) -> Iterator[Answer]:

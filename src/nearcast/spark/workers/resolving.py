@@ -1,4 +1,4 @@
-"""Changes and what was there before: new subscriptions, dead ids and rejects."""
+"""Resolve changes against the registered subscriptions: new rows, deleted ids and rejects."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Numbered", "Resolved", "number_ids", "resolve"]
 
-_WANTS = ("keywords", "expression", "owner", "expires_at")
+_CONDITION = ("keywords", "expression", "owner", "expires_at")
 
 
 @dataclass(frozen=True, eq=False)
 class Numbered:
-    """The ids of a table of changes, numbered in the order in which they come.
+    """The ids of a table of changes, numbered in the order of their first rows.
 
-    ``number`` is -1 for rows without a sound id.
+    ``number`` is -1 for rows without a valid id.
     """
 
     ids: Ids
@@ -43,14 +43,14 @@ class Numbered:
 
 
 class Found(NamedTuple):
-    """Subscriptions that are registered and that some change names, with the number of its id."""
+    """Registered subscriptions that a change names, with the numbers of their ids."""
 
     part: Part
     number: NDArray[np.int32]
 
 
 class Resolved(NamedTuple):
-    """What changes come to: subscriptions to add, ids to drop, rows that were refused, counts."""
+    """The result of changes: subscriptions to add, ids to delete, invalid rows, and counts."""
 
     part: Part
     dead: Ids
@@ -62,39 +62,39 @@ def number_ids(table: pa.Table) -> Numbered:
     """Return the ids of a table of changes with their numbers."""
     faults = Faults(table.num_rows)
     ids = read_ids(table, "id", faults)
-    sound = np.flatnonzero(faults.sound)
+    valid = np.flatnonzero(faults.sound)
     known = IdTable()
     number = np.full(len(ids), -1, np.int32)
-    number[sound] = known.add(ids.take(sound))
+    number[valid] = known.add(ids.take(valid))
     return Numbered(ids, number, known, faults)
 
 
 def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
-    """Take the changes of a table in the order of their times, and of their rows.
+    """Apply the changes of a table in the order of their times and rows.
 
     Parameters
     ----------
     table
-        ``op`` (insert, delete or move), ``id``, and what the operation needs: all of a
-        subscription, nothing, or a place; ``time`` if need be.
+        ``op`` (insert, delete or move), ``id``, and the columns that the operation needs: those of
+        a subscription, none, or a place; optionally ``time``.
     found
-        What is registered, shard by shard; a subscription may lie in several.
+        The registered subscriptions of each shard; a subscription may be in several.
 
     Raises
     ------
     UnsupportedFile
-        When something is to be inserted or moved and no column holds places.
+        When there are inserts or moves but no columns for places.
     """
     numbered = number_ids(table)
     operation = _operations(table, numbered.faults)
     time = read_times(table, "time", numbered.faults)
     vocabulary = Vocabulary()
     inserts = _Read.of(table, operation == 0, numbered.faults, vocabulary, ())
-    moves = _Read.of(table, operation == 2, numbered.faults, Vocabulary(), _WANTS)
-    sound = numbered.faults.sound.copy()
+    moves = _Read.of(table, operation == 2, numbered.faults, Vocabulary(), _CONDITION)
+    valid = numbered.faults.sound.copy()
     for read in (inserts, moves):
-        sound[read.rejects.row] = False
-    rows = np.flatnonzero(sound)
+        valid[read.rejects.row] = False
+    rows = np.flatnonzero(valid)
     at = np.where(time.given, time.us, NEVER)[rows]
     existed = np.zeros(numbered.table.handles, np.bool_)
     for one in found:
@@ -102,9 +102,9 @@ def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
     order = np.argsort(at, kind="stable")
     effects = net_effects(numbered.number[rows], operation[rows], order, existed)
     part = _new_subscriptions(effects, rows, inserts, moves, found, vocabulary)
-    for reason in set(effects.refused.values()):
+    for reason in set(effects.rejected.values()):
         mask = np.zeros(table.num_rows, np.bool_)
-        mask[rows[[row for row, why in effects.refused.items() if why == reason]]] = True
+        mask[rows[[row for row, why in effects.rejected.items() if why == reason]]] = True
         numbered.faults.add(mask, "id", reason)
     rejects = Rejects.concatenate(
         [numbered.faults.rejects(table), inserts.rejects, moves.rejects]
@@ -118,7 +118,7 @@ def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """The subscriptions of some rows; ``position`` is where that of a row stands, or -1."""
+    """The subscriptions of some rows; ``position`` has the index of each row's, or -1."""
 
     subscriptions: Subscriptions
     position: NDArray[np.int64]
@@ -133,7 +133,7 @@ class _Read:
         vocabulary: Vocabulary,
         without: Sequence[str],
     ) -> _Read:
-        """Read rows that are sound so far, without some of the columns."""
+        """Read the rows that are valid so far, without some of the columns."""
         position = np.full(table.num_rows, -1, np.int64)
         rows = np.flatnonzero(wanted & faults.sound)
         if not len(rows):
@@ -150,12 +150,12 @@ class _Read:
 
 
 def _record(table: pa.Table, row: int) -> str:
-    """Return a row as it came, with the columns that were not read."""
+    """Return an input row with all its columns."""
     return record_of({name: cell(table, name, row) for name in table.column_names})
 
 
 def _operations(table: pa.Table, faults: Faults) -> NDArray[np.int8]:
-    """Return what every row asks for, by its position in `OPERATIONS`; -1 where that is unclear."""
+    """Return the operation of each row, by its position in `OPERATIONS`; -1 if it has none."""
     text = pc.utf8_lower(pc.utf8_trim_whitespace(read_texts(table, "op", faults)))
     position = pc.fill_null(pc.index_in(text, pa.array(OPERATIONS, text.type)), -1)
     operation: NDArray[np.int8] = position.to_numpy(zero_copy_only=False).astype(np.int8)
@@ -171,17 +171,17 @@ def _new_subscriptions(
     found: Sequence[Found],
     vocabulary: Vocabulary,
 ) -> Part:
-    """Return the subscriptions that are there and were not, or were otherwise."""
-    new = effects.changed & effects.there
-    wants, place = effects.wants, effects.place
-    own = inserts.position[rows[wants[new & (wants >= 0) & (place == wants)]]]
+    """Return the subscriptions that are new or differ from before."""
+    new = effects.changed & effects.exists
+    condition, place = effects.condition, effects.place
+    own = inserts.position[rows[condition[new & (condition >= 0) & (place == condition)]]]
     parts = [Part(inserts.subscriptions.take(own), vocabulary)]
-    moved = new & (wants >= 0) & (place != wants)
+    moved = new & (condition >= 0) & (place != condition)
     if moved.any():
-        inserted = inserts.subscriptions.take(inserts.position[rows[wants[moved]]])
+        inserted = inserts.subscriptions.take(inserts.position[rows[condition[moved]]])
         places = moves.subscriptions.take(moves.position[rows[place[moved]]])
         parts.append(Part(with_places(inserted, places), vocabulary))
-    moved = new & (wants < 0)
+    moved = new & (condition < 0)
     if moved.any():
         base = unite([one.part for one in found])
         position = np.full(len(new), -1, np.int64)

@@ -1,4 +1,4 @@
-"""Routing: messages to the shards that they concern, as record batches."""
+"""Routing: send messages to the shards that they must visit, as record batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nearcast.columns import read_only
 from nearcast.intake import read_messages
 from nearcast.spark.artifact.segments import open_router
 from nearcast.spark.artifact.versions import Artifact
-from nearcast.spark.shards.router import pack_shards
+from nearcast.spark.shards.shard_dedup import pack_shards
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 NOW = "_now"
-"""The column that gives messages of a stream the time of their micro-batch."""
+"""The column with the time of the micro-batch, for messages of a stream."""
 
 ROUTE = pa.schema(
     [
@@ -49,15 +49,15 @@ ROUTE = pa.schema(
         ("_rejected", pa.int64()),
     ]
 )
-"""What routing puts beside the columns of a message.
+"""The columns that routing adds to those of a message.
 
-``_key`` chooses the partition of the shuffle, ``_shards`` are all shards of the message as bits,
-``_counted`` is 1 for one copy of each message. A row without a shard has no message and says how
-many were refused.
+``_key`` selects the partition of the shuffle. ``_shards`` has all shards of the message as bits.
+``_counted`` is 1 for one copy of each message. A row without a shard has no message, only the
+number of rejected ones.
 """
 
 COPIES_AT_A_TIME = 20_000
-"""So many copies a batch has at most: a long message that visits many shards is large."""
+"""The largest number of copies in a batch: long messages that visit many shards are large."""
 
 _MAX_TOKENS = 1_000_000
 
@@ -76,10 +76,10 @@ class Routed(NamedTuple):
 
 
 class MessageRouter:
-    """Routes messages; remembers the ranks of all words that went through.
+    """Routes messages; keeps the ranks of all words so far.
 
-    A router must also see words that no subscription of its sample had. They are forgotten when
-    there are too many of them.
+    A router must also see words that no sampled subscription has. When there are too many words,
+    this starts again.
     """
 
     def __init__(self, router: Router) -> None:
@@ -91,7 +91,7 @@ class MessageRouter:
         self._rank: NDArray[np.int32] | None = None
 
     def route(self, batch: MessageBatch) -> Routed:
-        """Return which shards each message has to visit."""
+        """Return the shards that each message must visit."""
         if len(self._vocabulary) > _MAX_TOKENS:
             self._forget()
         messages = batch.number(self._vocabulary, add=True)
@@ -102,15 +102,15 @@ class MessageRouter:
 
 @dataclass(frozen=True)
 class RouteMessages:
-    """Sends each message to the shards that it concerns, one copy for each.
+    """Sends each message to the shards that it must visit, one copy for each.
 
     Parameters
     ----------
     folder, version, now_us
         As for `nearcast.spark.workers.matching.MatchMessages`.
     keys
-        A key for every partition of the shuffle that follows. Where shards are fewer, several
-        partitions take turns for each of them.
+        A key for each partition of the shuffle that follows. If there are fewer shards than
+        partitions, each shard uses several partitions in turn.
     """
 
     folder: str
@@ -119,7 +119,7 @@ class RouteMessages:
     keys: tuple[int, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Route every batch."""
+        """Route each batch."""
         artifact = Artifact(self.folder)
         known: dict[int, MessageRouter] = {}
         for batch in batches:
@@ -166,7 +166,7 @@ class RouteMessages:
             yield from copies.combine_chunks().to_batches()
 
     def _keys_of(self, shard: NDArray[np.int32], shards: int) -> NDArray[np.int32]:
-        """Return the key of every copy."""
+        """Return the key of each copy."""
         each = max(len(self.keys) // shards, 1)
         turn = np.arange(len(shard)) % each
         partition = (shard.astype(np.int64) * each + turn) % len(self.keys)
@@ -177,7 +177,7 @@ class RouteMessages:
 def version_of(
     artifact: Artifact, number: int | None, table: pa.Table, now_us: int
 ) -> tuple[Version, int]:
-    """Return the version that messages meet, and the time of those without one."""
+    """Return the version to match messages against, and the time of messages without one."""
     if number is not None:
         return artifact.read(number), now_us
     time_us = int(table.column(NOW)[0].cast(pa.int64()).as_py())
@@ -185,7 +185,7 @@ def version_of(
 
 
 def bits_of(column: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """Return the bits that stand in a column as bytes, as many words in every row."""
+    """Return the bits that a column has as bytes; all rows have the same length."""
     rows: list[bytes] = column.to_pylist()
     return read_only(np.frombuffer(b"".join(rows), np.uint64), np.uint64, len(rows[0]) // 8)
 

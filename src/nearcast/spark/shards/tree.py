@@ -1,20 +1,20 @@
-"""Down a tree of keyword and space nodes, to the shards of subscriptions and messages.
+"""The arrays of a router, and the kernels that route subscriptions and messages to shards.
 
 The tree is the top of an adaptive partition tree (Wang, Zhang, Zhang, Lin, Wang: AP-Tree, VLDB
-Journal 2015, section 3.2). The children of a node lie side by side:
+Journal 2015, section 3.2). The children of a node are adjacent:
 
-- A *keyword* node has an offset ``l`` and cuts of the ranks of tokens. A clause goes into the cut
-  of its ``l``-th rank (they ascend); one with fewer goes to the dummy. A message goes into every
-  cut that one of its ranks hits, below which only its ranks after the first hit count, and to the
-  dummy.
-- A *space* node has cells, column by column and row by row. A clause goes into every cell that
-  its box meets, but to the dummy where its box contains the region of the node. A message goes
-  into every cell that it meets, and to the dummy. Without a dummy, such a clause goes into
-  all cells.
-- A *leaf* names its shard. What lies in a leaf of `EVERYWHERE` lies in every shard.
+- A *keyword* node has an offset ``l`` and divides the ranks of tokens into cuts. A clause goes to
+  the cut of its ``l``-th lowest rank; a clause with fewer ranks goes to the dummy. A message goes
+  to each cut that contains one of its ranks, and below it only the ranks after the first one in
+  that cut count. It also goes to the dummy.
+- A *space* node divides its region into columns and rows of cells. A clause goes to each cell that
+  its box overlaps, or to the dummy if its box contains the whole region. A message goes to each
+  cell that it overlaps, and to the dummy. Without a dummy, a clause whose box contains the region
+  goes to all cells.
+- A *leaf* names its shard. The subscriptions of an `EVERYWHERE` leaf are in every shard.
 
-Coordinates are whole numbers: a cell begins at a split and ends one unit before the next, so
-that a box and a place that meet, be it at a border, have a cell in common.
+Coordinates are integers: a cell starts at a split and ends one unit before the next one. So a box
+and a place that overlap, even at a border, share a cell.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEAF, KEYWORDS, SPACE = 0, 1, 2
 """The kinds of nodes."""
 
 EVERYWHERE = -1
-"""The shard of a leaf whose subscriptions lie in every shard."""
+"""The shard of a leaf whose subscriptions are in every shard."""
 
 _COLUMN_MIX = 73_856_093
 _ROW_MIX = 19_349_663
@@ -43,9 +43,9 @@ class TreeArrays(NamedTuple):
     """The nodes of a tree; node 0 is the root, and children come after their parents.
 
     ``first`` is the first child of a node, or the shard of a leaf. A node has ``columns * rows``
-    cells or (``rows == 1``) cuts, and behind them the dummy where ``dummy`` is 1. Its splits lie at
-    ``split[split_start[n]:split_start[n + 1]]``: ``columns - 1`` of ranks or longitudes, then
-    ``rows - 1`` of latitudes. ``region`` is what a space node divides, both ends included.
+    cells or (``rows == 1``) cuts, followed by the dummy if ``dummy`` is 1. Its splits are
+    ``split[split_start[n]:split_start[n + 1]]``: ``columns - 1`` ranks or longitudes, then
+    ``rows - 1`` latitudes. ``region`` is the box that a space node divides, borders included.
     """
 
     kind: NDArray[np.uint8]
@@ -59,10 +59,11 @@ class TreeArrays(NamedTuple):
     region: NDArray[np.int32]
 
 
-class Routed(NamedTuple):
-    """What is routed: row ``i`` consists of the pieces ``piece_start[i]:piece_start[i + 1]``.
+class Pieces(NamedTuple):
+    """The input: row ``i`` consists of the pieces ``piece_start[i]:piece_start[i + 1]``.
 
-    Every piece has tokens and a box; ``rank`` gives the rank of a token.
+    A piece is a clause of a subscription, or a message on one side of the antimeridian. It has
+    tokens and a box; ``rank`` gives the rank of each token.
     """
 
     piece_start: NDArray[np.int64]
@@ -73,7 +74,7 @@ class Routed(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room to work in: a stack int32[nodes, 2], ranks int32[most tokens], seen int64[shards]."""
+    """Scratch space: stack int32[nodes, 2], rank int32[longest piece], seen int64[shards]."""
 
     stack: NDArray[np.int32]
     rank: NDArray[np.int32]
@@ -88,11 +89,11 @@ class Routes(NamedTuple):
 
 
 @kernel
-def ranks_of(routed: Routed, piece: Number, ranks: NDArray[np.int32]) -> Number:
-    """Write the ranks of a piece, ascending and distinct; return how many there are."""
+def ranks_of(pieces: Pieces, piece: Number, ranks: NDArray[np.int32]) -> Number:
+    """Write the distinct ranks of a piece in ascending order; return their number."""
     count = 0
-    for i in range(routed.token_start[piece], routed.token_start[piece + 1]):
-        ranks[count] = routed.rank[routed.token[i]]
+    for i in range(pieces.token_start[piece], pieces.token_start[piece + 1]):
+        ranks[count] = pieces.rank[pieces.token[i]]
         count += 1
     if count > 48:
         ranks[:count].sort()
@@ -121,7 +122,7 @@ def push_cells(
     stack: NDArray[np.int32],
     top: Number,
 ) -> Number:
-    """Put the cells of a space node that a box meets on the stack; return its new top."""
+    """Push the cells of a space node that a box overlaps; return the new top of the stack."""
     middle = tree.split_start[node] + tree.columns[node] - 1
     west = part_of(tree.split, tree.split_start[node], middle, box[0])
     south = part_of(tree.split, middle, tree.split_start[node + 1], box[1])
@@ -147,7 +148,7 @@ def push_message(
     stack: NDArray[np.int32],
     top: Number,
 ) -> Number:
-    """Put the children that a message visits on the stack, with where its ranks go on."""
+    """Push the children that a message visits, with the position of its next rank."""
     if tree.kind[node] == SPACE:
         top = push_cells(tree, node, box, position, stack, top)
     else:
@@ -177,7 +178,7 @@ def push_clause(
     stack: NDArray[np.int32],
     top: Number,
 ) -> Number:
-    """Put the children in which a clause lies on the stack."""
+    """Push the children that contain a clause."""
     if tree.kind[node] == SPACE:
         region = tree.region[node]
         inside = (
@@ -202,7 +203,7 @@ def push_clause(
 @kernel
 def visit_leaves(
     tree: TreeArrays,
-    routed: Routed,
+    pieces: Pieces,
     piece: Number,
     row: Number,
     are_messages: Number,
@@ -210,12 +211,12 @@ def visit_leaves(
     shard: NDArray[np.int32],
     count: Number,
 ) -> tuple[Number, Number]:
-    """Append the shards of the leaves that a piece reaches and that its row has not seen yet.
+    """Append the shards of the leaves that a piece reaches, unless its row has them already.
 
-    Returns how many shards there are now, and whether a leaf of `EVERYWHERE` was among them.
+    Returns the number of shards, and whether an `EVERYWHERE` leaf was reached.
     """
     everywhere, ranked = False, False
-    box = routed.box[piece]
+    box = pieces.box[piece]
     ranks = scratch.rank[:0]
     stack, seen = scratch.stack, scratch.seen
     stack[0, 0] = stack[0, 1] = 0
@@ -224,8 +225,8 @@ def visit_leaves(
         top -= 1
         node, position = stack[top, 0], stack[top, 1]
         if tree.kind[node] != LEAF:
-            if tree.kind[node] == KEYWORDS and not ranked:  # many pieces never come to one
-                ranks = scratch.rank[: ranks_of(routed, piece, scratch.rank)]
+            if tree.kind[node] == KEYWORDS and not ranked:  # many pieces reach none
+                ranks = scratch.rank[: ranks_of(pieces, piece, scratch.rank)]
                 ranked = True
             if are_messages:
                 top = push_message(tree, node, box, ranks, position, stack, top)
@@ -243,31 +244,31 @@ def visit_leaves(
 @kernel
 def route(
     tree: TreeArrays,
-    routed: Routed,
+    pieces: Pieces,
     are_messages: Number,
     first: Number,
     scratch: Scratch,
     routes: Routes,
 ) -> Number:
-    """Route the rows from ``first`` on, as long as there is room for all shards.
+    """Route the rows from ``first`` on, as long as their shards fit into the output.
 
-    ``routes`` (int64[rows + 1], int32[any]) is filled; ``scratch.seen`` holds no row from ``first``
-    on. Returns the first row that had no room.
+    Fills ``routes`` (int64[rows + 1], int32[any]). ``scratch.seen`` must not contain a row from
+    ``first`` on. Returns the first row that did not fit.
 
-    A message that reaches leaves of `EVERYWHERE` only visits one shard, chosen by its place.
+    A message that reaches only `EVERYWHERE` leaves visits one shard, chosen by its place.
     """
-    tree, routed = borrowed_tree(tree), borrowed_rows(routed)
+    tree, pieces = borrowed_tree(tree), borrowed_pieces(pieces)
     scratch = Scratch(borrow(scratch.stack), borrow(scratch.rank), borrow(scratch.seen))
     shards = len(scratch.seen)
     shard = borrow(routes.shard)
-    for row in range(first, len(routed.piece_start) - 1):
+    for row in range(first, len(pieces.piece_start) - 1):
         begin = routes.start[row]
         if begin + shards > len(shard):
             return row
         count, everywhere = begin, False
-        for piece in range(routed.piece_start[row], routed.piece_start[row + 1]):
+        for piece in range(pieces.piece_start[row], pieces.piece_start[row + 1]):
             count, found = visit_leaves(
-                tree, routed, piece, row, are_messages, scratch, shard, count
+                tree, pieces, piece, row, are_messages, scratch, shard, count
             )
             everywhere = everywhere or found
         if everywhere and not are_messages:
@@ -275,19 +276,19 @@ def route(
                 shard[begin + s] = s
             count = begin + shards
         elif everywhere and count == begin:
-            box = routed.box[routed.piece_start[row]]
+            box = pieces.box[pieces.piece_start[row]]
             mixed = np.int64(box[0]) * _COLUMN_MIX ^ np.int64(box[1]) * _ROW_MIX
             shard[count] = (mixed >> 7) % shards
             count += 1
         elif count - begin > 1:
             shard[begin:count].sort()
         routes.start[row + 1] = count
-    return len(routed.piece_start) - 1
+    return len(pieces.piece_start) - 1
 
 
 @kernel
 def borrowed_tree(tree: TreeArrays) -> TreeArrays:
-    """Return the tree with arrays that nobody counts references to."""
+    """Return the tree with borrowed arrays, which are not reference-counted."""
     return TreeArrays(
         borrow(tree.kind),
         borrow(tree.first),
@@ -302,23 +303,24 @@ def borrowed_tree(tree: TreeArrays) -> TreeArrays:
 
 
 @kernel
-def borrowed_rows(routed: Routed) -> Routed:
-    """Return what is routed with arrays that nobody counts references to."""
-    return Routed(
-        borrow(routed.piece_start),
-        borrow(routed.token_start),
-        borrow(routed.token),
-        borrow(routed.box),
-        borrow(routed.rank),
+def borrowed_pieces(pieces: Pieces) -> Pieces:
+    """Return the pieces with borrowed arrays, which are not reference-counted."""
+    return Pieces(
+        borrow(pieces.piece_start),
+        borrow(pieces.token_start),
+        borrow(pieces.token),
+        borrow(pieces.box),
+        borrow(pieces.rank),
     )
 
 
 @kernel
-def first_unsound(tree: TreeArrays, shards: Number, above: NDArray[np.int32]) -> Number:
-    """Return the first node that cannot be walked, or -1; ``above`` int32[nodes] is filled.
+def first_invalid(tree: TreeArrays, shards: Number, above: NDArray[np.int32]) -> Number:
+    """Return the first invalid node, or -1; ``above`` int32[nodes] is filled.
 
-    Children must tile the nodes after the root, splits ascend, and offsets grow downwards
-    (``above`` is the offset of the nearest keyword node in one of whose cuts a node lies).
+    Children must cover the nodes after the root without gaps, splits must ascend, and offsets must
+    grow downwards (``above`` is the offset of the nearest keyword node above, not counting nodes
+    whose dummy leads here).
     """
     expected = np.int64(1)
     above[0] = -1
@@ -350,6 +352,6 @@ def first_unsound(tree: TreeArrays, shards: Number, above: NDArray[np.int32]) ->
             offset = tree.offset[node]
         for child in range(first, first + columns * rows):
             above[child] = offset
-        if tree.dummy[node]:  # nothing is known of the ranks of a message there
+        if tree.dummy[node]:  # a dummy says nothing about the ranks of a message
             above[first + columns * rows] = above[node]
     return -1 if expected == len(tree.kind) else 0

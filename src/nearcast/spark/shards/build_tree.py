@@ -1,8 +1,8 @@
-"""The tree of a router, grown from samples: every node is cut by keywords or by space.
+"""Build the tree of a router from samples: each node is divided by keywords or by space.
 
-Follows algorithm 4 of AP-Tree (Wang, Zhang, Zhang, Lin, Wang, VLDB Journal 2015, section 3.3.4)
-with two terms more than its cost: a message that enters another part has a price of its own,
-because it is sent there, and so has a clause that lies in several parts.
+Follows algorithm 4 of AP-Tree (Wang, Zhang, Zhang, Lin, Wang, VLDB Journal 2015, section 3.3.4).
+The cost has two more terms: visiting a part costs something, because the message is sent there, and
+so does each copy of a clause in several parts.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from nearcast.indexes.cost_model import (
     smoothed,
 )
 from nearcast.spark.shards.router import Router
-from nearcast.spark.shards.routing import KEYWORDS, LEAF, SPACE
+from nearcast.spark.shards.tree import KEYWORDS, LEAF, SPACE
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Sample", "grow_tree"]
+__all__ = ["Sample", "build_tree"]
 
 MAX_PARTS = 8
 ROUNDS = 3
 MAX_DEPTH = 24
 
 VISIT = 0.25
-"""What entering a part costs, in leaves full of clauses to look at."""
+"""The cost of visiting a part, as a share of examining a full leaf."""
 
 MEMORY = 0.1
-"""What a clause costs where it lies, compared with being looked at by every message."""
+"""The cost of storing a clause, compared with examining it for every message."""
 
 SHRINK = 0.9
-"""The largest part of a node has at most this share of its clauses, or the node stays whole."""
+"""A node is divided only if its largest part has at most this share of its clauses."""
 
 SWELL = 1.8
-"""All parts together have at most so many times the clauses of their node."""
+"""A node is divided only if its parts have at most this many times its clauses in all."""
 
 SPREAD = 0.05
-"""Clauses that contain a region go into all its cells where that adds at most this share."""
+"""Clauses that contain a region are copied to all its cells if that adds at most this share."""
 
 
 class Ranks(NamedTuple):
-    """The ranks of every row, ascending and distinct."""
+    """The distinct ranks of each row, ascending."""
 
     start: NDArray[np.int64]
     rank: NDArray[np.int64]
@@ -60,7 +60,7 @@ class Ranks(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Samples of clauses and messages (cut at the antimeridian), by ranks instead of tokens."""
+    """Samples of clauses and messages (cut at the antimeridian), with ranks instead of tokens."""
 
     vocabulary: Vocabulary
     clause: Ranks
@@ -70,7 +70,7 @@ class Sample:
 
     @classmethod
     def of(cls, clauses: Clauses, messages: Messages, vocabulary: Vocabulary) -> Sample:
-        """Order the tokens that occur at least twice, rarest first; hash the others."""
+        """Rank the tokens that occur at least twice, rarest first; hash the others."""
         size = len(vocabulary)
         frequency = np.bincount(clauses.token, minlength=size)
         frequency += np.bincount(messages.token, minlength=size)
@@ -90,7 +90,7 @@ class Sample:
 
 
 class Node(NamedTuple):
-    """What reaches a node: clauses, and messages with the first of their ranks that counts."""
+    """The clauses and messages of a node; ``position`` is the first rank that counts."""
 
     clause: NDArray[np.int64]
     message: NDArray[np.int64]
@@ -101,7 +101,7 @@ class Node(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A way to cut a node: its parts, the dummy last where there is one, and what it costs."""
+    """A way to divide a node: its parts, the dummy last if there is one, and the cost."""
 
     kind: int
     columns: int
@@ -112,10 +112,10 @@ class Split(NamedTuple):
     cost: float
 
 
-def grow_tree(sample: Sample, leaf_size: float) -> Router:
-    """Return a router each of whose leaves is a shard of its own.
+def build_tree(sample: Sample, leaf_size: float) -> Router:
+    """Return a router whose leaves are shards.
 
-    A leaf has at most ``leaf_size`` clauses of the sample, unless they cannot be told apart.
+    A leaf has at most ``leaf_size`` clauses of the sample, unless they cannot be separated.
     """
     every = np.arange(len(sample.clause_box))
     messages = np.arange(len(sample.message_box))
@@ -150,7 +150,7 @@ def grow_tree(sample: Sample, leaf_size: float) -> Router:
 
 
 def _best_split(sample: Sample, node: Node, leaf_size: float) -> Split | None:
-    """Return the cheapest way to cut a node, None where it is small enough or cannot be cut."""
+    """Return the cheapest way to divide a node; None if it is small or cannot be divided."""
     count = len(node.clause)
     if count <= leaf_size or node.depth >= MAX_DEPTH:
         return None
@@ -172,7 +172,7 @@ def _helps(split: Split, count: int) -> bool:
 
 
 def _by_keywords(sample: Sample, node: Node, parts: int, visit: float) -> Split | None:
-    """Cut the ranks of the clauses at the node's offset."""
+    """Divide the ranks of the clauses at the node's offset."""
     start = sample.clause.start
     long = start[node.clause + 1] - start[node.clause] > node.offset
     clause = node.clause[long]
@@ -182,7 +182,7 @@ def _by_keywords(sample: Sample, node: Node, parts: int, visit: float) -> Split 
         return None
     owner, at = _tails(sample.message, node)
     tail = sample.message.rank[at]
-    # A rank that no clause has here falls into the cut of the keyword before it.
+    # A rank that no clause has here belongs to the cut of the keyword before it.
     near = np.maximum(np.searchsorted(keyword, tail, "right") - 1, 0)
     occurrences = np.bincount(near, minlength=len(keyword))
     hit = keyword_hits(weight, occurrences, len(node.message))
@@ -205,7 +205,7 @@ def _by_keywords(sample: Sample, node: Node, parts: int, visit: float) -> Split 
 
 
 def _by_space(sample: Sample, node: Node, parts: int, visit: float) -> Split | None:
-    """Cut the region of the node, in the shape that costs least."""
+    """Divide the region of the node into the cheapest grid."""
     box, places = sample.clause_box[node.clause], sample.message_box[node.message]
     grid = min(_grids(box, node.region, parts, places), key=lambda cuts: cuts.cost)
     columns, rows = len(grid.column) + 1, len(grid.row) + 1
@@ -221,12 +221,12 @@ def _by_space(sample: Sample, node: Node, parts: int, visit: float) -> Split | N
     for j in range(rows):
         for i in range(columns):
             cell = (x[i], y[j], x[i + 1] - 1, y[j + 1] - 1)
-            met = _meets(places, cell)
+            here = _overlaps(places, cell)
             made.append(
                 Node(
-                    node.clause[_meets(box, cell) & parted],
-                    node.message[met],
-                    node.position[met],
+                    node.clause[_overlaps(box, cell) & parted],
+                    node.message[here],
+                    node.position[here],
                     cell,
                     node.offset,
                     node.depth + 1,
@@ -253,16 +253,16 @@ def _grids(
 
 
 def _cost(parts: list[Node], messages: int, prior: NDArray[Any], visit: float) -> float:
-    """Return what a message looks at, what its visits cost, and what the clauses take."""
+    """Return the cost of the clauses that a message examines, of its visits, and of memory."""
     weight = np.array([len(part.clause) for part in parts], np.float64)
     hit = smoothed([len(part.message) for part in parts], messages, prior)
-    # A part without clauses will hardly have any: it is not worth a visit.
+    # A part without clauses in the sample has hardly any, so nobody visits it.
     entered = np.where(weight > 0, weight + visit, 0.0)
     return float((hit * entered).sum() + MEMORY * weight.sum())
 
 
 def _tails(ranks: Ranks, node: Node) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the ranks of messages that count at a node: whose each is, and where it lies."""
+    """Return the ranks of messages that count at a node: the message and position of each."""
     begin = ranks.start[node.message] + node.position
     length = ranks.start[node.message + 1] - begin
     tail_start = starts(length)
@@ -270,16 +270,16 @@ def _tails(ranks: Ranks, node: Node) -> tuple[NDArray[np.int64], NDArray[np.int6
     return np.repeat(np.arange(len(node.message)), length), at
 
 
-def _meets(box: NDArray[np.int32], cell: tuple[int, int, int, int]) -> NDArray[np.bool_]:
+def _overlaps(box: NDArray[np.int32], cell: tuple[int, int, int, int]) -> NDArray[np.bool_]:
     west, south, east, north = cell
-    met: NDArray[np.bool_] = (
+    overlaps: NDArray[np.bool_] = (
         (box[:, 0] <= east) & (box[:, 2] >= west) & (box[:, 1] <= north) & (box[:, 3] >= south)
     )
-    return met
+    return overlaps
 
 
 def _sorted(start: NDArray[np.int64], rank: NDArray[np.int32]) -> Ranks:
-    """Sort the ranks of every row, each once."""
+    """Return the distinct ranks of each row, sorted."""
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     key = np.unique((row << 32) | rank.astype(np.int64))
     length = np.bincount(key >> 32, minlength=len(start) - 1)

@@ -1,4 +1,4 @@
-"""A room for streams: an index, a folder to which files come, and what should come of them."""
+"""An index, a folder where files arrive, a stream over them, and its expected matches."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def pairs_of(rows: Iterator[Any]) -> Pairs:
 
 
 @dataclass(frozen=True)
-class Room:
+class StreamPipeline:
     """A folder with an index, files of messages, and a stream from them."""
 
     spark: SparkSession

@@ -124,7 +124,7 @@ def test_a_header_may_have_a_mark_and_blanks(tmp_path: Path, mark: bytes) -> Non
         (b"\n\n", "has no header"),
         (b"id,id\na,b\n", "distinct names"),
         (b"id,\xff\na,b\n", "in UTF-8"),
-        (b'"id,lon\na,b\n', "first line is no row"),
+        (b'"id,lon\na,b\n', "first line is not a CSV row"),
         (b"name,lon\na,b\n", "found the columns name, lon; wanted id"),
         (b"name,lon\n", "found the columns name, lon; wanted id"),
     ],
@@ -145,7 +145,7 @@ GOOD: dict[str, Any] = {"id": "g", "lon": 1, "lat": 2, "radius_m": 3}
     [
         (b"{", "", "is not JSON"),
         (b"nonsense", "", "is not JSON"),
-        (b"5", "", "is no JSON object"),
+        (b"5", "", "is not a JSON object"),
         (b'{"id": "\xff"}', "", "is not valid UTF-8"),
         (b'{"id": "\\ud800"}', "", "half a surrogate pair"),
         (b"[" * 100_000, "", "is not JSON"),
@@ -233,7 +233,7 @@ def test_quick_and_careful_reading_agree(tmp_path: Path) -> None:
 
 
 def test_a_json_array_is_unsupported(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFile, match="one object a line"):
+    with pytest.raises(UnsupportedFile, match="one object per line"):
         load(write(tmp_path, "s.json", "\n [" + json.dumps(GOOD) + "]"))
 
 

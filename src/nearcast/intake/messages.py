@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from nearcast.columns import Ids, Messages, starts
 from nearcast.errors import UnsupportedFile
-from nearcast.intake.cells import Lists, read_lists, read_texts, valid
+from nearcast.intake.arrow_columns import TextLists, not_null, read_lists, read_texts
 from nearcast.intake.ids import read_ids, refuse_repeated
+from nearcast.intake.keyword_clauses import distinct
 from nearcast.intake.places import BOX, POINT, read_message_boxes
-from nearcast.intake.rejects import Faults, Rejects
+from nearcast.intake.rejects import Rejects, RowErrors
 from nearcast.intake.times import read_durations, read_times
-from nearcast.intake.wants import distinct
 from nearcast.text import tokenize_column, words
 
 if TYPE_CHECKING:
@@ -88,19 +88,19 @@ def read_messages(
     ([0], ('is missing; give text or tokens',))
     """
     _require_columns(table)
-    faults = Faults(table.num_rows)
-    ids = read_ids(table, "id", faults)
-    box = read_message_boxes(table, faults)
-    time = read_times(table, "time", faults)
-    ttl = read_durations(table, "ttl_s", faults)
-    token_start, token = _read_words(table, vocabulary, tokenizer, faults)
+    errors = RowErrors(table.num_rows)
+    ids = read_ids(table, "id", errors)
+    box = read_message_boxes(table, errors)
+    time = read_times(table, "time", errors)
+    ttl = read_durations(table, "ttl_s", errors)
+    token_start, token = _read_words(table, vocabulary, tokenizer, errors)
     if unique:
-        refuse_repeated(ids, "id", faults)
+        refuse_repeated(ids, "id", errors)
     messages = Messages(token_start, token, box, np.where(time.given, time.us, now_us), ttl.us)
-    if not faults.sound.all():
-        sound = np.flatnonzero(faults.sound)
+    if not errors.valid.all():
+        sound = np.flatnonzero(errors.valid)
         ids, messages = ids.take(sound), messages.take(sound)
-    return MessageBatch(ids, messages), faults.rejects(table, rows)
+    return MessageBatch(ids, messages), errors.rejects(table, rows)
 
 
 def messages_from(
@@ -152,14 +152,14 @@ def _require_columns(table: pa.Table) -> None:
 
 
 def _read_words(
-    table: pa.Table, vocabulary: Vocabulary, tokenizer: Tokenizer, faults: Faults
+    table: pa.Table, vocabulary: Vocabulary, tokenizer: Tokenizer, errors: RowErrors
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    text = read_texts(table, "text", faults)
-    lists = read_lists(table, "tokens", faults)
-    with_text = valid(text)
+    text = read_texts(table, "text", errors)
+    lists = read_lists(table, "tokens", errors)
+    with_text = not_null(text)
     with_tokens = np.zeros(len(text), np.bool_) if lists is None else lists.given
-    faults.add(~(with_text | with_tokens), "text", "is missing; give text or tokens")
-    faults.add(with_text & with_tokens, "tokens", "give either text or tokens, not both")
+    errors.add(~(with_text | with_tokens), "text", "is missing; give text or tokens")
+    errors.add(with_text & with_tokens, "tokens", "give either text or tokens, not both")
     of_text = tokenize_column(text, tokenizer, vocabulary, add=False)
     if lists is None:
         return of_text.token_start, of_text.token
@@ -169,7 +169,7 @@ def _read_words(
 def _with_lists(
     token_start: NDArray[np.int64],
     token: NDArray[np.int32],
-    lists: Lists,
+    lists: TextLists,
     vocabulary: Vocabulary,
     tokenizer: Tokenizer,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -22,8 +22,8 @@ from nearcast.intake import (
     read_messages,
     read_subscriptions,
 )
-from nearcast.intake.cells import read_lists, read_texts
-from nearcast.intake.rejects import Faults
+from nearcast.intake.arrow_columns import read_lists, read_texts
+from nearcast.intake.rejects import RowErrors
 from nearcast.text import Vocabulary, tokenize_column, words
 from nearcast.text.keys import keys_of, string_buffers
 
@@ -169,9 +169,9 @@ def weigh_tokens(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def all_words(table: pa.Table, vocabulary: Vocabulary) -> None:
     """Add all words of a table of messages to the vocabulary: intake leaves out unknown ones."""
-    faults = Faults(table.num_rows)
-    tokenize_column(read_texts(table, "text", faults), words, vocabulary, add=True)
-    lists = read_lists(table, "tokens", faults)
+    errors = RowErrors(table.num_rows)
+    tokenize_column(read_texts(table, "text", errors), words, vocabulary, add=True)
+    lists = read_lists(table, "tokens", errors)
     if lists is not None:
         tokenize_column(lists.value, words, vocabulary, add=True)
 

@@ -1,0 +1,224 @@
+"""The clauses of subscriptions as token ids, from columns of keywords and expressions.
+
+Keywords are tokenized by column. Expressions are parsed one by one, each distinct text once.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.columns import gather, read_only, starts
+from nearcast.errors import ExpressionError, InvalidInput
+from nearcast.intake.arrow_columns import TextLists, not_null, read_lists, read_texts
+from nearcast.model import Conjunction, parse
+from nearcast.text import tokenize_column
+from nearcast.text.splitting import distinct_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from nearcast.intake.rejects import RowErrors
+    from nearcast.text import Tokenizer, Vocabulary
+
+__all__ = ["KeywordClauses", "distinct", "keyword_clauses_of", "read_keyword_clauses"]
+
+MAX_KEYWORD_BYTES = 1_000_000
+"""The maximum length of a keyword; folding can make its tokens a few times longer."""
+
+
+class KeywordClauses(NamedTuple):
+    """Clauses by row: row ``i`` has those from ``clause_start[i]`` to ``clause_start[i + 1]``.
+
+    A clause requires all its tokens and excludes its negative tokens, both ascending.
+    """
+
+    clause_start: NDArray[np.int64]
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+    negative_start: NDArray[np.int64]
+    negative: NDArray[np.int32]
+
+
+def read_keyword_clauses(
+    table: pa.Table, tokenizer: Tokenizer, vocabulary: Vocabulary, errors: RowErrors
+) -> KeywordClauses:
+    """Return the clauses of all rows; new tokens are added to the vocabulary.
+
+    The clauses of rejected rows are undefined. Call this last: rejected rows add no tokens.
+    """
+    keywords = read_lists(table, "keywords", errors)
+    expression = read_texts(table, "expression", errors)
+    if keywords is not None:
+        both = keywords.given & not_null(expression)
+        errors.add(both, "expression", "give either keywords or an expression, not both")
+    clauses = _all_keywords(table.num_rows, keywords, tokenizer, vocabulary, errors)
+    if expression.null_count == len(expression):
+        return clauses
+    return _with_expressions(clauses, expression, tokenizer, vocabulary, errors)
+
+
+def keyword_clauses_of(
+    clauses: Sequence[Sequence[Conjunction]], vocabulary: Vocabulary
+) -> KeywordClauses:
+    """Return clauses as arrays; new tokens are added to the vocabulary.
+
+    Examples
+    --------
+    >>> from nearcast.text import Vocabulary
+    >>> no_milk = Conjunction(("tea", "cake"), ("milk",))
+    >>> clauses = keyword_clauses_of([[no_milk]], Vocabulary(["tea"]))
+    >>> clauses.token.tolist(), clauses.negative.tolist()
+    ([0, 1], [2])
+    """
+    flat = list(chain.from_iterable(clauses))
+    positive = _token_ids([clause.positive for clause in flat], vocabulary)
+    negative = _token_ids([clause.negative for clause in flat], vocabulary)
+    clause_start = starts(np.fromiter(map(len, clauses), np.int64, len(clauses)))
+    return KeywordClauses(clause_start, *positive, *negative)
+
+
+def distinct(
+    token: NDArray[np.int32], start: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the start array and the distinct tokens of each piece, ascending."""
+    token_start = np.empty(len(start), np.int64)
+    kept = np.empty(len(token), np.int32)
+    count = distinct_tokens(
+        read_only(token, np.int32), read_only(start, np.int64), token_start, kept
+    )
+    return token_start, kept[:count]
+
+
+def _token_ids(
+    tokens: list[tuple[str, ...]], vocabulary: Vocabulary
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    number = vocabulary.add(list(chain.from_iterable(tokens)))
+    return distinct(number, starts(np.fromiter(map(len, tokens), np.int64, len(tokens))))
+
+
+def _all_keywords(
+    count: int,
+    keywords: TextLists | None,
+    tokenizer: Tokenizer,
+    vocabulary: Vocabulary,
+    errors: RowErrors,
+) -> KeywordClauses:
+    """Return one clause per row with all its keywords; an empty clause if it has none."""
+    no_negative = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
+    if keywords is None:
+        nothing = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
+        return KeywordClauses(np.arange(count + 1), *nothing, *no_negative)
+    _check_keywords(keywords, errors)
+    value_start, value = _valid_values(keywords, errors)
+    column = tokenize_column(value, tokenizer, vocabulary, add=True)
+    _reject_wordless(value_start, value, column.word_count, errors)
+    required = distinct(column.token, column.token_start[value_start])
+    return KeywordClauses(np.arange(count + 1), *required, *no_negative)
+
+
+def _check_keywords(keywords: TextLists, errors: RowErrors) -> None:
+    empty = keywords.given & (np.diff(keywords.value_start) == 0)
+    problem = "must not be empty; leave it out to ask for everything in the region"
+    errors.add(empty, "keywords", problem)
+    length = pc.binary_length(keywords.value)
+    if (pc.max(length).as_py() or 0) > MAX_KEYWORD_BYTES:
+        too_long = pc.fill_null(pc.greater(length, MAX_KEYWORD_BYTES), False)
+        wrong = np.zeros(len(keywords.given), np.bool_)
+        wrong[_row_of(keywords.value_start)[too_long.to_numpy(zero_copy_only=False)]] = True
+        problem = f"every keyword must have at most {MAX_KEYWORD_BYTES:,} bytes"
+        errors.add(wrong, "keywords", problem)
+
+
+def _valid_values(keywords: TextLists, errors: RowErrors) -> tuple[NDArray[np.int64], pa.Array]:
+    """Return the keywords of the valid rows; the others have none."""
+    if errors.valid.all():
+        return keywords.value_start, keywords.value
+    length = np.diff(keywords.value_start)
+    kept = np.repeat(errors.valid, length)
+    return starts(np.where(errors.valid, length, 0)), keywords.value.filter(pa.array(kept))
+
+
+def _reject_wordless(
+    value_start: NDArray[np.int64],
+    value: pa.Array,
+    word_count: NDArray[np.int64],
+    errors: RowErrors,
+) -> None:
+    wordless = np.flatnonzero(word_count == 0)
+    if len(wordless):
+        for row, keyword in zip(
+            _row_of(value_start)[wordless].tolist(),
+            value.take(pa.array(wordless)).to_pylist(),
+            strict=True,
+        ):
+            problem = "every keyword must have a letter or digit"
+            errors.add_error(row, InvalidInput("keywords", keyword, problem))
+
+
+def _row_of(start: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(start) - 1), np.diff(start))
+
+
+def _with_expressions(
+    clauses: KeywordClauses,
+    expression: pa.Array,
+    tokenizer: Tokenizer,
+    vocabulary: Vocabulary,
+    errors: RowErrors,
+) -> KeywordClauses:
+    """Return the clauses, replaced by those of the expression in rows that have one."""
+    rows = np.flatnonzero(not_null(expression) & errors.valid)
+    coded = expression.take(pa.array(rows)).dictionary_encode()
+    texts: list[str] = coded.dictionary.to_pylist()
+    parsed = [_parsed(text, tokenizer) for text in texts]
+    code = coded.indices.to_numpy(zero_copy_only=False)
+    for row, number in zip(rows.tolist(), code.tolist(), strict=True):
+        outcome = parsed[number]
+        if isinstance(outcome, InvalidInput):
+            errors.add_error(row, outcome)
+    valid = [() if isinstance(outcome, InvalidInput) else outcome for outcome in parsed]
+    own = keyword_clauses_of(valid, vocabulary)
+    # Each row chooses from the clauses of all rows, followed by those of all expressions.
+    chosen = np.arange(len(expression))
+    chosen[rows] = len(expression) + code
+    return _take(_concatenate(clauses, own), chosen)
+
+
+def _parsed(text: str, tokenizer: Tokenizer) -> tuple[Conjunction, ...] | InvalidInput:
+    if len(text) > MAX_KEYWORD_BYTES:
+        return InvalidInput(
+            "expression", text, f"must have at most {MAX_KEYWORD_BYTES:,} characters"
+        )
+    try:
+        return parse(text, tokenizer)
+    except ExpressionError as error:
+        return error
+
+
+def _concatenate(one: KeywordClauses, other: KeywordClauses) -> KeywordClauses:
+    def chained(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.concatenate([a, b[1:] + a[-1]])
+
+    return KeywordClauses(
+        chained(one.clause_start, other.clause_start),
+        chained(one.token_start, other.token_start),
+        np.concatenate([one.token, other.token]),
+        chained(one.negative_start, other.negative_start),
+        np.concatenate([one.negative, other.negative]),
+    )
+
+
+def _take(clauses: KeywordClauses, rows: NDArray[np.int64]) -> KeywordClauses:
+    clause_start, clause = gather(clauses.clause_start, rows)
+    token_start, token = gather(clauses.token_start, clause)
+    negative_start, negative = gather(clauses.negative_start, clause)
+    return KeywordClauses(
+        clause_start, token_start, clauses.token[token], negative_start, clauses.negative[negative]
+    )

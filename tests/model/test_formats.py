@@ -12,8 +12,8 @@ import shapely
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nearcast.errors import RegionError
-from nearcast.model import Point, Polygon, Rect, Region, region
+from nearcast.errors import InvalidInput, RegionError
+from nearcast.model import Message, Point, Polygon, Rect, Region, Subscription, region
 
 SQUARE = [[0, 0], [2, 0], [2, 2], [0, 2], [0, 0]]
 TRIANGLE = [[0, 0], [2, 0], [0, 2], [0, 0]]
@@ -62,6 +62,48 @@ def test_arbitrary_json_raises_nothing_else(value: Any) -> None:
         Polygon(value)
     except RegionError:
         pass
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1.0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array(5.0),
+        [np.array(5.0)],
+        [np.array(1.0)] * 4,
+        nested(100_000),
+        [nested(100_000)] * 4,
+        {"type": "Point", "coordinates": np.array(1)},
+        {"type": "Polygon", "coordinates": np.array(1)},
+        {"type": "Polygon", "coordinates": [np.array(1)]},
+        {"type": "MultiPolygon", "coordinates": nested(100_000)},
+        {"type": "Feature", "geometry": nested(100_000)},
+        {"type": nested(100_000)},
+    ],
+)
+def test_arrays_without_length_and_deep_lists_raise_nothing_else(value: Any) -> None:
+    assert isinstance(attempted(value), RegionError)
+    with pytest.raises(RegionError):
+        Polygon(value)
+    with pytest.raises(RegionError):
+        Message(1, value, "")
+    with pytest.raises(InvalidInput):
+        Subscription(1, Rect(0, 0, 1, 1), value)
+
+
+@pytest.mark.parametrize("depth", [100, *range(900, 1100)])
+def test_text_of_any_depth_raises_nothing_else(depth: int) -> None:
+    coordinates = "[" * depth + "1" + "]" * depth
+    for name in ("Point", "Polygon", "MultiPolygon"):
+        assert isinstance(
+            attempted(f'{{"type": "{name}", "coordinates": {coordinates}}}'), RegionError
+        )
 
 
 lattice = st.tuples(st.integers(-3, 3), st.integers(-3, 3)).map(list)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,9 @@ __all__ = ["read_csv"]
 _MAX_ROW_LINES = 10_000
 _MAX_ROW_BYTES = 1 << 24
 _NO_ROW = "is not a CSV row"
+
+# The number of lines of a row, and its cells.
+_Row = tuple[int, list[str]]
 
 # What a quoted cell that was opened on an earlier line does on a line.
 _OPEN, _CLOSED, _BROKEN = "stays open", "is closed, and the row ends", "is closed inside a cell"
@@ -77,6 +80,9 @@ class _Rows:
         self._size = len(self._lines)
         self._at = 0
         self._quoted = _QuotedLines()
+        # Reads rows one after the other until the first that is not a row. From there on,
+        # every line is looked at by itself, so that none is read again and again.
+        self._reader: Any = csv.reader(map(_text, self._lines), strict=True)
 
     @property
     def line(self) -> int:
@@ -99,21 +105,40 @@ class _Rows:
         ``width`` is the number of cells that a row over several lines must have; None allows any.
         """
         while self._at < self._size:
-            line, raw = self.line, self._lines[self._at]
-            count = 1
-            cells = _cells(_text(raw))
-            if isinstance(cells, csv.Error):
-                found = self._row_over_lines(width)
-                if isinstance(found, str):
-                    errors.add(line, "", f"{_NO_ROW}: {found}", raw)
-                    self._at += 1
-                    continue
-                count, cells = found
-                raw = b"".join(self._lines[self._at : self._at + count])
+            line, first = self.line, self._at
+            found = self._next_simple_row(width) or self._careful_row(width)
+            if isinstance(found, str):
+                errors.add(line, "", f"{_NO_ROW}: {found}", self._lines[self._at])
+                self._at += 1
+                continue
+            count, cells = found
             self._at += count
             if cells:
-                return line, cells, raw
+                return line, cells, b"".join(self._lines[first : self._at])
         return None
+
+    def _next_simple_row(self, width: int | None) -> _Row | None:
+        """Return the next row of the reader; None if it is not a row, now and from then on."""
+        if self._reader is None:
+            return None
+        try:
+            cells: list[str] = next(self._reader)
+        except csv.Error:
+            self._reader = None
+            return None
+        count = self._reader.line_num - self._at
+        if count > 1:
+            size = sum(map(len, self._lines[self._at : self._at + count]))
+            fits = count <= _MAX_ROW_LINES and size <= _MAX_ROW_BYTES
+            if not fits or (width is not None and len(cells) != width):
+                self._reader = None
+                return None
+        return count, cells
+
+    def _careful_row(self, width: int | None) -> _Row | str:
+        """Return the number of lines of the next row and its cells, or why it is not a row."""
+        cells = _cells(_text(self._lines[self._at]))
+        return self._row_over_lines(width) if isinstance(cells, csv.Error) else (1, cells)
 
     def finish(self, errors: LineErrors) -> None:
         """Reject a line that is too long, or return what was read beyond the block."""
@@ -123,8 +148,8 @@ class _Rows:
         elif self._too_long is not None:
             errors.add_too_long(self.line, self._too_long)
 
-    def _row_over_lines(self, width: int | None) -> tuple[int, list[str]] | str:
-        """Return the number of lines of the next row and its cells, or why it is not a row."""
+    def _row_over_lines(self, width: int | None) -> _Row | str:
+        """Return a row that does not end on its first line, or why it is not a row."""
         first = _text(self._lines[self._at])
         opened = _cells(first.rstrip("\r\n") + '"')
         if isinstance(opened, csv.Error):
@@ -133,12 +158,12 @@ class _Rows:
         count = end - self._at
         if state != _CLOSED:
             problem = "is not closed" if state == _OPEN else state
-            return f"a quoted cell {problem}; double quotes inside of a quoted cell"
+            return f"a quoted cell {problem}; a quote inside of one must be doubled"
         total = len(opened) + self._quoted.cells_between(self._at + 1, end)
         if width is not None and total != width:
             return (
-                f"with the {count - 1} lines on which its quoted cell continues, it has {total} "
-                f"cells, the header names {width} columns"
+                "a quoted cell is not closed on its line, and with the lines up to its end there "
+                f"are {total} cells, the header names {width} columns"
             )
         lines = [_text(raw) for raw in self._lines[self._at : end]]
         try:

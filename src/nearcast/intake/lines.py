@@ -154,6 +154,8 @@ def nonempty_lines(block: Block) -> tuple[NDArray[np.int64], NDArray[np.int64], 
     """
     content = np.frombuffer(block.content, np.uint8)
     end = np.flatnonzero(content == ord("\n"))
+    if not len(content):
+        return end, end, end
     if not len(end) or end[-1] != len(content) - 1:
         end = np.append(end, len(content))
     begin = np.concatenate([[0], end[:-1] + 1])

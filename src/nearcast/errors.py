@@ -3,16 +3,18 @@
 ::
 
     NearcastError
-    ├── InvalidInput (also ValueError)      a field holds a value that cannot be taken
-    │   ├── ExpressionError                 ... and the text of an expression says where
-    │   └── RegionError                     ... and it is a place
-    ├── DuplicateId (also ValueError)       a subscription with this id is registered already
-    ├── UnknownId (also KeyError)           no subscription with this id is registered
-    ├── UnknownName (also ValueError)       no index, option or dataset of this name
-    ├── UnsupportedFile (also ValueError)   a file that cannot be read as what it should be
-    └── StorageError (also OSError)         a stored artifact is damaged, or of another version
+    ├── InvalidInput (also ValueError)      a field has an invalid value
+    │   ├── ExpressionError                 ... in an expression; shows the position
+    │   └── RegionError                     ... in a place
+    ├── DuplicateId (also ValueError)       a subscription with this id already exists
+    ├── UnknownId (also KeyError)           no subscription has this id
+    ├── UnknownName (also ValueError)       no index, option or dataset has this name
+    ├── UnsupportedFile (also ValueError)   a file is missing, unreadable or lacks columns
+    └── StorageError (also OSError)         stored data is damaged or of another version
 
-Every message names what was expected, what came and what to do about it.
+Every message says what was expected, what was found and what to do about it. Messages may quote
+data from files, so they are safe to print: control characters are escaped, and long texts are
+shortened in the middle (`one_line`).
 """
 
 from __future__ import annotations
@@ -34,92 +36,135 @@ __all__ = [
     "UnsupportedFile",
 ]
 
+_MAX_MESSAGE = 2_000
+_MAX_PROBLEM = 500
+
 
 class NearcastError(Exception):
-    """The root of everything that Nearcast raises on purpose."""
+    """The base class of all exceptions that Nearcast raises on purpose."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(str(message), _MAX_MESSAGE))
 
 
 class InvalidInput(NearcastError, ValueError):
-    """A field holds a value that cannot be taken.
+    """A field has an invalid value.
 
     Parameters
     ----------
     field
         The name of the field, as the user wrote or would write it.
     value
-        What came. Long values are shortened in the message.
+        The invalid value. The message shows a shortened form of it.
     problem
-        What is wrong, and what would be right.
+        What is wrong, and what a valid value looks like.
     """
 
     def __init__(self, field: str, value: object, problem: str) -> None:
         self.field = field
         self.value = value
-        self.problem = problem
-        super().__init__(f"{field}: {problem} (got {shorten(value)})")
+        self.problem = one_line(problem, _MAX_PROBLEM)
+        super().__init__(f"{field}: {self.problem} (got {shorten(value)})")
 
     def __reduce__(self) -> tuple[type[InvalidInput], tuple[str, object, str]]:
         return type(self), (self.field, self.value, self.problem)
 
 
 class RegionError(InvalidInput):
-    """A place that is no region: coordinates out of range, a broken polygon, unreadable text."""
+    """A place is invalid: coordinates out of range, a broken polygon, unreadable text."""
 
 
 class ExpressionError(InvalidInput):
-    """An expression that cannot be read, with the position of the offending character.
+    """An expression is invalid.
 
-    The message shows the expression with a caret below that character.
+    The message shows the expression with a caret below the character at fault.
     """
 
     def __init__(self, expression: str, position: int, problem: str) -> None:
+        super().__init__("expression", expression, problem)
         self.position = position
         shown, caret = _window(expression, position)
-        super().__init__("expression", expression, problem)
-        self.args = (f"expression: {problem} (at character {position})\n  {shown}\n  {caret}^",)
+        message = f"expression: {self.problem} (at character {position})\n  {shown}\n  {caret}^"
+        self.args = (message,)
 
     def __reduce__(self) -> tuple[type[ExpressionError], tuple[str, int, str]]:
         return type(self), (str(self.value), self.position, self.problem)
 
 
 class DuplicateId(NearcastError, ValueError):
-    """A subscription with this id is registered already."""
+    """A subscription with this id already exists."""
 
 
 class UnknownId(NearcastError, KeyError):
-    """No subscription with this id is registered."""
+    """No subscription has this id."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class UnknownName(NearcastError, ValueError):
-    """A name that is not on the list; the message gives the list."""
+    """A name is not one of the valid ones, which the message lists."""
 
     def __init__(self, kind: str, name: object, choices: Iterable[str]) -> None:
+        self.kind = kind
+        self.name = name
         self.choices = sorted(choices)
         listed = ", ".join(self.choices) or "none"
-        super().__init__(f"unknown {kind} {name!r}; choose from: {listed}")
+        super().__init__(f"unknown {kind} {shorten(name)}; choose from: {listed}")
+
+    def __reduce__(self) -> tuple[type[UnknownName], tuple[str, object, list[str]]]:
+        return type(self), (self.kind, self.name, self.choices)
 
 
 class UnsupportedFile(NearcastError, ValueError):
-    """A file that cannot be read as what it should be."""
+    """A file is missing, cannot be read, or lacks required columns."""
 
 
 class StorageError(NearcastError, OSError):
-    """A stored artifact is damaged, incomplete or of another version."""
+    """Stored data is damaged, incomplete or of another version."""
+
+
+def one_line(text: str, limit: int = _MAX_MESSAGE) -> str:
+    r"""Return text that is safe to print: one line, no control characters, at most ``limit`` long.
+
+    Examples
+    --------
+    >>> one_line("name\x1b[31m, lon\n")
+    'name\\x1b[31m, lon\\n'
+    """
+    if len(text) <= limit and text.isprintable():
+        return text
+    head, tail = _escaped(text[:limit]), _escaped(text[-limit:])
+    if len(text) <= limit and len(head) <= limit:
+        return head
+    return f"{head[: limit * 2 // 3]} … {tail[-limit // 4 :]}"
 
 
 def shorten(value: object, limit: int = 80) -> str:
-    """Return ``repr(value)``, cut in the middle where it is longer than ``limit``."""
-    text = repr(value)
-    if len(text) <= limit:
+    """Return ``repr(value)``, cut in the middle if it is longer than ``limit``.
+
+    Examples
+    --------
+    >>> shorten("x" * 1000, limit=20)
+    "'xxxxxxxxxxxx … xxxx'"
+    """
+    if isinstance(value, (str, bytes)) and len(value) > 2 * limit:
+        head, tail = repr(value[:limit]), repr(value[-limit:])
+        return f"{head[: limit * 2 // 3]} … {tail[-limit // 4 :]}"
+    try:
+        return one_line(repr(value), limit)
+    except RecursionError:
+        return f"a deeply nested {type(value).__name__}"
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
         return text
-    return f"{text[: limit * 2 // 3]} … {text[-limit // 4 :]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _window(expression: str, position: int, width: int = 72) -> tuple[str, str]:
-    """Cut the expression to a line around the position; return it and the spaces before it."""
+    """Return the part of the expression around a position, and spaces up to that position."""
     start = max(0, min(position - width // 2, len(expression) - width))
     shown = expression[start : start + width]
     printable = "".join(c if c.isprintable() else " " for c in shown)

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.columns import EARTH_RADIUS_M, UNITS, WORLD
-from nearcast.intake.circles import circle_boxes
 from nearcast.intake.places import split_meridian, unite_meridian
 from nearcast.model import Rect
-from nearcast.model.circles import cap_boxes
+from nearcast.model.circles import cap_boxes, circle_boxes
 
 lon = st.sampled_from([0, WORLD[0], WORLD[2], WORLD[2] - 1]) | st.integers(WORLD[0], WORLD[2])
 lat = st.sampled_from([0, WORLD[1], WORLD[3], WORLD[3] - 5]) | st.integers(WORLD[1], WORLD[3])

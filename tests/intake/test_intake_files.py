@@ -16,6 +16,8 @@ from pyarrow import parquet
 from nearcast.errors import NearcastError, UnsupportedFile
 from nearcast.intake import (
     Batch,
+    csv_lines,
+    lines,
     load_messages,
     load_subscriptions,
     open_table,
@@ -64,7 +66,7 @@ PLACE = "lon,lat,radius_m\n"
 
 @pytest.mark.parametrize("quote", ["", '"'])
 def test_bad_lines_of_csv_are_refused_with_their_number(tmp_path: Path, quote: str) -> None:
-    lines = [
+    raw = [
         b"id,lon,lat,radius_m",
         b"a,1,2,3",
         b"b,1,2",
@@ -73,9 +75,9 @@ def test_bad_lines_of_csv_are_refused_with_their_number(tmp_path: Path, quote: s
         b"d,1,2,3,4",
         b"e,1,x,3",
     ]
-    lines += [b"a,5,5,5", f"{quote}f{quote},1,2,3".encode()]
+    raw += [b"a,5,5,5", f"{quote}f{quote},1,2,3".encode()]
     for newline in (b"\n", b"\r\n"):
-        path = write(tmp_path, "s.csv", newline.join(lines))
+        path = write(tmp_path, "s.csv", newline.join(raw))
         ids, refused = load(path)
         assert ids == ["a", "f"]
         assert [line for line, _, _ in refused] == [3, 5, 6, 7, 8]
@@ -94,6 +96,167 @@ def test_a_quote_that_is_not_closed_costs_its_own_line_only(tmp_path: Path) -> N
     ids, refused = load(path)
     assert [line for line, _, _ in refused] == [12, 32]
     assert ids == [('2"0' if n == 20 else str(n)) for n in range(50) if n not in {10, 30}]
+
+
+STRAY = """id,text,lon,lat
+1,"oops,2,3
+2,tea,1,1
+"
+3,tea,1,1
+"
+4,"two
+lines",1,1
+5,te"a,1,1
+6,",x
+7,tea,1,1
+8,"x"y,1,1
+9,"a ""quoted"" word, and a comma",1,1
+10,tea,1,1"
+"""
+
+
+@pytest.mark.parametrize("size", [1, 8, 30, 1 << 20])
+def test_a_stray_quote_costs_its_own_line_only(tmp_path: Path, size: int) -> None:
+    path = write(tmp_path, "m.csv", STRAY)
+    batches = list(open_table(path, block_bytes=size))
+    ids = [i for batch in batches for i in batch.table.column("id").to_pylist()]
+    rejected = sorted(line for batch in batches for line in batch.rejects.row.tolist())
+    assert ids == ["2", "3", "4", "5", "7", "9", "10"]
+    assert rejected == [2, 4, 6, 10, 12]
+    lines = [line for batch in batches for line in batch.rows.tolist()]
+    assert lines == [3, 5, 7, 9, 11, 13, 14]
+    assert batches[-1].bytes_read == path.stat().st_size
+    texts = [t for batch in batches for t in batch.table.column("text").to_pylist()]
+    assert texts[2] == "two\nlines"
+    assert texts[5] == 'a "quoted" word, and a comma'
+
+
+@pytest.mark.parametrize(
+    "line", [b'a",",x\n', b'a,"\n', b'"\n', b'"x\n', b'""",\n', b'a,"b"c\n', b'x,","\n']
+)
+def test_every_line_of_csv_is_parsed_a_few_times_at_most(
+    tmp_path: Path, line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = 0
+    parse = csv_lines._cells
+
+    def counted(text: str) -> Any:
+        nonlocal parsed
+        parsed += len(text)
+        return parse(text)
+
+    monkeypatch.setattr(csv_lines, "_cells", counted)
+    content = b"id,text,lon,lat\n" + line * 3_000
+    path = write(tmp_path, "m.csv", content)
+    batches = list(open_table(path))
+    assert sum(len(batch.rows) + len(batch.rejects) for batch in batches) <= 3_000
+    assert parsed < 8 * len(content)
+
+
+def test_a_row_over_too_many_lines_is_a_stray_quote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_lines, "_MAX_ROW_LINES", 5)
+    monkeypatch.setattr(csv_lines, "_MAX_ROW_BYTES", 100)
+    lines = ["id,lon,lat,radius_m", '"a', *["x"] * 3, 'b",1,2,3', '"c', *["x"] * 4, 'd",1,2,3']
+    lines += ['"e' + "x" * 200, 'f",1,2,3', "g,1,2,3"]
+    ids, refused = load(write(tmp_path, "s.csv", "\n".join(lines)))
+    assert ids == ["a\nx\nx\nx\nb", 'd"', 'f"', "g"]
+    assert [line for line, _, _ in refused] == [7, 8, 9, 10, 11, 13]
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.ndjson"])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_line_that_is_too_long_is_refused_not_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, quote: str
+) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1_000)
+    rows = [{**GOOD, "id": n, "keywords": "tea " * (400 if n == "b" else 1)} for n in "abc"]
+    if name == "s.csv":
+        cells = [[quote + str(v) + quote for v in row.values()] for row in rows]
+        content = "\n".join(",".join(row) for row in [[*rows[0]], *cells])
+    else:
+        content = "\n".join(map(json.dumps, rows))
+    path = write(tmp_path, name, content)
+    for size in (1, 100, 200, 700):
+        found = list(open_table(path, block_bytes=size))
+        assert [i for batch in found for i in batch.table.column("id").to_pylist()] == ["a", "c"]
+        [(line, reason)] = [
+            pair
+            for batch in found
+            for pair in zip(batch.rejects.row.tolist(), batch.rejects.reason, strict=True)
+        ]
+        assert (line, reason) == (3 if name == "s.csv" else 2, "is longer than 1,000 bytes")
+        assert [line for batch in found for line in batch.rows.tolist()][-1] == line + 1
+
+
+def test_a_quoted_cell_does_not_continue_on_a_line_that_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100)
+    content = 'id,lon,lat,radius_m\n"a\n' + "x" * 200 + '\nb",1,2,3\nc,1,2,3\n'
+    path = write(tmp_path, "s.csv", content)
+    for size in (1, 21, 25, 50):
+        found = list(open_table(path, block_bytes=size))
+        assert [i for b in found for i in b.table.column("id").to_pylist()] == ['b"', "c"]
+        assert sorted(n for b in found for n in b.rejects.row.tolist()) == [2, 3]
+
+
+def test_a_header_that_is_too_long_is_unsupported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100)
+    path = write(tmp_path, "s.csv", "id," + "x" * 200 + "\na,b\n")
+    with pytest.raises(UnsupportedFile, match="first line is longer than"):
+        list(open_table(path, block_bytes=10))
+
+
+MARK = "\ufeff"
+
+
+@pytest.mark.parametrize("last", ["c,1,2,3", '"c",1,2,3'])
+@pytest.mark.parametrize("start", ["", MARK])
+def test_only_the_mark_at_the_start_of_a_file_is_dropped(
+    tmp_path: Path, start: str, last: str
+) -> None:
+    content = f"{start}id,lon,lat,radius_m\n{MARK}a,1,2,3\n{MARK}b,1,2,3\n{last}\n"
+    for size in (1, 30, 1 << 20):
+        batches = list(open_table(write(tmp_path, "s.csv", content), block_bytes=size))
+        ids = [i for batch in batches for i in batch.table.column("id").to_pylist()]
+        assert ids == [f"{MARK}a", f"{MARK}b", "c"]
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.parquet"])
+def test_control_characters_of_a_header_are_escaped_and_long_ones_shortened(
+    tmp_path: Path, name: str
+) -> None:
+    columns = ["\x1b[31mname", "l\ton", "x" * 5_000_000]
+    path = tmp_path / name
+    if name == "s.csv":
+        write(tmp_path, name, ",".join(columns) + "\n1,2,3\n")
+    else:
+        parquet.write_table(pa.table({column: [1] for column in columns}), path)
+    for read in (load, lambda path: list(load_messages(path, now_us=0))):
+        with pytest.raises(UnsupportedFile) as caught:
+            read(path)
+        message = str(caught.value)
+        assert len(message) <= 2_000
+        assert message.isprintable()
+        assert "\\x1b[31mname, l\\ton, xxx" in message
+
+
+@pytest.mark.parametrize("other", ["", '{"id": "slow", "lon": "1", "lat": 2, "radius_m": 3}\n'])
+def test_json_of_any_depth_is_refused_line_by_line(tmp_path: Path, other: str) -> None:
+    depths = [5, 500, *range(900, 1_100), 50_000]
+    rows = [
+        f'{{"id": {n}, "geometry": {{"type": "Polygon", "coordinates": {"[" * n}1{"]" * n}}}}}'
+        for n in depths
+    ]
+    good = json.dumps(GOOD)
+    path = write(tmp_path, "s.ndjson", other + "\n".join([*rows, good]))
+    ids, refused = load(path)
+    assert ids == (["slow", "g"] if other else ["g"])
+    assert len(refused) == len(depths)
 
 
 def test_rows_over_the_border_of_blocks_are_whole(tmp_path: Path) -> None:
@@ -124,7 +287,7 @@ def test_a_header_may_have_a_mark_and_blanks(tmp_path: Path, mark: bytes) -> Non
         (b"\n\n", "has no header"),
         (b"id,id\na,b\n", "distinct names"),
         (b"id,\xff\na,b\n", "in UTF-8"),
-        (b'"id,lon\na,b\n', "first line is no row"),
+        (b'"id,lon\na,b\n', "first line is not a CSV row"),
         (b"name,lon\na,b\n", "found the columns name, lon; wanted id"),
         (b"name,lon\n", "found the columns name, lon; wanted id"),
     ],
@@ -145,7 +308,7 @@ GOOD: dict[str, Any] = {"id": "g", "lon": 1, "lat": 2, "radius_m": 3}
     [
         (b"{", "", "is not JSON"),
         (b"nonsense", "", "is not JSON"),
-        (b"5", "", "is no JSON object"),
+        (b"5", "", "is not a JSON object"),
         (b'{"id": "\xff"}', "", "is not valid UTF-8"),
         (b'{"id": "\\ud800"}', "", "half a surrogate pair"),
         (b"[" * 100_000, "", "is not JSON"),
@@ -234,7 +397,7 @@ def test_quick_and_careful_reading_agree(tmp_path: Path) -> None:
 
 
 def test_a_json_array_is_unsupported(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFile, match="one object a line"):
+    with pytest.raises(UnsupportedFile, match="one object per line"):
         load(write(tmp_path, "s.json", "\n [" + json.dumps(GOOD) + "]"))
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nearcast.columns import NEVER, Subscriptions
 from nearcast.errors import DuplicateId, InvalidInput, UnsupportedFile
 from nearcast.intake import read_subscriptions, subscriptions_from
-from nearcast.model import Circle, Rect, Subscription, region
+from nearcast.model import Circle, Rect, Subscription, region, time_from_us, time_us
 from nearcast.text import IdTable, Vocabulary, words
 
 BOX = ("west", "south", "east", "north")
@@ -318,6 +318,17 @@ def test_other_ids_are_refused(ids: list[Any]) -> None:
         pa.array([["Tea", "new york"], ["cake"]], pa.large_list(pa.large_string())),
         pa.array([["Tea", "new york"], ["cake", "cake"]], pa.list_(pa.string(), 2)),
         pa.array([["Tea", "new york"], ["cake"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        pa.array([["Tea", "new york"], ["cake"]], pa.list_view(pa.string())),
+        pa.array([["Tea", "new york"], ["cake"]], pa.large_list_view(pa.string_view())),
+        pa.array([["x"], ["Tea", "new york"], ["cake"]], pa.list_view(pa.string())).slice(1),
+        pa.array([["Tea", "new york"], ["cake"]], pa.list_(pa.string_view())),
+        pa.ListViewArray.from_arrays([1, 0], [2, 1], ["cake", "Tea", "new york"]),
+        pa.chunked_array(
+            [
+                pa.array([["Tea", "new york"]], pa.list_view(pa.string())),
+                pa.array([["cake"]], pa.list_view(pa.string())),
+            ]
+        ),
         pa.array(["Tea  new york", " cake "]),
         pa.array(['["Tea", "new york"]', "cake"]),
     ],
@@ -359,6 +370,49 @@ def test_bad_utf8_is_refused_wherever_it_stands() -> None:
     table = table_of([{"id": "x", **BERLIN}, {"id": "y", **BERLIN}]).drop_columns("keywords")
     found, rejects = read_subscriptions(table.append_column("keywords", lists), Vocabulary())
     assert (len(found), rejects.field) == (1, ("keywords",))
+
+
+def test_list_views_with_nulls_and_other_values() -> None:
+    boxes = {k: [v] * 4 for k, v in BERLIN.items()}
+    lists = pa.array([["tea"], None, [], ["cake", None]], pa.list_view(pa.string()))
+    table = pa.table({"id": [1, 2, 3, 4], "keywords": lists, **boxes})
+    found, rejects = read_subscriptions(table, Vocabulary())
+    assert found.ids.tolist() == [1, 2]
+    assert rejects.row.tolist() == [2, 3]
+    for kind in (pa.int64(), pa.list_view(pa.int64())):
+        values = pa.array([None, None, None, []], pa.list_view(kind))
+        table = pa.table({"id": [1, 2, 3, 4], "keywords": values, **boxes})
+        found, rejects = read_subscriptions(table, Vocabulary())
+        assert (found.ids.tolist(), rejects.row.tolist()) == ([1, 2, 3], [3])
+
+
+@pytest.mark.parametrize("name", ["id", "expression", "owner", "west", "note"])
+def test_one_bad_row_of_a_string_view_is_one_reject(name: str) -> None:
+    raw = pa.array([b"\xff\xfe", b"1", b"2"], pa.binary_view()).view(pa.string_view())
+    rows = [{"id": str(n), **BERLIN, "east": 99.0 if n == 0 else 13.8} for n in range(3)]
+    rows[0]["south"] = 60.0
+    table = table_of(rows)
+    if name in table.column_names:
+        table = table.drop_columns(name)
+    found, rejects = read_subscriptions(table.append_column(name, raw), Vocabulary())
+    assert len(found) == 2
+    assert rejects.row.tolist() == [0]
+    assert "//4=" in rejects.record[0]
+
+
+def test_times_beyond_the_year_9999_are_refused() -> None:
+    times = ["9999-12-31T23:59:59.999999", "9999-12-31T23:59:59-05:00", "2024-05-01T00:00:00"]
+    boxes = {k: [v] * 3 for k, v in BERLIN.items()}
+    for column in (times, [t.replace("-05:00", "").replace("9999-12", "9999-10") for t in times]):
+        table = pa.table({"id": [0, 1, 2], "expires_at": column, **boxes})
+        found, rejects = read_subscriptions(table, Vocabulary())
+        assert rejects.row.tolist() == ([1] if column is times else [])
+        for us in found.expires_us.tolist():
+            assert time_us("t", time_from_us(us)) == us
+    table = pa.table(
+        {"id": [0, 1, 2], "expires_at": [253_402_300_800, -253_402_300_800, 5], **boxes}
+    )
+    assert read_subscriptions(table, Vocabulary())[1].row.tolist() == [0, 1]
 
 
 def test_geometry_may_be_binary() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nearcast.errors import ExpressionError, InvalidInput
 from nearcast.model import Conjunction, Subscription, parse, to_text
 from nearcast.model.regions import Rect
-from nearcast.model.syntax import DEEPEST, And, Node, Not, Or, Word, tree_of
+from nearcast.model.syntax import MAX_DEPTH, And, Node, Not, Or, Word, tree_of
 
 
 def words(text: str) -> list[str]:
@@ -199,7 +199,7 @@ def test_a_subscription_refuses_what_no_tokenizer_could_take(text: str) -> None:
         ("tea ()", 4, "empty"),
         ("(tea", 0, "never closed"),
         ("tea (", 4, "never closed"),
-        ("tea)", 3, "none that is open"),
+        ("tea)", 3, "never opened"),
         ('tea "milk', 4, "never closed"),
         ('tea ""', 4, "no letter"),
         ("tea -", 4, "no letter"),
@@ -295,11 +295,11 @@ def test_redundant_clauses_do_not_count() -> None:
 
 
 def test_nesting_has_a_limit_and_not_operators_have_none() -> None:
-    nested = "(" * DEEPEST + "a" + ")" * DEEPEST
+    nested = "(" * MAX_DEPTH + "a" + ")" * MAX_DEPTH
     assert parse(nested, words) == (Conjunction(("a",)),)
-    deepest = "".join(f"x{i} AND (y{i} OR NOT (" for i in range(DEEPEST // 2))
-    assert parse(deepest + "a" + "))" * (DEEPEST // 2), words)
-    for deeper in [DEEPEST + 1, 100_000]:
+    deepest = "".join(f"x{i} AND (y{i} OR NOT (" for i in range(MAX_DEPTH // 2))
+    assert parse(deepest + "a" + "))" * (MAX_DEPTH // 2), words)
+    for deeper in [MAX_DEPTH + 1, 100_000]:
         with pytest.raises(ExpressionError, match="nested"):
             parse("(" * deeper + "a" + ")" * deeper, words)
     assert parse("NOT " * 10_000 + "a", words) == (Conjunction(("a",)),)

@@ -12,8 +12,8 @@ import shapely
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nearcast.errors import RegionError
-from nearcast.model import Point, Polygon, Rect, Region, region
+from nearcast.errors import InvalidInput, RegionError
+from nearcast.model import Message, Point, Polygon, Rect, Region, Subscription, region
 
 SQUARE = [[0, 0], [2, 0], [2, 2], [0, 2], [0, 0]]
 TRIANGLE = [[0, 0], [2, 0], [0, 2], [0, 0]]
@@ -62,6 +62,48 @@ def test_arbitrary_json_raises_nothing_else(value: Any) -> None:
         Polygon(value)
     except RegionError:
         pass
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1.0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array(5.0),
+        [np.array(5.0)],
+        [np.array(1.0)] * 4,
+        nested(100_000),
+        [nested(100_000)] * 4,
+        {"type": "Point", "coordinates": np.array(1)},
+        {"type": "Polygon", "coordinates": np.array(1)},
+        {"type": "Polygon", "coordinates": [np.array(1)]},
+        {"type": "MultiPolygon", "coordinates": nested(100_000)},
+        {"type": "Feature", "geometry": nested(100_000)},
+        {"type": nested(100_000)},
+    ],
+)
+def test_arrays_without_length_and_deep_lists_raise_nothing_else(value: Any) -> None:
+    assert isinstance(attempted(value), RegionError)
+    with pytest.raises(RegionError):
+        Polygon(value)
+    with pytest.raises(RegionError):
+        Message(1, value, "")
+    with pytest.raises(InvalidInput):
+        Subscription(1, Rect(0, 0, 1, 1), value)
+
+
+@pytest.mark.parametrize("depth", [100, *range(900, 1100)])
+def test_text_of_any_depth_raises_nothing_else(depth: int) -> None:
+    coordinates = "[" * depth + "1" + "]" * depth
+    for name in ("Point", "Polygon", "MultiPolygon"):
+        assert isinstance(
+            attempted(f'{{"type": "{name}", "coordinates": {coordinates}}}'), RegionError
+        )
 
 
 lattice = st.tuples(st.integers(-3, 3), st.integers(-3, 3)).map(list)
@@ -172,9 +214,9 @@ def test_reads(value: Any, expected: Region) -> None:
         ([1, 2, 3, "4"], "north"),
         ("", "neither GeoJSON nor WKT"),
         ("{", "neither GeoJSON nor WKT"),
-        ("Berlin", "Berlin is no region"),
-        ("LINESTRING(0 0,1 1)", "LINESTRING is no region"),
-        ("CURVEPOLYGON((0 0,1 1,1 0,0 0))", "CURVEPOLYGON is no region"),
+        ("Berlin", "Berlin is not a region"),
+        ("LINESTRING(0 0,1 1)", "LINESTRING is not a region"),
+        ("CURVEPOLYGON((0 0,1 1,1 0,0 0))", "CURVEPOLYGON is not a region"),
         ("POLYGON EMPTY", "empty"),
         ("POINT(1 2) x", "neither GeoJSON nor WKT"),
         ("POINT(200 2)", "lon"),
@@ -182,7 +224,7 @@ def test_reads(value: Any, expected: Region) -> None:
         ({}, "type and coordinates"),
         ({"type": "Feature", "geometry": None}, "type and coordinates"),
         ({"type": "FeatureCollection", "features": []}, "FeatureCollection"),
-        ({"type": "Circle", "coordinates": [1, 2], "radius": 3}, "Circle is no region"),
+        ({"type": "Circle", "coordinates": [1, 2], "radius": 3}, "Circle is not a region"),
         ({"type": "Point"}, "coordinates"),
         ({"type": "Point", "coordinates": [1]}, "longitude and latitude"),
         ({"type": "Polygon", "coordinates": []}, "rings"),
@@ -191,7 +233,7 @@ def test_reads(value: Any, expected: Region) -> None:
         (b"\x07\0\0\0\0", "byte order"),
         (shapely.to_wkb(shapely.Point(1, 2))[:-1], "ends early"),
         (shapely.to_wkb(shapely.Point(1, 2)) + b"x", "after its end"),
-        (shapely.to_wkb(shapely.LineString([(0, 0), (1, 1)])), "LineString is no region"),
+        (shapely.to_wkb(shapely.LineString([(0, 0), (1, 1)])), "LineString is not a region"),
         (struct.pack("<BI", 1, 99), "unknown geometry type 99"),
         (struct.pack("<BII", 1, 6, 1) + shapely.to_wkb(shapely.Point(1, 2)), "Point inside"),
         (

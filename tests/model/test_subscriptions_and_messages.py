@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nearcast.errors import ExpressionError, InvalidInput, RegionError
@@ -24,8 +25,10 @@ from nearcast.model import (
     Rect,
     Subscription,
     Update,
+    time_from_us,
     time_us,
 )
+from nearcast.model.checks import identifiers
 
 HERE = Rect(0, 0, 1, 1)
 
@@ -40,13 +43,71 @@ class TestIds:
         "value", ["", "a\0b", "\ud800", True, None, 1.0, b"a", 2**63, -(2**63) - 1, ["a"]]
     )
     def test_refused(self, value: Any) -> None:
+        with pytest.raises(InvalidInput):
+            identifiers("id", [value])
         for make in (lambda: Subscription(value, HERE), lambda: Message(value, (0, 0), "")):
             with pytest.raises(InvalidInput) as caught:
                 make()
             assert caught.value.field == "id"
 
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            ("ann", ["ann"]),
+            (7, [7]),
+            (np.int64(7), [7]),
+            (np.uint8(7), [7]),
+            (["ann", np.int32(7)], ["ann", 7]),
+            ({"ann"}, ["ann"]),
+            ((n for n in range(2)), [0, 1]),
+            (np.array([1, 2]), [1, 2]),
+            (pa.array(["a", "b"]), ["a", "b"]),
+            (pa.chunked_array([[1], [2]]), [1, 2]),
+            ([], []),
+        ],
+    )
+    def test_one_or_several(self, values: Any, expected: list[Any]) -> None:
+        found = identifiers("id", values)
+        assert found == expected
+        assert all(type(one) in (str, int) for one in found)
+
+    @pytest.mark.parametrize(
+        "values",
+        [1.5, None, True, np.True_, np.array(7), b"ann", object(), [[1]], [np.False_], [1.5],
+         np.array([1.5]), pa.scalar(7), 2**63],
+    )  # fmt: skip
+    def test_what_is_no_id_is_refused(self, values: Any) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            identifiers("id", values)
+        assert caught.value.field == "id"
+
 
 class TestTimes:
+    @given(st.datetimes(timezones=st.just(UTC)) | st.floats(-2.5e11, 2.5e11))
+    @example(datetime.max)
+    @example(datetime.min)
+    @example(datetime.max.replace(tzinfo=UTC))
+    @example(253_402_300_799.99997)
+    def test_come_back_from_microseconds(self, moment: Any) -> None:
+        us = time_us("t", moment)
+        assert time_us("t", time_from_us(us)) == us
+
+    @pytest.mark.parametrize(
+        "moment",
+        [
+            datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))),
+            datetime.min.replace(tzinfo=timezone(timedelta(hours=5))),
+        ],
+    )
+    def test_what_could_not_come_back_is_refused(self, moment: datetime) -> None:
+        with pytest.raises(InvalidInput, match="expires_at: must be in the years 1 to 9999"):
+            Subscription(1, HERE, expires_at=moment)
+
+    def test_not_a_time_of_pandas_is_refused(self) -> None:
+        nat = pytest.importorskip("pandas").NaT
+        with pytest.raises(InvalidInput, match="NaT"):
+            time_us("t", nat)
+
     @given(st.datetimes(timezones=st.just(UTC) | st.none()))
     def test_datetimes_are_exact(self, moment: datetime) -> None:
         aware = moment.replace(tzinfo=UTC)

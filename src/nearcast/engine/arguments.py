@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nearcast.columns import Ids
 from nearcast.errors import InvalidInput
-from nearcast.intake.rejects import Faults, Rejects
+from nearcast.intake.rejects import Rejects, RowErrors
 from nearcast.model.checks import identifier
 
 if TYPE_CHECKING:
@@ -62,6 +62,6 @@ def with_taken(table: pa.Table, rejects: Rejects, taken: NDArray[np.bool_]) -> R
     sound[rejects.row] = False
     repeated = np.zeros(table.num_rows, np.bool_)
     repeated[np.flatnonzero(sound)[taken]] = True
-    faults = Faults(table.num_rows)
-    faults.add(repeated, "id", "is registered already; unsubscribe it first, or move it")
-    return Rejects.concatenate([rejects, faults.rejects(table)]).in_order()
+    errors = RowErrors(table.num_rows)
+    errors.add(repeated, "id", "is registered already; unsubscribe it first, or move it")
+    return Rejects.concatenate([rejects, errors.rejects(table)]).in_order()

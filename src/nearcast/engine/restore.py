@@ -6,7 +6,7 @@ tokens, a rectangle that was given as a polygon as a rectangle.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +21,7 @@ from nearcast.model import (
     Polygon,
     Rect,
     Subscription,
-    time_us,
+    time_from_us,
     to_text,
 )
 
@@ -185,29 +185,8 @@ def _shape(shapes: Shapes, shape: int) -> Region:
     if radius_m >= 0:
         lon, lat = (rings[0][0] / UNITS).tolist()
         return Circle(lon, lat, radius_m)
-    parts: list[list[list[list[float]]]] = []
-    for ring in rings:
-        if _turns_left(ring) or not parts:  # outer rings do, and their holes follow them
-            parts.append([])
-        parts[-1].append((ring / UNITS).tolist())
-    return Polygon(parts)
-
-
-def _turns_left(ring: NDArray[np.int32]) -> bool:
-    """Whether a closed ring runs against the clock, in whole numbers of any size."""
-    places = ring.tolist()
-    area = sum(x0 * y1 - x1 * y0 for (x0, y0), (x1, y1) in pairwise(places))
-    return bool(area > 0)
+    return Polygon.from_rings(rings)
 
 
 def _time(us: int) -> Time | None:
-    """Return a time in seconds, or as a datetime where seconds are not exact."""
-    if us == NEVER:
-        return None
-    seconds = us / 1_000_000
-    if time_us("expires_at", seconds) == us:
-        return seconds
-    try:
-        return _EPOCH + timedelta(microseconds=us)
-    except OverflowError:
-        return seconds
+    return None if us == NEVER else time_from_us(us)

@@ -153,7 +153,7 @@ def _counts(
 def _overlaps_shape(shapes: Shapes, shape: int, box: tuple[int, int, int, int]) -> bool:
     """Tell whether a box overlaps a circle or a polygon."""
     rings = [
-        shapes.point[shapes.point_start[r] : shapes.point_start[r + 1]].astype(float)
+        shapes.point[shapes.point_start[r] : shapes.point_start[r + 1]].astype(np.int64)
         for r in range(shapes.ring_start[shape], shapes.ring_start[shape + 1])
     ]
     if shapes.radius_m[shape] >= 0:
@@ -164,8 +164,16 @@ def _overlaps_shape(shapes: Shapes, shape: int, box: tuple[int, int, int, int]) 
     borders = [shapely.LineString(ring) for ring in rings]
     if any(shapely.intersects(border, place) for border in borders):
         return True
-    corner = shapely.Point(west, south)
-    return sum(bool(shapely.contains(shapely.Polygon(ring), corner)) for ring in rings) % 2 == 1
+    return sum(_edges_east_of(ring, west, south) for ring in rings) % 2 == 1
+
+
+def _edges_east_of(ring: NDArray[np.int64], x: int, y: int) -> int:
+    """Count the edges that a ray from a point to the east crosses: odd if the point is inside."""
+    (x0, y0), (x1, y1) = ring[:-1].T, ring[1:].T
+    upward = y1 > y
+    crosses = (y0 > y) != upward
+    left, right = (x1 - x0) * (y - y0), (x - x0) * (y1 - y0)
+    return int((crosses & np.where(upward, left > right, left < right)).sum())
 
 
 def _distance_m(center: NDArray[Any], box: tuple[int, int, int, int]) -> float:

@@ -1,10 +1,9 @@
-"""The edge: objects, Arrow tables and files in; columns and rejects out.
+"""Readers of subscriptions and messages: objects, Arrow tables and files in; columns out.
 
-Objects (`subscriptions_from`, `messages_from`) raise for what is wrong with them. Tables and files
-(`read_subscriptions`, `read_messages`, `load_subscriptions`, `load_messages`) never stop for a bad
-row: it becomes one of the `Rejects`, with the reason, and the others are taken. Everything is done
-by whole columns; rows are looked at one by one only where they are refused, or hold a geometry or
-an expression.
+Readers of objects (`subscriptions_from`, `messages_from`) raise an error for invalid ones. Readers
+of tables and files (`read_subscriptions`, `read_messages`, `load_subscriptions`, `load_messages`)
+never stop at an invalid row: they return it in `Rejects`, with the reason, and read the others.
+They work on whole columns; only rejected rows, geometries and expressions are read one by one.
 """
 
 from nearcast.intake.files import FORMATS, load_messages, load_subscriptions, open_table

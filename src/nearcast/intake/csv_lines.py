@@ -1,125 +1,282 @@
-"""CSV files: a header, then one row a line, or over several lines where a quoted cell has breaks.
+"""CSV files: a header with the names of the columns, then one row per line.
 
-Blocks without quotes are read by Arrow, the others by Python's own reader, row by row. Cells are
-text; an empty one is null.
+A quoted cell may contain line breaks, so that its row continues on the following lines. That row
+is accepted if the quote is closed before a comma or the end of a line, if the row then has as many
+cells as the header, and if it has at most 10,000 lines and 16 MiB. Otherwise the quote is taken
+for a stray one: only the line with the quote is rejected, and reading goes on with the next line.
+
+Blocks without quotes are read by Arrow, all others by Python's `csv`, line by line. Cells are text;
+an empty cell is null. A byte order mark at the start of the file is dropped; anywhere else,
+U+FEFF is a character like any other.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from nearcast.errors import UnsupportedFile
-from nearcast.intake.lines import Batch, LineFaults, filled_lines, is_utf8
+from nearcast.intake.lines import (
+    BYTE_ORDER_MARK,
+    MAX_LINE_BYTES,
+    Batch,
+    LineErrors,
+    is_utf8,
+    nonempty_lines,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from nearcast.intake.lines import Block, Source
+    from nearcast.intake.lines import Block, LineSource
 
 __all__ = ["read_csv"]
 
-_LONGEST_CELL = 1 << 24
-_MAX_LINES = 10_000
+_MAX_ROW_LINES = 10_000
+_MAX_ROW_BYTES = 1 << 24
+_NO_ROW = "is not a CSV row"
+
+# The number of lines of a row, and its cells.
+_Row = tuple[int, list[str]]
+
+# What a quoted cell that was opened on an earlier line does on a line.
+_OPEN, _CLOSED, _BROKEN = "stays open", "is closed, and the row ends", "is closed inside a cell"
 
 
-def read_csv(source: Source) -> Iterator[Batch]:
-    """Return the batches of a CSV file."""
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))
+def read_csv(source: LineSource) -> Iterator[Batch]:
+    """Yield the batches of a CSV file."""
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     names: list[str] | None = None
     for block in source.blocks():
         rows = _Rows(source, block)
         names = names or _header(rows)
+        if not names and block.too_long is not None:
+            raise UnsupportedFile(f"its first line is longer than {MAX_LINE_BYTES:,} bytes")
         if not names:
             continue
-        faults = LineFaults()
-        table, lines = _read_quickly(rows, names) or _read_slowly(rows, names, faults)
-        yield Batch(table, lines, faults.rejects(), source.bytes_read, source.bytes_total)
+        errors = LineErrors()
+        table, lines = _read_fast(rows, names) or _read_slowly(rows, names, errors)
+        rows.finish(errors)
+        yield Batch(table, lines, errors.rejects(), source.bytes_read, source.bytes_total)
     if not names:
         raise UnsupportedFile("has no header; the first line must name the columns")
 
 
 class _Rows:
-    """The rows of a block from Python's reader, which may ask for lines beyond the block."""
+    """The rows of a block. A row that is open at the end of the block takes lines beyond it."""
 
-    def __init__(self, source: Source, block: Block) -> None:
+    def __init__(self, source: LineSource, block: Block) -> None:
         self.block = block
-        self.first_line = block.first_line
         self._source = source
-        self._waiting = deque(io.BytesIO(block.content).readlines())
-        self._taken: list[bytes] = []
-        self._reader = csv.reader(self, strict=True)
+        self._lines = io.BytesIO(block.content).readlines()
+        self._too_long = block.too_long
+        self._size = len(self._lines)
+        self._at = 0
+        self._quoted = _QuotedLines()
+        # Reads rows one after the other until the first that is not a row. From there on,
+        # every line is looked at by itself, so that none is read again and again.
+        self._reader: Any = csv.reader(map(_text, self._lines), strict=True)
 
-    def __iter__(self) -> _Rows:
-        return self
+    @property
+    def line(self) -> int:
+        """The number of the next line."""
+        return self.block.first_line + self._at
 
-    def __next__(self) -> str:
-        line = self._waiting.popleft() if self._waiting else self._source.line()
-        if not line or len(self._taken) >= _MAX_LINES:
-            if line:
-                self._waiting.appendleft(line)
-            raise StopIteration
-        self._taken.append(line)
-        return line.decode(errors="surrogateescape")
+    def remaining(self) -> bytes:
+        """Return the lines that have not been read, without those that are too long."""
+        return b"".join(self._lines[self._at :])
 
-    def content(self) -> bytes:
-        """Return the lines that are still to be read."""
-        return b"".join(self._waiting)
+    def skip_remaining(self) -> None:
+        """Regard all lines as read."""
+        self._at = len(self._lines)
 
-    def next_row(self, faults: LineFaults) -> tuple[int, list[str], bytes] | None:
-        """Return the next row with its line and what it said; None at the end of the block.
+    def next_row(
+        self, width: int | None, errors: LineErrors
+    ) -> tuple[int, list[str], bytes] | None:
+        """Return the next row: its line, its cells and its content; None at the end of the block.
 
-        Where a quote is not closed or not alone, its line is refused and the next one is a row.
+        ``width`` is the number of cells that a row over several lines must have; None allows any.
         """
-        while self._waiting:
-            self._taken = []
-            line = self.first_line
-            try:
-                cells = next(self._reader, None)
-            except csv.Error as error:
-                first, *others = self._taken
-                self._waiting.extendleft(reversed(others))
-                self.first_line += 1
-                faults.add(line, "", f"is no row of a CSV file: {error}", first)
+        while self._at < self._size:
+            line, first = self.line, self._at
+            found = self._next_simple_row(width) or self._careful_row(width)
+            if isinstance(found, str):
+                errors.add(line, "", f"{_NO_ROW}: {found}", self._lines[self._at])
+                self._at += 1
                 continue
-            self.first_line += len(self._taken)
+            count, cells = found
+            self._at += count
             if cells:
-                return line, cells, b"".join(self._taken)
+                return line, cells, b"".join(self._lines[first : self._at])
         return None
+
+    def _next_simple_row(self, width: int | None) -> _Row | None:
+        """Return the next row of the reader; None if it is not a row, now and from then on."""
+        if self._reader is None:
+            return None
+        try:
+            cells: list[str] = next(self._reader)
+        except csv.Error:
+            self._reader = None
+            return None
+        count = self._reader.line_num - self._at
+        if count > 1:
+            size = sum(map(len, self._lines[self._at : self._at + count]))
+            fits = count <= _MAX_ROW_LINES and size <= _MAX_ROW_BYTES
+            if not fits or (width is not None and len(cells) != width):
+                self._reader = None
+                return None
+        return count, cells
+
+    def _careful_row(self, width: int | None) -> _Row | str:
+        """Return the number of lines of the next row and its cells, or why it is not a row."""
+        cells = _cells(_text(self._lines[self._at]))
+        return self._row_over_lines(width) if isinstance(cells, csv.Error) else (1, cells)
+
+    def finish(self, errors: LineErrors) -> None:
+        """Reject a line that is too long, or return what was read beyond the block."""
+        unread = self._lines[self._at :]
+        if unread:
+            self._source.give_back(unread, self.line, self._too_long)
+        elif self._too_long is not None:
+            errors.add_too_long(self.line, self._too_long)
+
+    def _row_over_lines(self, width: int | None) -> _Row | str:
+        """Return a row that does not end on its first line, or why it is not a row."""
+        first = _text(self._lines[self._at])
+        opened = _cells(first.rstrip("\r\n") + '"')
+        if isinstance(opened, csv.Error):
+            return str(opened)
+        end, state = self._end_of_quoted()
+        count = end - self._at
+        if state != _CLOSED:
+            problem = "is not closed" if state == _OPEN else state
+            return f"a quoted cell {problem}; a quote inside of one must be doubled"
+        total = len(opened) + self._quoted.cells_between(self._at + 1, end)
+        if width is not None and total != width:
+            return (
+                "a quoted cell is not closed on its line, and with the lines up to its end there "
+                f"are {total} cells, the header names {width} columns"
+            )
+        lines = [_text(raw) for raw in self._lines[self._at : end]]
+        try:
+            return count, next(csv.reader(lines, strict=True))
+        except csv.Error as error:
+            return str(error)
+
+    def _end_of_quoted(self) -> tuple[int, str]:
+        """Return the line after the last one of a quoted cell that stays open on this one."""
+        quoted, begin = self._quoted, self._at + 1
+        quoted.start_at(begin)
+        while quoted.state == _OPEN and not self._is_too_large(quoted):
+            if quoted.end == len(self._lines) and not self._take_line():
+                break
+            quoted.add(self._lines[quoted.end])
+        return quoted.end, _OPEN if self._is_too_large(quoted) else quoted.state
+
+    def _is_too_large(self, quoted: _QuotedLines) -> bool:
+        """Whether a row from the current line to the end of the quoted lines is too large."""
+        size = len(self._lines[self._at]) + quoted.bytes_from(self._at + 1)
+        return quoted.end - self._at > _MAX_ROW_LINES or size > _MAX_ROW_BYTES
+
+    def _take_line(self) -> bool:
+        """Read a line beyond the block; False at the end of the file or if it is too long."""
+        if self._too_long is not None:
+            return False
+        line, too_long = self._source.read_line()
+        if too_long:
+            self._too_long = line
+        elif line:
+            self._lines.append(line)
+        return bool(line) and not too_long
+
+
+class _QuotedLines:
+    """Lines from `start` to `end` on which a quoted cell continues, whichever opened it.
+
+    Rows that begin on successive lines share these, so each line is looked at once: reading takes
+    time linear in the size of the file, whatever quotes it has.
+    """
+
+    def __init__(self) -> None:
+        self.start = self.end = 0
+        self.state = _OPEN
+        self._cells = [0]
+        self._bytes = [0]
+
+    def start_at(self, line: int) -> None:
+        """Forget what is known, unless it includes this line."""
+        if not self.start <= line < self.end and not (line == self.end and self.state == _OPEN):
+            self.start = self.end = line
+            self.state, self._cells, self._bytes = _OPEN, [0], [0]
+
+    def add(self, raw: bytes) -> None:
+        """Add a line on which the cell is open at the beginning."""
+        text = _text(raw)
+        self.state = _CLOSED
+        cells = _cells('"' + text)
+        if isinstance(cells, csv.Error):
+            self.state = _OPEN
+            cells = _cells('"' + text.rstrip("\r\n") + '"')
+        if isinstance(cells, csv.Error):
+            self.state, cells = _BROKEN, [""]
+        self._cells.append(self._cells[-1] + len(cells) - 1)
+        self._bytes.append(self._bytes[-1] + len(raw))
+        self.end += 1
+
+    def cells_between(self, begin: int, end: int) -> int:
+        """Return how many cells begin on these lines."""
+        return self._cells[end - self.start] - self._cells[begin - self.start]
+
+    def bytes_from(self, begin: int) -> int:
+        """Return the size of the lines from this one on."""
+        return self._bytes[-1] - self._bytes[begin - self.start]
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="surrogateescape")
+
+
+def _cells(line: str) -> list[str] | csv.Error:
+    try:
+        return next(csv.reader((line,), strict=True), [])
+    except csv.Error as error:
+        return error
 
 
 def _header(rows: _Rows) -> list[str] | None:
-    """Return the names of the columns; None where the block has empty lines only."""
-    faults = LineFaults()
-    row = rows.next_row(faults)
-    if len(faults.rejects()):
-        reason = faults.rejects().reason[0]
-        raise UnsupportedFile(f"has no header that can be read: the first line {reason}")
+    """Return the names of the columns; None if the block has empty lines only."""
+    errors = LineErrors()
+    row = rows.next_row(None, errors)
+    if len(errors.rejects()):
+        reason = errors.rejects().reason[0]
+        raise UnsupportedFile(f"has no readable header: the first line {reason}")
     if row is None:
         return None
     names = [name.strip() for name in row[1]]
     if not is_utf8(row[2]) or len(set(names)) < len(names):
         raise UnsupportedFile(
-            f"has no header that can be read: {row[2][:200]!r} must be distinct names in UTF-8"
+            f"has no readable header: {row[2][:200]!r} must be distinct names in UTF-8"
         )
     return names
 
 
-def _read_quickly(rows: _Rows, names: list[str]) -> tuple[pa.Table, NDArray[np.int64]] | None:
-    """Read the rest of a block with Arrow; None where it needs more care."""
-    content = rows.content()
+def _read_fast(rows: _Rows, names: list[str]) -> tuple[pa.Table, NDArray[np.int64]] | None:
+    """Read the rest of a block with Arrow; None if that is not possible."""
+    content = rows.remaining()
     lone_returns = content.count(b"\r") - content.count(b"\r\n")
     if b'"' in content or lone_returns or not content.strip() or not is_utf8(content):
         return None
-    lines, _, _ = filled_lines(rows.block._replace(content=content, first_line=rows.first_line))
+    lines, _, _ = nonempty_lines(rows.block._replace(content=content, first_line=rows.line))
+    if content.startswith(BYTE_ORDER_MARK):  # Arrow drops one at the start of what it reads
+        content = b"\n" + content
     try:
         table = arrow_csv.read_csv(
             pa.BufferReader(content),
@@ -135,21 +292,24 @@ def _read_quickly(rows: _Rows, names: list[str]) -> tuple[pa.Table, NDArray[np.i
         )
     except pa.ArrowException:
         return None
-    return (table, lines) if table.num_rows == len(lines) else None
+    if table.num_rows != len(lines):
+        return None
+    rows.skip_remaining()
+    return table, lines
 
 
 def _read_slowly(
-    rows: _Rows, names: list[str], faults: LineFaults
+    rows: _Rows, names: list[str], errors: LineErrors
 ) -> tuple[pa.Table, NDArray[np.int64]]:
     lines: list[int] = []
     columns: list[list[str | None]] = [[] for _ in names]
-    while (row := rows.next_row(faults)) is not None:
+    while (row := rows.next_row(len(names), errors)) is not None:
         line, cells, raw = row
         if not is_utf8(raw):
-            faults.add(line, "", "is not valid UTF-8", raw)
+            errors.add(line, "", "is not valid UTF-8", raw)
         elif len(cells) != len(names):
             reason = f"has {len(cells)} cells, the header names {len(names)} columns"
-            faults.add(line, "", reason, raw)
+            errors.add(line, "", reason, raw)
         else:
             lines.append(line)
             for column, cell in zip(columns, cells, strict=True):

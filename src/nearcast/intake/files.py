@@ -1,7 +1,7 @@
-"""Files of subscriptions and messages, batch by batch: Parquet, CSV and JSON lines.
+"""Files of subscriptions and messages: Parquet, GeoParquet, CSV and JSON lines.
 
-`open_table` gives the batches of any of them; `load_subscriptions` and `load_messages` make columns
-of them. A line that cannot be read is refused with its number, and the rest goes on.
+`open_table` yields the batches of a file; `load_subscriptions` and `load_messages` return columns.
+A line that cannot be read is rejected with its number, and the others are read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nearcast.columns import Subscriptions
 from nearcast.errors import UnsupportedFile
 from nearcast.intake.csv_lines import read_csv
 from nearcast.intake.json_lines import read_json_lines
-from nearcast.intake.lines import Batch, Source
+from nearcast.intake.lines import Batch, LineSource
 from nearcast.intake.messages import MessageBatch, read_messages
 from nearcast.intake.rejects import Rejects
 from nearcast.intake.subscriptions import read_subscriptions
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "load_messages", "load_subscriptions", "open_table"]
 
 FORMATS = (".parquet", ".geoparquet", ".csv", ".ndjson", ".jsonl", ".json")
-"""How the name of a file may end that `open_table` reads."""
+"""The file extensions that `open_table` reads."""
 
 _BATCH_ROWS = 200_000
 _BLOCK_BYTES = 1 << 25
@@ -46,21 +46,21 @@ def open_table(
     batch_rows: int = _BATCH_ROWS,
     block_bytes: int = _BLOCK_BYTES,
 ) -> Iterator[Batch]:
-    r"""Return the batches of a Parquet, CSV or JSON lines file.
+    r"""Yield the batches of a Parquet, CSV or JSON lines file.
 
     Parameters
     ----------
     path
-        The file; its name tells the format.
+        The file; its extension determines the format.
     batch_rows
-        How many rows a batch of a Parquet file has at most.
+        The maximum number of rows in a batch of a Parquet file.
     block_bytes
-        About how many bytes of a text file make a batch.
+        The approximate size of a batch of a text file.
 
     Raises
     ------
     UnsupportedFile
-        When there is no such file, or it cannot be read as what its name says.
+        If the file does not exist or cannot be read in the format of its extension.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def open_table(
                 yield from _read_parquet(where, batch_rows)
             else:
                 with open(where, "rb") as file:
-                    source = Source(file, block_bytes)
+                    source = LineSource(file, block_bytes)
                     yield from read_csv(source) if extension == ".csv" else read_json_lines(source)
         except FileNotFoundError:
             raise UnsupportedFile("there is no such file; check the path") from None
@@ -99,23 +99,23 @@ def load_subscriptions(
     *,
     progress: Callable[[Batch], None] | None = None,
 ) -> tuple[Subscriptions, Rejects]:
-    """Return the subscriptions of a file, and the rows that are none.
+    """Return the subscriptions of a file, and the rejected rows.
 
     Parameters
     ----------
     path
         The file, of one of the formats of `open_table`.
     vocabulary
-        Takes up the tokens that it does not know.
+        New tokens are added to it.
     tokenizer
-        What makes tokens of keywords.
+        Splits keywords into tokens.
     progress
-        Is called after every batch.
+        Called after every batch.
 
     Raises
     ------
     UnsupportedFile
-        When the file cannot be read, or has no columns for ids and places.
+        If the file cannot be read, or has no columns for ids and places.
     """
     parts, rejects = [Subscriptions.empty()], []
     seen = IdTable()
@@ -138,25 +138,25 @@ def load_messages(
     now_us: int,
     progress: Callable[[Batch], None] | None = None,
 ) -> Iterator[tuple[MessageBatch, Rejects]]:
-    """Return the messages of a file batch by batch, and the rows that are none.
+    """Yield the messages of a file batch by batch, and the rejected rows.
 
-    An id is only compared with those of the same batch: a file may be longer than memory.
+    Ids are only compared within a batch, because a file may be larger than memory.
 
     Parameters
     ----------
     path
         The file, of one of the formats of `open_table`.
     tokenizer
-        What makes tokens of text; the same as for the subscriptions.
+        Splits text into tokens; the same one as for the subscriptions.
     now_us
         The time of messages without one, in microseconds since 1970.
     progress
-        Is called after every batch.
+        Called after every batch.
 
     Raises
     ------
     UnsupportedFile
-        When the file cannot be read, or has no columns for ids, words and places.
+        If the file cannot be read, or has no columns for ids, words and places.
     """
     for batch in open_table(path):
         with _naming(path):
@@ -170,7 +170,7 @@ def load_messages(
 
 @contextmanager
 def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Put the name of the file before what is wrong with it."""
+    """Prepend the name of the file to error messages."""
     try:
         yield
     except UnsupportedFile as error:
@@ -180,7 +180,7 @@ def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
 def _read_parquet(path: Path, batch_rows: int) -> Iterator[Batch]:
     total = path.stat().st_size
     with parquet.ParquetFile(path) as file:
-        names = _geometry_first(file.schema_arrow)
+        names = _column_names(file.schema_arrow)
         rows = max(file.metadata.num_rows, 1)
         first = 0
         for piece in file.iter_batches(batch_rows):
@@ -189,12 +189,12 @@ def _read_parquet(path: Path, batch_rows: int) -> Iterator[Batch]:
             first += len(piece)
             yield Batch(table, number, Rejects.empty(), total * first // rows, total)
         if not first:
-            nothing = file.schema_arrow.empty_table().rename_columns(names)
-            yield Batch(nothing, np.empty(0, np.int64), Rejects.empty(), total, total)
+            empty = file.schema_arrow.empty_table().rename_columns(names)
+            yield Batch(empty, np.empty(0, np.int64), Rejects.empty(), total, total)
 
 
-def _geometry_first(schema: pa.Schema) -> list[str]:
-    """Return the names of the columns, the main geometry of a GeoParquet file as ``geometry``."""
+def _column_names(schema: pa.Schema) -> list[str]:
+    """Return the names of the columns; the primary geometry of GeoParquet is ``geometry``."""
     names: list[str] = list(schema.names)
     raw = (schema.metadata or {}).get(b"geo")
     if raw is None:
@@ -217,7 +217,7 @@ def _geometry_first(schema: pa.Schema) -> list[str]:
 
 
 def _reference_name(reference: Any) -> str:
-    """Return how a coordinate reference system calls itself."""
+    """Return the name of a coordinate reference system."""
     known = reference if isinstance(reference, dict) else {}
     own = known.get("id") if isinstance(known.get("id"), dict) else {}
     code = f"{own.get('authority')}:{own.get('code')}" if own else known.get("name")
@@ -225,7 +225,7 @@ def _reference_name(reference: Any) -> str:
 
 
 def _is_lon_lat(reference: Any) -> bool:
-    """Whether a coordinate reference system is that of GeoJSON, or none is named."""
+    """Whether a coordinate reference system is that of GeoJSON, or is not given."""
     if reference is None:
         return True
     known = reference.get("id", {}) if isinstance(reference, dict) else {}

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import Ids
-from nearcast.intake.cells import is_text, plain, read_texts, valid
-from nearcast.intake.rejects import cell
+from nearcast.intake.arrow_columns import column_array, is_text, not_null, read_texts
+from nearcast.intake.rejects import cell_value
 from nearcast.model.checks import identifier, name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.intake.rejects import Faults
+    from nearcast.intake.rejects import RowErrors
     from nearcast.text import IdTable
 
 __all__ = ["read_ids", "read_owners", "refuse_repeated"]
@@ -24,35 +24,35 @@ __all__ = ["read_ids", "read_owners", "refuse_repeated"]
 _LONGEST_BYTES = 1_000_000
 
 
-def read_ids(table: pa.Table, field: str, faults: Faults) -> Ids:
+def read_ids(table: pa.Table, field: str, errors: RowErrors) -> Ids:
     """Return the ids of all rows; those of refused rows mean nothing."""
-    column = plain(table, field)
+    column = column_array(table, field)
     if column is None:
-        faults.add(np.ones(table.num_rows, np.bool_), field, "is missing")
+        errors.add(np.ones(table.num_rows, np.bool_), field, "is missing")
         return Ids(np.zeros(table.num_rows, np.int64))
-    faults.add(~valid(column), field, "is missing")
+    errors.add(~not_null(column), field, "is missing")
     if is_text(column.type):
-        text = read_texts(table, field, faults)
-        _check_names(table, field, text, faults)
+        text = read_texts(table, field, errors)
+        _check_names(table, field, text, errors)
         return Ids(np.zeros(len(text), np.int64), pc.fill_null(text, "").cast(pa.string()))
-    return Ids(_integers(table, field, column, faults))
+    return Ids(_integers(table, field, column, errors))
 
 
-def read_owners(table: pa.Table, field: str, faults: Faults) -> pa.StringArray | None:
+def read_owners(table: pa.Table, field: str, errors: RowErrors) -> pa.StringArray | None:
     """Return the owners of all rows, null where nobody is named; None where that is so of all."""
-    if plain(table, field) is None:
+    if column_array(table, field) is None:
         return None
-    owner = read_texts(table, field, faults, integers=True)
-    _check_names(table, field, owner, faults)
+    owner = read_texts(table, field, errors, integers=True)
+    _check_names(table, field, owner, errors)
     return owner.cast(pa.string())
 
 
-def refuse_repeated(ids: Ids, field: str, faults: Faults, seen: IdTable | None = None) -> None:
+def refuse_repeated(ids: Ids, field: str, errors: RowErrors, seen: IdTable | None = None) -> None:
     """Refuse the rows whose id another sound row had before, or that are seen already."""
     reason = "occurs again; an earlier row has the same id"
     if seen is not None:
-        faults.add(seen.find(ids) >= 0, field, reason)
-    rows = np.flatnonzero(faults.sound)
+        errors.add(seen.find(ids) >= 0, field, reason)
+    rows = np.flatnonzero(errors.valid)
     number = ids.number if ids.text is None else _codes(ids.text)
     chosen = number[rows] if len(rows) < len(number) else number
     order = np.argsort(chosen, kind="stable")
@@ -60,9 +60,9 @@ def refuse_repeated(ids: Ids, field: str, faults: Faults, seen: IdTable | None =
     again = order[1:][ordered[1:] == ordered[:-1]]
     repeated = np.zeros(len(number), np.bool_)
     repeated[rows[again]] = True
-    faults.add(repeated, field, reason)
+    errors.add(repeated, field, reason)
     if seen is not None:
-        seen.add(ids if faults.sound.all() else ids.take(np.flatnonzero(faults.sound)))
+        seen.add(ids if errors.valid.all() else ids.take(np.flatnonzero(errors.valid)))
 
 
 def _codes(text: pa.Array) -> NDArray[np.int32]:
@@ -70,18 +70,22 @@ def _codes(text: pa.Array) -> NDArray[np.int32]:
     return codes
 
 
-def _check_names(table: pa.Table, field: str, text: pa.Array, faults: Faults) -> None:
+def _check_names(table: pa.Table, field: str, text: pa.Array, errors: RowErrors) -> None:
     length = pc.binary_length(text)
     size = pc.or_(pc.equal(length, 0), pc.greater(length, _LONGEST_BYTES))
     mask = pc.fill_null(pc.or_(size, pc.match_substring(text, "\0")), False).to_numpy(
         zero_copy_only=False
     )
     too_long = f"must have at most {_LONGEST_BYTES} bytes"
-    faults.explain(mask, field, lambda row: name(field, cell(table, field, row)), too_long)
+    errors.add_checked(
+        mask, field, lambda row: name(field, cell_value(table, field, row)), too_long
+    )
 
 
-def _integers(table: pa.Table, field: str, column: pa.Array, faults: Faults) -> NDArray[np.int64]:
-    given = valid(column)
+def _integers(
+    table: pa.Table, field: str, column: pa.Array, errors: RowErrors
+) -> NDArray[np.int64]:
+    given = not_null(column)
     wrong = given
     number = np.zeros(len(column), np.int64)
     if pa.types.is_integer(column.type):
@@ -89,5 +93,7 @@ def _integers(table: pa.Table, field: str, column: pa.Array, faults: Faults) -> 
         wrong = given & (filled > np.iinfo(np.int64).max)
         number = filled.astype(np.int64)
     problem = "must be a string or an integer"
-    faults.explain(wrong, field, lambda row: identifier(field, cell(table, field, row)), problem)
+    errors.add_checked(
+        wrong, field, lambda row: identifier(field, cell_value(table, field, row)), problem
+    )
     return number

@@ -1,13 +1,12 @@
-"""Files with one JSON object a line.
+"""Files with one JSON object per line.
 
-Blocks whose rows agree with the types of their first row are read by Arrow; the others line by
-line, where each cell is checked and brought to the type of its column.
+Arrow reads blocks in which all rows have the types of the first row. Other blocks are read line by
+line, and each value is converted to the type of its column.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,20 +14,19 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from nearcast.errors import InvalidInput, UnsupportedFile
-from nearcast.intake.cells import NUMBER, split_cell
-from nearcast.intake.lines import Batch, LineFaults, filled_lines, is_utf8
+from nearcast.intake.lines import Batch, LineErrors, is_utf8, nonempty_lines
 from nearcast.intake.messages import MESSAGE_COLUMNS
-from nearcast.intake.rejects import Rejects, reason_of
-from nearcast.intake.subscriptions import RANKED, SUBSCRIPTION_COLUMNS
-from nearcast.intake.times import parse_time
-from nearcast.model.checks import identifier, time_us
+from nearcast.intake.rejects import reason_of
+from nearcast.intake.subscriptions import SUBSCRIPTION_COLUMNS
+from nearcast.model.checks import time_us
+from nearcast.model.json_form import RANKED, read_field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from nearcast.intake.lines import Block, Source
+    from nearcast.intake.lines import Block, LineSource
 
 __all__ = ["read_json_lines"]
 
@@ -36,30 +34,30 @@ _IDS = ("id", "subscription_id")
 _LISTS = ("keywords", "tokens")
 _TEXTS = ("text", "expression", "owner", "geometry")
 _TIMES = ("time", "expires_at")
-_NUMBER = re.compile(NUMBER)
 _COLUMNS = tuple(dict.fromkeys((*SUBSCRIPTION_COLUMNS, *MESSAGE_COLUMNS, *_IDS)))
 
 
-def read_json_lines(source: Source) -> Iterator[Batch]:
-    """Return the batches of a file with one JSON object a line."""
+def read_json_lines(source: LineSource) -> Iterator[Batch]:
+    """Yield the batches of a file with one JSON object per line."""
     for block in source.blocks():
         if block.first_line == 1 and block.content.lstrip()[:1] == b"[":
-            raise UnsupportedFile("is one JSON array; write one object a line")
-        quick = _read_quickly(block)
-        faults = LineFaults()
-        parts = [quick] if quick else _read_slowly(block, faults)
-        for table, lines in parts:
-            yield Batch(table, lines, Rejects.empty(), source.bytes_read, source.bytes_total)
-        if len(faults.rejects()):
-            nothing = _table([], pa.string()), np.empty(0, np.int64)
-            yield Batch(*nothing, faults.rejects(), source.bytes_read, source.bytes_total)
+            raise UnsupportedFile("is one JSON array; write one object per line")
+        errors = LineErrors()
+        fast = _read_fast(block)
+        for table, lines in [fast] if fast else _read_slowly(block, errors):
+            yield Batch(table, lines, LineErrors().rejects(), source.bytes_read, source.bytes_total)
+        if block.too_long is not None:
+            errors.add_too_long(block.next_line, block.too_long)
+        if len(errors.rejects()):
+            empty = _table([], pa.string()), np.empty(0, np.int64)
+            yield Batch(*empty, errors.rejects(), source.bytes_read, source.bytes_total)
 
 
-def _read_quickly(block: Block) -> tuple[pa.Table, NDArray[np.int64]] | None:
-    """Read a block with Arrow; None where it needs more care."""
-    lines, begin, end = filled_lines(block)
+def _read_fast(block: Block) -> tuple[pa.Table, NDArray[np.int64]] | None:
+    """Read a block with Arrow; None if that is not possible."""
+    lines, begin, end = nonempty_lines(block)
     content = np.frombuffer(block.content, np.uint8)
-    # So no object is on two lines, and none shares its line with another unless rows are missing.
+    # Then no object spans two lines, and if two share a line, the number of rows is wrong.
     if not len(lines) or (content[begin] != ord("{")).any() or (content[end - 1] != ord("}")).any():
         return None
     if not is_utf8(block.content):
@@ -95,8 +93,8 @@ def _column_type(name: str) -> pa.DataType:
     return pa.string() if name in _TEXTS else pa.float64()
 
 
-def _parsed(line: bytes) -> Any:
-    """Return what a line says; an error is returned, not raised."""
+def _parsed(line: bytes) -> dict[str, Any] | InvalidInput:
+    """Return the object on a line, or the error, which is not raised."""
     try:
         value = json.loads(line.decode())
         json.dumps(value, ensure_ascii=False).encode()  # fails for half a surrogate pair
@@ -104,26 +102,28 @@ def _parsed(line: bytes) -> Any:
         return InvalidInput("", line, "is not valid UTF-8")
     except UnicodeEncodeError:
         return InvalidInput("", line, "has half a surrogate pair")
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        return InvalidInput("", line, "is not JSON: it is nested too deep")
+    except ValueError as error:
         return InvalidInput("", line, f"is not JSON: {error}")
-    return value if isinstance(value, dict) else InvalidInput("", line, "is no JSON object")
+    return value if isinstance(value, dict) else InvalidInput("", line, "is not a JSON object")
 
 
-def _read_slowly(block: Block, faults: LineFaults) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
-    """Read a block line by line; rows whose ids are integers and others make two tables."""
+def _read_slowly(block: Block, errors: LineErrors) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
+    """Read a block line by line; rows with integer ids and rows with other ids make two tables."""
     kinds: dict[bool, list[tuple[int, dict[str, Any]]]] = {True: [], False: []}
-    for line, begin, end in zip(*(part.tolist() for part in filled_lines(block)), strict=True):
+    for line, begin, end in zip(*(part.tolist() for part in nonempty_lines(block)), strict=True):
         raw = block.content[begin:end]
         if raw.isspace():
             continue
         value = _parsed(raw)
         if isinstance(value, InvalidInput):
-            faults.add(line, "", value.problem, raw)
+            errors.add(line, "", value.problem, raw)
             continue
         try:
             row = {name: _cell(name, value[name]) for name in _COLUMNS if name in value}
         except InvalidInput as error:
-            faults.add(line, error.field, reason_of(error), raw)
+            errors.add(line, error.field, reason_of(error), raw)
             continue
         kinds[isinstance(row.get("id"), int)].append((line, row))
     for integers, rows in kinds.items():
@@ -151,50 +151,19 @@ def _mixed_ids(values: list[Any]) -> pa.Array:
 
 
 def _cell(name: str, value: Any) -> Any:
-    """Return a value in the type of its column, or refuse it."""
+    """Return a value in the type of its column, or raise `InvalidInput`."""
     if value is None:
         return None
-    if name in _IDS:
-        return identifier(name, value)
-    if name in RANKED:
-        return json.dumps(value)
-    take: Callable[[str, Any], Any] = _number
-    if name in _LISTS:
-        take = _list
-    elif name in _TIMES:
-        take = _time
-    elif name in _TEXTS:
-        take = _text
-    return take(name, value)
+    field = read_field(name, value)
+    if name in _TIMES:
+        return time_us(name, field)
+    if name in RANKED or isinstance(field, dict):
+        return _json(name, field)
+    return field
 
 
-def _number(name: str, value: Any) -> float:
-    readable = _NUMBER.match(value) if isinstance(value, str) else not isinstance(value, bool)
+def _json(name: str, value: Any) -> str:
     try:
-        if readable and isinstance(value, int | float | str):
-            return float(value)
-    except OverflowError:
-        pass
-    raise InvalidInput(name, value, "must be a number")
-
-
-def _list(name: str, value: Any) -> list[str | None]:
-    if isinstance(value, str):
-        return split_cell(value.strip(), name)
-    if isinstance(value, list) and all(isinstance(element, str | None) for element in value):
-        return value
-    raise InvalidInput(name, value, "must be a list of texts")
-
-
-def _time(name: str, value: Any) -> int:
-    return parse_time(name, value) if isinstance(value, str) else time_us(name, value)
-
-
-def _text(name: str, value: Any) -> str:
-    if name == "geometry" and isinstance(value, dict):
         return json.dumps(value)
-    if name == "owner" and isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str):
-        raise InvalidInput(name, value, "must be text")
-    return value
+    except RecursionError:
+        raise InvalidInput(name, value, "is nested too deep") from None

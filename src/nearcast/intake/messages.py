@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from nearcast.columns import Ids, Messages
 from nearcast.errors import NearcastError, UnsupportedFile
-from nearcast.intake.cells import read_lists, read_texts, valid
+from nearcast.intake.arrow_columns import not_null, read_lists, read_texts
 from nearcast.intake.ids import read_ids, refuse_repeated
 from nearcast.intake.places import BOX, POINT, read_message_boxes
-from nearcast.intake.rejects import Faults, Rejects
+from nearcast.intake.rejects import Rejects, RowErrors
 from nearcast.intake.times import read_durations, read_times
 from nearcast.model import Message, Point, Rect
 from nearcast.text import Words, words
@@ -115,18 +115,18 @@ def read_messages(
         few = _read_few(table, tokenizer, now_us, unique)
         if few is not None:
             return few, Rejects.empty()
-    faults = Faults(table.num_rows)
-    ids = read_ids(table, "id", faults)
-    box = read_message_boxes(table, faults)
-    time = read_times(table, "time", faults)
-    ttl = read_durations(table, "ttl_s", faults)
-    found = _read_words(table, tokenizer, faults)
+    errors = RowErrors(table.num_rows)
+    ids = read_ids(table, "id", errors)
+    box = read_message_boxes(table, errors)
+    time = read_times(table, "time", errors)
+    ttl = read_durations(table, "ttl_s", errors)
+    found = _read_words(table, tokenizer, errors)
     if unique:
-        refuse_repeated(ids, "id", faults)
+        refuse_repeated(ids, "id", errors)
     batch = MessageBatch(ids, found, box, np.where(time.given, time.us, now_us), ttl.us)
-    if not faults.sound.all():
-        batch = batch.take(np.flatnonzero(faults.sound))
-    return batch, faults.rejects(table, rows)
+    if not errors.valid.all():
+        batch = batch.take(np.flatnonzero(errors.valid))
+    return batch, errors.rejects(table, rows)
 
 
 def _read_few(
@@ -211,13 +211,13 @@ def _require_columns(table: pa.Table) -> None:
             raise UnsupportedFile(f"the column {name} occurs twice; rename one of them")
 
 
-def _read_words(table: pa.Table, tokenizer: Tokenizer, faults: Faults) -> Words:
-    text = read_texts(table, "text", faults)
-    lists = read_lists(table, "tokens", faults)
-    with_text = valid(text)
+def _read_words(table: pa.Table, tokenizer: Tokenizer, errors: RowErrors) -> Words:
+    text = read_texts(table, "text", errors)
+    lists = read_lists(table, "tokens", errors)
+    with_text = not_null(text)
     with_tokens = np.zeros(len(text), np.bool_) if lists is None else lists.given
-    faults.add(~(with_text | with_tokens), "text", "is missing; give text or tokens")
-    faults.add(with_text & with_tokens, "tokens", "give either text or tokens, not both")
+    errors.add(~(with_text | with_tokens), "text", "is missing; give text or tokens")
+    errors.add(with_text & with_tokens, "tokens", "give either text or tokens, not both")
     if lists is None:
         return Words.read(text, tokenizer)
     of_lists = Words.read(lists.value, tokenizer).group(lists.value_start)

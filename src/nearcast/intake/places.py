@@ -1,7 +1,7 @@
-"""Places from the columns of a table: boxes, circles and geometries, whole columns at a time.
+"""Places from the columns of a table: boxes, circles and geometries, by whole columns.
 
-Subscriptions get `Regions` (one or more boxes a row, and exact shapes), messages one box each. A
-row that the arithmetic refuses is shown to the model once more, which words the reason.
+Subscriptions get `Regions` (one or more boxes per row, and exact shapes), messages get one box
+each. Rows with invalid numbers are passed to the constructors of the model for the reason.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import numpy as np
 
 from nearcast.columns import UNITS, WORLD, Regions, Shapes, starts
 from nearcast.errors import RegionError
-from nearcast.intake.cells import nowhere, plain, read_numbers, valid
-from nearcast.intake.circles import circle_boxes
-from nearcast.intake.rejects import cell
+from nearcast.intake.arrow_columns import column_array, no_rows, not_null, read_numbers
+from nearcast.intake.rejects import cell_value
 from nearcast.model import Circle, Point, Rect, region
+from nearcast.model.circles import circle_boxes
+from nearcast.model.json_form import BOX, CIRCLE, MESSAGE_PLACE, POINT, SUBSCRIPTION_PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from nearcast.intake.rejects import Faults
+    from nearcast.intake.rejects import RowErrors
     from nearcast.model import Region
 
 __all__ = [
@@ -38,13 +39,6 @@ __all__ = [
     "unite_meridian",
 ]
 
-BOX = ("west", "south", "east", "north")
-CIRCLE = ("lon", "lat", "radius_m")
-POINT = ("lon", "lat")
-
-_PLACE = "give west, south, east, north; or lon, lat, radius_m; or geometry"
-_MESSAGE_PLACE = "give lon, lat; or west, south, east, north"
-
 
 class _Pieces(NamedTuple):
     """Boxes in any order, and the row of each."""
@@ -53,18 +47,26 @@ class _Pieces(NamedTuple):
     box: NDArray[np.int32]
 
 
-class _Form:
-    """One way to give a place: columns that must all be given."""
+class _Circles(NamedTuple):
+    """Circles, and the row of each."""
 
-    def __init__(self, table: pa.Table, names: tuple[str, ...], faults: Faults) -> None:
-        columns = [read_numbers(table, name, faults) for name in names]
+    row: NDArray[np.int64]
+    center: NDArray[np.int32]
+    radius_m: NDArray[np.float64]
+
+
+class _PlaceColumns:
+    """Columns that describe a place together, such as lon and lat."""
+
+    def __init__(self, table: pa.Table, names: tuple[str, ...], errors: RowErrors) -> None:
+        columns = [read_numbers(table, name, errors) for name in names]
         self.names = names
         self.values = [column.value for column in columns]
         self.each = [column.given for column in columns]
         self.complete = np.logical_and.reduce(self.each)
 
     def missing(self, row: int) -> list[str]:
-        """Return the columns that a row should have given, if it has given another of them."""
+        """Return the columns that are null in a row in which others of them are given."""
         absent = [n for n, given in zip(self.names, self.each, strict=True) if not given[row]]
         return absent if len(absent) < len(self.names) else []
 
@@ -73,42 +75,43 @@ class _Form:
         return [float(value[row]) for value in self.values]
 
 
-def read_regions(table: pa.Table, faults: Faults) -> Regions:
-    """Return the regions of all rows; those of refused rows are empty."""
-    boxes, circles = _Form(table, BOX, faults), _Form(table, CIRCLE, faults)
-    geometry = plain(table, "geometry")
-    drawn = nowhere(table.num_rows) if geometry is None else valid(geometry)
-    _one_place([boxes, circles], drawn, faults, _PLACE)
-    rectangle = _rectangles(boxes, faults)
-    centre = _points(circles, faults)
+def read_regions(table: pa.Table, errors: RowErrors) -> Regions:
+    """Return the regions of all rows; those of rejected rows are empty."""
+    boxes, circles = _PlaceColumns(table, BOX, errors), _PlaceColumns(table, CIRCLE, errors)
+    geometry = column_array(table, "geometry")
+    drawn = no_rows(table.num_rows) if geometry is None else not_null(geometry)
+    _one_place([boxes, circles], drawn, errors, SUBSCRIPTION_PLACE)
+    rectangle = _rectangles(boxes, errors)
+    center = _points(circles, errors)
     radius_m = circles.values[2]
-    faults.explain(
+    errors.add_checked(
         circles.complete & ~((radius_m >= 0.0) & (radius_m < np.inf)),
         "radius_m",
         lambda row: Circle(*circles.of(row)),
-        "must be a number of metres, 0 or more",
+        "must be a number of meters, 0 or more",
     )
-    polygons = _geometries(table, drawn, faults)
-    plainly = np.flatnonzero(boxes.complete & faults.sound)
-    around = np.flatnonzero(circles.complete & faults.sound)
+    polygons = _geometries(table, drawn, errors)
+    with_box = np.flatnonzero(boxes.complete & errors.valid)
+    with_circle = np.flatnonzero(circles.complete & errors.valid)
     parts = [
-        _split(plainly, rectangle[plainly]),
-        _Pieces(around[:0], rectangle[:0]),
+        _split(with_box, rectangle[with_box]),
+        _Pieces(with_circle[:0], rectangle[:0]),
     ]
-    if len(around):
-        piece, box = circle_boxes(centre[around], radius_m[around])
-        parts[1] = _Pieces(around[piece], box)
-    return _join(table.num_rows, parts, (around, centre[around], radius_m[around]), polygons)
+    if len(with_circle):
+        piece, box = circle_boxes(center[with_circle], radius_m[with_circle])
+        parts[1] = _Pieces(with_circle[piece], box)
+    found = _Circles(with_circle, center[with_circle], radius_m[with_circle])
+    return _join(table.num_rows, parts, found, polygons)
 
 
-def read_message_boxes(table: pa.Table, faults: Faults) -> NDArray[np.int32]:
-    """Return the box of every message; those of refused rows mean nothing."""
-    boxes, points = _Form(table, BOX, faults), _Form(table, POINT, faults)
-    _one_place([points, boxes], nowhere(table.num_rows), faults, _MESSAGE_PLACE)
-    place = _points(points, faults)
+def read_message_boxes(table: pa.Table, errors: RowErrors) -> NDArray[np.int32]:
+    """Return the box of every message; those of rejected rows are undefined."""
+    boxes, points = _PlaceColumns(table, BOX, errors), _PlaceColumns(table, POINT, errors)
+    _one_place([points, boxes], no_rows(table.num_rows), errors, MESSAGE_PLACE)
+    place = _points(points, errors)
     box = np.concatenate([place, place], axis=1)
     if boxes.complete.any():
-        box = np.where(boxes.complete[:, None], _rectangles(boxes, faults), box)
+        box = np.where(boxes.complete[:, None], _rectangles(boxes, errors), box)
     return unite_meridian(box)
 
 
@@ -138,7 +141,9 @@ def regions_of(places: Sequence[Region]) -> Regions:
 
 
 def unite_meridian(box: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return message boxes that touch 180 or -180, one and the same, as boxes that cross it.
+    """Return message boxes in which those that touch the meridian 180 or -180 cross it.
+
+    180 and -180 are the same meridian.
 
     Examples
     --------
@@ -157,9 +162,9 @@ def unite_meridian(box: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def split_meridian(box: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Cut boxes whose west > east at the antimeridian; return the pieces and the box of each.
+    """Cut boxes with west > east at the antimeridian; return the box of each piece, and the pieces.
 
-    A piece without width says nothing new where the other one has some, and is left out.
+    A piece without width is left out if the other piece has some.
     """
     west, east = box[:, 0], box[:, 2]
     crossing = west > east
@@ -176,8 +181,10 @@ def split_meridian(box: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[n
     return number[order], np.concatenate([first, second])[order]
 
 
-def _one_place(forms: list[_Form], other: NDArray[np.bool_], faults: Faults, wanted: str) -> None:
-    """Refuse the rows that give no place, or more than one."""
+def _one_place(
+    forms: list[_PlaceColumns], other: NDArray[np.bool_], errors: RowErrors, wanted: str
+) -> None:
+    """Reject the rows without a place, or with more than one."""
     complete = np.sum([form.complete for form in forms] + [other], axis=0)
 
     def no_place(row: int) -> None:
@@ -186,48 +193,48 @@ def _one_place(forms: list[_Form], other: NDArray[np.bool_], faults: Faults, wan
                 raise RegionError(name, None, f"is missing; {wanted}")
         raise RegionError("place", None, f"is missing; {wanted}")
 
-    faults.explain(complete == 0, "place", no_place, f"is missing; {wanted}")
-    faults.add(complete > 1, "place", f"is given twice; {wanted}, and only one of them")
+    errors.add_checked(complete == 0, "place", no_place, f"is missing; {wanted}")
+    errors.add(complete > 1, "place", f"is given twice; {wanted}, and only one of them")
 
 
 def _units(degrees: NDArray[np.float64], limit: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Return degrees in units (0 where they are wrong), and where they are right."""
-    right = np.abs(degrees) <= limit
-    held = degrees if right.all() else np.where(right, degrees, 0.0)
-    return np.rint(held * UNITS).astype(np.int32), right
+    """Return degrees in units (0 if out of range), and a mask of those in range."""
+    in_range = np.abs(degrees) <= limit
+    clean = degrees if in_range.all() else np.where(in_range, degrees, 0.0)
+    return np.rint(clean * UNITS).astype(np.int32), in_range
 
 
-def _rectangles(form: _Form, faults: Faults) -> NDArray[np.int32]:
+def _rectangles(form: _PlaceColumns, errors: RowErrors) -> NDArray[np.int32]:
     west, south, east, north = form.values
     limits = ((west, 180), (south, 90), (east, 180), (north, 90))
     converted = [_units(value, limit) for value, limit in limits]
     box = np.stack([units for units, _ in converted], axis=1)
-    right = np.logical_and.reduce([right for _, right in converted]) & (box[:, 1] <= box[:, 3])
-    wrong = form.complete & ~right
-    faults.explain(wrong, "west", lambda row: Rect(*form.of(row)), "is no rectangle")
+    in_range = np.logical_and.reduce([mask for _, mask in converted])
+    wrong = form.complete & ~(in_range & (box[:, 1] <= box[:, 3]))
+    errors.add_checked(wrong, "west", lambda row: Rect(*form.of(row)), "is not a rectangle")
     return box
 
 
-def _points(form: _Form, faults: Faults) -> NDArray[np.int32]:
-    lon, right_lon = _units(form.values[0], 180)
-    lat, right_lat = _units(form.values[1], 90)
-    wrong = form.complete & ~(right_lon & right_lat)
-    faults.explain(wrong, "lon", lambda row: Point(*form.of(row)[:2]), "is no place")
+def _points(form: _PlaceColumns, errors: RowErrors) -> NDArray[np.int32]:
+    lon, lon_in_range = _units(form.values[0], 180)
+    lat, lat_in_range = _units(form.values[1], 90)
+    wrong = form.complete & ~(lon_in_range & lat_in_range)
+    errors.add_checked(wrong, "lon", lambda row: Point(*form.of(row)[:2]), "is not a place")
     return np.stack([lon, lat], axis=1)
 
 
 def _geometries(
-    table: pa.Table, drawn: NDArray[np.bool_], faults: Faults
+    table: pa.Table, drawn: NDArray[np.bool_], errors: RowErrors
 ) -> tuple[NDArray[np.int64], Regions]:
     """Return the rows that have a geometry, and their regions."""
     rows, regions = [], []
-    for row in np.flatnonzero(drawn & faults.sound).tolist():
-        value = cell(table, "geometry", row)
+    for row in np.flatnonzero(drawn & errors.valid).tolist():
+        value = cell_value(table, "geometry", row)
         try:
             regions.append(region(value))
             rows.append(row)
         except RegionError as error:
-            faults.refuse(row, error, "geometry")
+            errors.add_error(row, error, "geometry")
     return np.array(rows, np.int64), regions_of(regions)
 
 
@@ -239,11 +246,10 @@ def _split(row: NDArray[np.int64], box: NDArray[np.int32]) -> _Pieces:
 def _join(
     count: int,
     parts: list[_Pieces],
-    circles: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]],
+    circles: _Circles,
     polygons: tuple[NDArray[np.int64], Regions],
 ) -> Regions:
-    """Put the pieces of all rows into the order of their rows."""
-    around, centre, radius_m = circles
+    """Return the regions of all rows from their pieces."""
     drawn, regions = polygons
     of_drawn = _Pieces(np.repeat(drawn, np.diff(regions.box_start)), regions.box)
     row = np.concatenate([part.row for part in [*parts, of_drawn]])
@@ -252,8 +258,9 @@ def _join(
         order = np.argsort(row, kind="stable")
         row, box = row[order], box[order]
     shape = np.full(count, -1, np.int32)
-    shape[around] = np.arange(len(around))
-    shape[drawn] = np.where(regions.shape >= 0, regions.shape + len(around), -1)
-    one_each = np.arange(len(around) + 1)
-    shapes = Shapes.concatenate([Shapes(radius_m, one_each, one_each, centre), regions.shapes])
+    shape[circles.row] = np.arange(len(circles.row))
+    shape[drawn] = np.where(regions.shape >= 0, regions.shape + len(circles.row), -1)
+    one_each = np.arange(len(circles.row) + 1)
+    round_shapes = Shapes(circles.radius_m, one_each, one_each, circles.center)
+    shapes = Shapes.concatenate([round_shapes, regions.shapes])
     return Regions(starts(np.bincount(row, minlength=count)), box, shape, shapes)

@@ -1,7 +1,7 @@
-"""Rows that could not be taken: which, why, and what they said.
+"""Rejected rows: their numbers, the reasons and their content.
 
-While a table is read, `Faults` collects the first problem of each row; at the end it becomes
-`Rejects`, which can be put end to end and written as a table.
+While a table is read, `RowErrors` collects the first error of each row. At the end it returns
+`Rejects`, which can be concatenated and written as a table.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Faults", "Rejects", "cell", "reason_of", "record_of"]
+__all__ = ["Rejects", "RowErrors", "cell_value", "reason_of", "record_json"]
 
 
 @dataclass(frozen=True, eq=False)
 class Rejects:
-    """Rows that were refused.
+    """Rejected rows.
 
-    ``row`` numbers them as their source does (the position in a table, the line in a text file),
-    ``field`` names the column at fault (empty where it is the line as a whole), ``reason`` says
-    what is wrong with it, and ``record`` is the row as it came, as JSON.
+    ``row`` is the position in a table or the line in a text file; ``field`` is the column with the
+    error (empty if it is the whole line); ``reason`` says what is wrong; ``record`` is the content
+    of the row as JSON.
 
     Examples
     --------
@@ -49,9 +49,9 @@ class Rejects:
         return len(self.row)
 
     @classmethod
-    def of(cls, faults: Sequence[tuple[int, str, str, str]]) -> Self:
+    def of(cls, rows: Sequence[tuple[int, str, str, str]]) -> Self:
         """Make rejects from (row, field, reason, record)."""
-        row, field, reason, record = zip(*faults, strict=True) if faults else ((), (), (), ())
+        row, field, reason, record = zip(*rows, strict=True) if rows else ((), (), (), ())
         return cls(np.array(row, np.int64), field, reason, record)
 
     @classmethod
@@ -61,7 +61,7 @@ class Rejects:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Rejects]) -> Self:
-        """Return the rejects of all parts end to end."""
+        """Return the rejects of all parts, one after the other."""
         return cls(
             np.concatenate([np.empty(0, np.int64), *(part.row for part in parts)]),
             tuple(f for part in parts for f in part.field),
@@ -70,7 +70,7 @@ class Rejects:
         )
 
     def in_order(self) -> Self:
-        """Return the rejects in the order of their rows."""
+        """Return the rejects sorted by row."""
         order = np.argsort(self.row, kind="stable")
         columns = (self.field, self.reason, self.record)
         chosen = (tuple(column[i] for i in order.tolist()) for column in columns)
@@ -83,60 +83,62 @@ class Rejects:
         return pa.table({"row": pa.array(self.row, pa.int64()), **columns})
 
 
-class Faults:
-    """What is wrong with the rows of a table; the first fault of a row counts.
+class RowErrors:
+    """The errors of the rows of a table: the first of each row.
 
-    ``sound`` tells which rows are without fault so far.
+    ``valid`` is a mask of the rows that have no error so far.
     """
 
     def __init__(self, count: int) -> None:
-        self.sound = np.ones(count, np.bool_)
+        self.valid = np.ones(count, np.bool_)
         self._found: dict[int, tuple[str, str]] = {}
 
     def add(self, wrong: NDArray[np.bool_], field: str, reason: str) -> None:
-        """Refuse the rows of this mask, all for the same reason."""
-        for row in self._fresh(wrong):
+        """Reject the rows of a mask, all for the same reason."""
+        for row in self._new(wrong):
             self._found[row] = (field, reason)
 
-    def refuse(self, row: int, error: InvalidInput, field: str | None = None) -> None:
-        """Refuse one row for the reason that an error gives; the field is its own by default."""
-        if self.sound[row]:
-            self.sound[row] = False
+    def add_error(self, row: int, error: InvalidInput, field: str | None = None) -> None:
+        """Reject one row for the reason of an error; ``field`` replaces the field of the error."""
+        if self.valid[row]:
+            self.valid[row] = False
             self._found[row] = (field or error.field, reason_of(error))
 
-    def explain(
-        self, wrong: NDArray[np.bool_], field: str, take: Callable[[int], object], reason: str
+    def add_checked(
+        self, wrong: NDArray[np.bool_], field: str, check: Callable[[int], object], reason: str
     ) -> None:
-        """Refuse the rows of this mask, each for the reason with which ``take`` refuses it.
+        """Reject the rows of a mask, each for the reason of the error that ``check`` raises.
 
-        ``take`` is given the row, and should raise `InvalidInput`; ``reason`` is for rows that it
-        would have taken.
+        ``check`` gets the row and should raise `InvalidInput`; otherwise ``reason`` is used.
         """
-        for row in self._fresh(wrong):
+        for row in self._new(wrong):
             self._found[row] = (field, reason)
             try:
-                take(row)
+                check(row)
             except InvalidInput as error:
                 self._found[row] = (error.field, reason_of(error))
 
     def rejects(self, table: pa.Table, numbers: NDArray[np.int64] | None = None) -> Rejects:
-        """Return the refused rows of the table, numbered by position or by these numbers."""
+        """Return the rejected rows of the table, numbered by position or by ``numbers``."""
         rows = np.array(sorted(self._found), np.int64)
         if not len(rows):
             return Rejects.empty()
-        chosen = table.take(pa.array(rows))
-        records = tuple(record_of(_record(chosen, row)) for row in range(len(rows)))
+        names = table.column_names
+        records = tuple(
+            record_json({name: cell_value(table, name, row) for name in names})
+            for row in rows.tolist()
+        )
         field, reason = zip(*(self._found[row] for row in rows.tolist()), strict=True)
         return Rejects(rows if numbers is None else numbers[rows], field, reason, records)
 
-    def _fresh(self, wrong: NDArray[np.bool_]) -> list[int]:
-        rows: list[int] = np.flatnonzero(wrong & self.sound).tolist()
-        self.sound[rows] = False
+    def _new(self, wrong: NDArray[np.bool_]) -> list[int]:
+        rows: list[int] = np.flatnonzero(wrong & self.valid).tolist()
+        self.valid[rows] = False
         return rows
 
 
 def reason_of(error: InvalidInput) -> str:
-    """Return what an error says, without the name of the field.
+    """Return the message of an error without the name of the field.
 
     Examples
     --------
@@ -148,12 +150,12 @@ def reason_of(error: InvalidInput) -> str:
     return f"{error.problem} (got {shorten(error.value)})"
 
 
-def record_of(record: dict[str, Any]) -> str:
-    """Return a row as JSON: nulls left out, bytes in base64, what JSON does not know as text.
+def record_json(record: dict[str, Any]) -> str:
+    """Return a row as JSON: without nulls, bytes in base64, other types as text.
 
     Examples
     --------
-    >>> record_of({"id": 7, "owner": None, "geometry": b"01"})
+    >>> record_json({"id": 7, "owner": None, "geometry": b"01"})
     '{"id": 7, "geometry": "MDE="}'
     """
     given = {name: value for name, value in record.items() if value is not None}
@@ -163,19 +165,15 @@ def record_of(record: dict[str, Any]) -> str:
         return json.dumps({name: _finite(value) for name, value in given.items()}, default=_as_text)
 
 
-def _record(table: pa.Table, row: int) -> dict[str, Any]:
-    return {name: cell(table, name, row) for name in table.column_names}
-
-
-def cell(table: pa.Table, name: str, row: int) -> Any:
-    """Return one cell as a Python value; what Python cannot hold comes as bytes or as its type."""
+def cell_value(table: pa.Table, name: str, row: int) -> Any:
+    """Return a cell as a Python value, or as bytes or the name of its type if that fails."""
     scalar = table.column(name)[row]
     try:
         return scalar.as_py()
-    except (ValueError, OverflowError):  # bad UTF-8, nanoseconds, years beyond 9999
+    except (ValueError, OverflowError):  # invalid UTF-8, nanoseconds, years beyond 9999
         kind = scalar.type
-        raw = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        return scalar.cast(pa.binary()).as_py() if raw else f"unreadable {kind}"
+        is_text = kind in (pa.string(), pa.large_string(), pa.string_view())
+        return scalar.cast(pa.binary()).as_py() if is_text else f"unreadable {kind}"
 
 
 def _finite(value: object) -> object:

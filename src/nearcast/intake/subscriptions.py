@@ -1,4 +1,4 @@
-"""Subscriptions: from tables and from objects to columns."""
+"""Readers of subscriptions: tables and objects in, columns out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pyarrow as pa
 from nearcast.columns import NEVER, Ids, Subscriptions, place_conjunctions
 from nearcast.errors import DuplicateId, UnsupportedFile
 from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
-from nearcast.intake.places import BOX, CIRCLE, read_regions, regions_of
-from nearcast.intake.rejects import Faults, Rejects
+from nearcast.intake.keyword_clauses import keyword_clauses_of, read_keyword_clauses
+from nearcast.intake.places import read_regions, regions_of
+from nearcast.intake.rejects import Rejects, RowErrors
 from nearcast.intake.times import read_times
-from nearcast.intake.wants import read_wants, wants_of
+from nearcast.model.json_form import BOX, CIRCLE, FIELDS, RANKED, RANKED_PROBLEM
 from nearcast.text import words
 
 if TYPE_CHECKING:
@@ -27,25 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SUBSCRIPTION_COLUMNS", "read_subscriptions", "subscriptions_from"]
 
-RANKED = ("delta", "tau", "max_distance_m", "alpha", "theta")
-"""The columns of ranked subscriptions."""
-
-SUBSCRIPTION_COLUMNS = (
-    "id",
-    "keywords",
-    "expression",
-    *BOX,
-    *CIRCLE,
-    "geometry",
-    "owner",
-    "expires_at",
-    *RANKED,
-)
-"""The columns that a table of subscriptions may have; others are not looked at."""
+SUBSCRIPTION_COLUMNS = FIELDS["subscription"]
+"""The columns of a table of subscriptions; others are ignored."""
 
 _WANTED = (
     "id, a place (west, south, east, north; or lon, lat, radius_m; or geometry), "
-    "and keywords or expression if they ask for words"
+    "and keywords or expression to match words"
 )
 
 
@@ -58,29 +46,29 @@ def read_subscriptions(
     seen: IdTable | None = None,
     unique: bool = True,
 ) -> tuple[Subscriptions, Rejects]:
-    """Return the subscriptions of a table in their order, and the rows that are none.
+    """Return the subscriptions of a table in their order, and the rejected rows.
 
     Parameters
     ----------
     table
         ``id``; ``keywords`` (lists of strings, or strings that are split at spaces) or
         ``expression``; ``west, south, east, north``, or ``lon, lat, radius_m``, or ``geometry``;
-        and if need be ``owner`` and ``expires_at``.
+        optionally ``owner`` and ``expires_at``.
     vocabulary
-        Takes up the tokens that it does not know.
+        New tokens are added to it.
     tokenizer
-        What makes tokens of keywords.
+        Splits keywords into tokens.
     rows
-        The numbers of the rows, for the rejects; their positions in the table if left out.
+        The numbers of the rows, for the rejects; by default their positions in the table.
     seen
-        Ids that other tables had: rows with one of them are refused, and new ones are added.
+        Ids of other tables: rows with one of them are rejected, and new ids are added.
     unique
-        Whether an id that occurs again is refused; where it is not, that is the caller's business.
+        Whether rows with an id that occurred before are rejected.
 
     Raises
     ------
     UnsupportedFile
-        When the table has no column that could hold the id or the place.
+        If the table has no columns for ids and places.
 
     Examples
     --------
@@ -94,22 +82,22 @@ def read_subscriptions(
     (['a'], ('lat',), [1])
     """
     _require_columns(table)
-    faults = Faults(table.num_rows)
-    ids = read_ids(table, "id", faults)
-    _refuse_ranked(table, faults)
-    owner = read_owners(table, "owner", faults)
-    expiry = read_times(table, "expires_at", faults)
-    regions = read_regions(table, faults)
-    wants = read_wants(table, tokenizer, vocabulary, faults)
+    errors = RowErrors(table.num_rows)
+    ids = read_ids(table, "id", errors)
+    _reject_ranked(table, errors)
+    owner = read_owners(table, "owner", errors)
+    expiry = read_times(table, "expires_at", errors)
+    regions = read_regions(table, errors)
+    keyword_clauses = read_keyword_clauses(table, tokenizer, vocabulary, errors)
     if unique:
-        refuse_repeated(ids, "id", faults, seen)
-    everything = Subscriptions(
+        refuse_repeated(ids, "id", errors, seen)
+    subscriptions = Subscriptions(
         ids=ids,
-        clauses=place_conjunctions(wants, regions, np.flatnonzero(faults.sound)),
+        clauses=place_conjunctions(keyword_clauses, regions, np.flatnonzero(errors.valid)),
         expires_us=np.where(expiry.given, expiry.us, NEVER),
         owner=owner,
     )
-    return _sound(everything, faults.sound), faults.rejects(table, rows)
+    return _only_valid(subscriptions, errors.valid), errors.rejects(table, rows)
 
 
 def subscriptions_from(
@@ -120,9 +108,9 @@ def subscriptions_from(
     Raises
     ------
     InvalidInput
-        When the tokenizer finds no token in a keyword.
+        If the tokenizer finds no token in a keyword.
     DuplicateId
-        When two of them have the same id.
+        If two subscriptions have the same id.
 
     Examples
     --------
@@ -136,14 +124,14 @@ def subscriptions_from(
     if len(set(ids)) < len(ids):
         again, _ = Counter(ids).most_common(1)[0]
         raise DuplicateId(f"two subscriptions have the id {again!r}; give each its own")
-    wants = wants_of([s.clauses(tokenizer) for s in subscriptions], vocabulary)
+    keyword_clauses = keyword_clauses_of([s.clauses(tokenizer) for s in subscriptions], vocabulary)
     regions = regions_of([s.region for s in subscriptions])
     expires = [NEVER if s.expires_us is None else s.expires_us for s in subscriptions]
     owners = [s.owner for s in subscriptions]
     named = any(owner is not None for owner in owners)
     return Subscriptions(
         ids=Ids.of(ids),
-        clauses=place_conjunctions(wants, regions),
+        clauses=place_conjunctions(keyword_clauses, regions),
         expires_us=np.array(expires, np.int64),
         owner=pa.array(owners, pa.string()) if named else None,
     )
@@ -162,25 +150,23 @@ def _require_columns(table: pa.Table) -> None:
             raise UnsupportedFile(f"the column {name} occurs twice; rename one of them")
 
 
-def _refuse_ranked(table: pa.Table, faults: Faults) -> None:
+def _reject_ranked(table: pa.Table, errors: RowErrors) -> None:
     for name in RANKED:
         if name in table.column_names:
             column = table.column(name)
             if column.null_count < len(column):
-                ranked = column.is_valid().to_numpy()
-                reason = "ranked subscriptions are not supported by this version"
-                faults.add(ranked, name, reason)
+                errors.add(column.is_valid().to_numpy(), name, RANKED_PROBLEM)
 
 
-def _sound(everything: Subscriptions, sound: NDArray[np.bool_]) -> Subscriptions:
-    """Return the subscriptions whose clauses these are without the refused rows."""
-    if sound.all():
-        return everything
-    rows = np.flatnonzero(sound)
-    owner = None if everything.owner is None else everything.owner.take(pa.array(rows))
+def _only_valid(subscriptions: Subscriptions, valid: NDArray[np.bool_]) -> Subscriptions:
+    """Return the valid subscriptions; ``clauses`` are already those of the valid ones."""
+    if valid.all():
+        return subscriptions
+    rows = np.flatnonzero(valid)
+    owner = None if subscriptions.owner is None else subscriptions.owner.take(pa.array(rows))
     return Subscriptions(
-        ids=everything.ids.take(rows),
-        clauses=everything.clauses,
-        expires_us=everything.expires_us[rows],
+        ids=subscriptions.ids.take(rows),
+        clauses=subscriptions.clauses,
+        expires_us=subscriptions.expires_us[rows],
         owner=owner,
     )

@@ -7,7 +7,7 @@ The tokenizer is not known here: what needs one takes it as an argument, any fun
 its tokens.
 """
 
-from nearcast.model.checks import Id, Time, Tokenize, time_us
+from nearcast.model.checks import Id, Time, Tokenize, time_from_us, time_us
 from nearcast.model.expressions import MAX_CLAUSES, Conjunction, parse, to_text
 from nearcast.model.matches import Match, Update
 from nearcast.model.messages import Message
@@ -31,6 +31,7 @@ __all__ = [
     "Update",
     "parse",
     "region",
+    "time_from_us",
     "time_us",
     "to_text",
 ]

@@ -1,12 +1,13 @@
-"""Checks of single fields: coordinates, numbers, ids, texts and times.
+"""Validation of single values: ids, texts, numbers, coordinates and times.
 
-Each takes the name of the field, so that an error names what the user wrote, and returns the value
-in the one form that the rest of the library sees.
+Each function takes the name of the field, for the error message, and returns the value in the one
+form that the rest of the library uses.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from numbers import Integral, Real
@@ -14,34 +15,41 @@ from numbers import Integral, Real
 from nearcast.columns import UNITS
 from nearcast.errors import InvalidInput, RegionError
 
-__all__ = ["Id", "Time", "Tokenize", "time_us"]
+__all__ = ["Id", "Time", "Tokenize", "identifier", "identifiers", "time_from_us", "time_us"]
 
 Id = str | int
-"""What names a subscription or a message."""
+"""The id of a subscription or a message."""
 
 Time = datetime | float
-"""A moment: a datetime (naive ones are UTC) or seconds since 1970."""
+"""A point in time: a datetime (UTC if it has no time zone) or seconds since 1970."""
 
 Tokenize = Callable[[str], Iterable[str]]
-"""Any function that takes a text apart into tokens."""
+"""A function that splits a text into tokens."""
 
+NUMBER = r"^[ \t]*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
+"""The pattern of a number that is written as text."""
+
+MAX_TIME_US = 253_402_300_800 * 1_000_000
+"""The year 10000, the first time that is refused: such a time is usually in milliseconds."""
+
+TIME_PROBLEM = "must be a time: ISO 8601 text, a timestamp, or seconds (no milliseconds) since 1970"
+
+_NUMBER = re.compile(NUMBER)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_MIN_DATETIME_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _SECOND_US = 1_000_000
-
-LIMIT_US = 253_402_300_800 * _SECOND_US
-"""The year 10000: a time beyond it is one in milliseconds, taken for seconds."""
 
 
 def time_us(field: str, value: object) -> int:
-    """Return a moment in microseconds since 1970.
+    """Return a time in microseconds since 1970.
 
     Parameters
     ----------
     field
-        The name of the field, for the error.
+        The name of the field, for the error message.
     value
-        A datetime (naive ones are UTC) or a number of seconds since 1970.
+        A datetime (UTC if it has no time zone) or a number of seconds since 1970.
 
     Examples
     --------
@@ -52,10 +60,48 @@ def time_us(field: str, value: object) -> int:
     1500000
     """
     if isinstance(value, datetime):
-        moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // _MICROSECOND
-    problem = "must be a datetime or a number of seconds since 1970"
-    return _microseconds(field, value, problem)
+        return _datetime_us(field, value)
+    return _microseconds(field, value, "must be a datetime or a number of seconds since 1970")
+
+
+def time_from_us(us: int) -> Time:
+    """Return the time for which `time_us` returns ``us``: the inverse of `time_us`.
+
+    The result is in seconds if a float is exact, and a datetime in UTC otherwise. Before the year
+    1, where there are no datetimes, it is the nearest float.
+
+    Examples
+    --------
+    >>> time_from_us(1_500_000)
+    1.5
+    >>> time_from_us(253_402_300_799_999_999)
+    datetime.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=datetime.timezone.utc)
+    """
+    seconds = us / _SECOND_US
+    if round(seconds * _SECOND_US) == us and abs(us) < MAX_TIME_US:
+        return seconds
+    try:
+        return _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        # A time that came as a float is one of these: multiplying may have rounded it.
+        nearest = (seconds, math.nextafter(seconds, 0.0), math.nextafter(seconds, -math.inf))
+        return next((s for s in nearest if round(s * _SECOND_US) == us), seconds)
+
+
+def parse_time(field: str, text: str) -> Time:
+    """Return a time that is written as text: ISO 8601, or a number of seconds since 1970.
+
+    Examples
+    --------
+    >>> parse_time("time", "1970-01-01T01:00:01+01:00").timestamp(), parse_time("time", "1.5")
+    (1.0, 1.5)
+    """
+    if _NUMBER.match(text):
+        return float(text)
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidInput(field, text, TIME_PROBLEM) from None
 
 
 def duration_us(field: str, value: object) -> int:
@@ -67,6 +113,16 @@ def duration_us(field: str, value: object) -> int:
     return duration
 
 
+def _datetime_us(field: str, value: datetime) -> int:
+    if value != value:  # NaT of pandas is a datetime
+        raise InvalidInput(field, value, "must be a time, not NaT; leave it out instead")
+    moment = value if value.utcoffset() is not None else value.replace(tzinfo=UTC)
+    us = (moment - _EPOCH) // _MICROSECOND
+    if not _MIN_DATETIME_US <= us < MAX_TIME_US:
+        raise InvalidInput(field, value, "must be in the years 1 to 9999, in UTC")
+    return us
+
+
 def _microseconds(field: str, value: object, problem: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidInput(field, value, problem)
@@ -76,15 +132,25 @@ def _microseconds(field: str, value: object, problem: str) -> int:
         seconds = float(value)
         if not math.isfinite(seconds):
             raise InvalidInput(field, value, problem)
-        microseconds = round(seconds * _SECOND_US) if abs(seconds) < LIMIT_US else LIMIT_US
-    if abs(microseconds) >= LIMIT_US:
+        in_range = abs(seconds) < MAX_TIME_US
+        microseconds = round(seconds * _SECOND_US) if in_range else MAX_TIME_US
+    if abs(microseconds) >= MAX_TIME_US:
         problem = "must be in seconds, before the year 10000; is it in milliseconds?"
         raise InvalidInput(field, value, problem)
     return microseconds
 
 
 def identifier(field: str, value: object) -> Id:
-    """Return an id: a string that is not empty and has no NUL, or an integer of 64 bits."""
+    """Return an id: a non-empty string without NUL, or an integer that fits into 64 bits.
+
+    NumPy integers are integers; booleans of any kind are not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> identifier("id", np.int64(7))
+    7
+    """
     if isinstance(value, str):
         return name(field, value)
     if isinstance(value, bool) or not isinstance(value, Integral):
@@ -93,6 +159,36 @@ def identifier(field: str, value: object) -> Id:
     if not -(2**63) <= number < 2**63:
         raise InvalidInput(field, value, "must fit into 64 bits; give larger ids as strings")
     return number
+
+
+def identifiers(field: str, values: object) -> list[Id]:
+    """Return one id or several as a list; `InvalidInput` names the first that is invalid.
+
+    Parameters
+    ----------
+    field
+        The name of the field, for the error message.
+    values
+        An id, an iterable of ids, or a PyArrow or NumPy array of ids.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> identifiers("id", "ann"), identifiers("id", [1, "ann"]), identifiers("id", np.arange(2))
+    (['ann'], [1, 'ann'], [0, 1])
+    """
+    if isinstance(values, (str, Integral)):
+        return [identifier(field, values)]
+    problem = "must be a string, an integer or several of them"
+    if isinstance(values, (bytes, bytearray, memoryview)):  # iterating these gives integers
+        raise InvalidInput(field, values, problem)
+    if hasattr(values, "to_pylist"):
+        values = values.to_pylist()
+    try:
+        several = iter(values)  # type: ignore[call-overload]
+    except TypeError:
+        raise InvalidInput(field, values, problem) from None
+    return [identifier(field, value) for value in several]
 
 
 def name(field: str, value: object) -> str:
@@ -106,7 +202,7 @@ def name(field: str, value: object) -> str:
 
 
 def text(field: str, value: object) -> str:
-    """Return a string that can be written as UTF-8."""
+    """Return a string that can be encoded as UTF-8."""
     if not isinstance(value, str):
         raise InvalidInput(field, value, "must be a string")
     if not value.isascii():
@@ -116,6 +212,17 @@ def text(field: str, value: object) -> str:
             problem = f"has half a surrogate pair at character {error.start}; decode it properly"
             raise InvalidInput(field, value, problem) from None
     return value
+
+
+def number(field: str, value: object) -> float:
+    """Return a number as a float; text that is written as a number is one too."""
+    readable = _NUMBER.match(value) if isinstance(value, str) else not isinstance(value, bool)
+    try:
+        if readable and isinstance(value, (str, Real)):
+            return float(value)
+    except OverflowError:
+        pass
+    raise InvalidInput(field, value, "must be a number")
 
 
 def longitude(field: str, value: object) -> float:
@@ -137,7 +244,7 @@ def latitude(field: str, value: object) -> float:
 
 
 def region_number(field: str, value: object, unit: str) -> float:
-    """Return a number of a region as a float."""
+    """Return a coordinate or a distance as a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise RegionError(field, value, f"must be a number of {unit}")
     try:

@@ -1,9 +1,8 @@
 """Expressions such as ``coffee AND (latte OR mocha) NOT decaf``, as an OR of clauses.
 
-An expression is parsed to a tree (`nearcast.model.syntax`), negations are pushed down to the words
-(De Morgan), and AND is multiplied out over OR. Clauses that contradict themselves and clauses that
-another one makes redundant are dropped on the way. Work is limited at every step, so that no
-expression, however it was made, costs more than a fraction of a second.
+An expression is parsed into a tree (`nearcast.model.syntax`). Then negations move down to the words
+(De Morgan), and AND is distributed over OR. Contradictory and redundant clauses are dropped on the
+way. Every step is limited, so that no expression takes more than a fraction of a second.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from nearcast.errors import ExpressionError, InvalidInput
+from nearcast.errors import ExpressionError, InvalidInput, shorten
 from nearcast.model import checks
 from nearcast.model.syntax import OPERATORS, And, Node, Not, Word, tree_of
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_CLAUSES", "Conjunction", "parse", "to_text"]
 
 MAX_CLAUSES = 1_000
-"""How many clauses an expression may have."""
+"""The maximum number of clauses of an expression."""
 
 _MAX_LITERALS = 500_000
 _PLAIN = re.compile(r'[^\s()"]+')
@@ -34,14 +33,14 @@ _Clause = frozenset[int]
 
 
 class Conjunction(NamedTuple):
-    """One clause: tokens that must all occur, and tokens of which none may occur, both sorted."""
+    """A clause: tokens that must all occur, and tokens that must not occur, both sorted."""
 
     positive: tuple[str, ...]
     negative: tuple[str, ...] = ()
 
 
 def parse(expression: str, tokenize: Tokenize) -> tuple[Conjunction, ...]:
-    """Return the clauses of an expression: it is true where one of them is.
+    """Return the clauses of an expression, which is true if one of them is.
 
     Parameters
     ----------
@@ -49,18 +48,18 @@ def parse(expression: str, tokenize: Tokenize) -> tuple[Conjunction, ...]:
         Words, ``AND``, ``OR``, ``NOT`` (in capitals), parentheses and quotes. Words side by side
         mean AND; NOT binds strongest, then AND, then OR.
     tokenize
-        Takes a word or a quoted keyword apart. One that has several tokens asks for all of them.
+        Splits a word or a quoted keyword into tokens. If there are several, all are required.
 
     Returns
     -------
     tuple of Conjunction
-        Sorted, so that expressions with the same clauses compare equal.
+        Sorted, so that expressions with the same clauses are equal.
 
     Raises
     ------
     ExpressionError
-        If the text cannot be read, has more than 1,000 clauses, can never be true, or has a
-        clause that only excludes; with the position of the offending character.
+        If the syntax is wrong, if there are more than 1,000 clauses, if the expression can never be
+        true, or if a clause only excludes tokens. The error has the position of the character.
 
     Examples
     --------
@@ -72,18 +71,18 @@ def parse(expression: str, tokenize: Tokenize) -> tuple[Conjunction, ...]:
     expansion = _Expansion(expression, tokenize)
     clauses = expansion.clauses(tree, None)
     if not clauses:
-        problem = "can never be true: every alternative asks for a word and excludes it"
+        problem = "can never be true: every alternative requires a word and excludes it"
         raise ExpressionError(expression, tree.position, problem)
     return tuple(sorted(expansion.conjunction(clause) for clause in clauses))
 
 
 def to_text(clauses: Sequence[Conjunction]) -> str:
-    """Return an expression that parses to these clauses.
+    """Return an expression for which `parse` returns these clauses.
 
     Parameters
     ----------
     clauses
-        As `parse` returns them. The tokenizer must leave its own tokens as they are, as the
+        As `parse` returns them. The tokenizer must return each of its tokens unchanged, as the
         default one does.
 
     Examples
@@ -92,14 +91,14 @@ def to_text(clauses: Sequence[Conjunction]) -> str:
     '"new york" AND tea NOT milk OR "OR"'
     """
     if not clauses or not all(clause.positive for clause in clauses):
-        problem = "every clause must ask for a token; an expression cannot mean 'everything'"
+        problem = "every clause must require a token; an expression cannot match everything"
         raise InvalidInput("clauses", clauses, problem)
     return " OR ".join(_clause_text(clause) for clause in clauses)
 
 
 def _clause_text(clause: Conjunction) -> str:
-    asked = " AND ".join(_quoted(token) for token in clause.positive)
-    return asked + "".join(f" NOT {_quoted(token)}" for token in clause.negative)
+    required = " AND ".join(_quoted(token) for token in clause.positive)
+    return required + "".join(f" NOT {_quoted(token)}" for token in clause.negative)
 
 
 def _quoted(token: str) -> str:
@@ -110,7 +109,7 @@ def _quoted(token: str) -> str:
 
 
 class _Expansion:
-    """Multiplies a tree out, with limits on what that may cost."""
+    """Converts a tree to clauses, within limits."""
 
     def __init__(self, expression: str, tokenize: Tokenize) -> None:
         self._expression = expression
@@ -121,7 +120,7 @@ class _Expansion:
         self._literals_left = _MAX_LITERALS
 
     def clauses(self, node: Node, negated_at: int | None) -> set[_Clause]:
-        """Return the clauses of a node, or of its negation where the position of a NOT is given."""
+        """Return the clauses of a node, or of its negation if the position of a NOT is given."""
         if isinstance(node, Word):
             return self._word(node, negated_at)
         if isinstance(node, Not):
@@ -132,11 +131,11 @@ class _Expansion:
         return self._absorbed(set[_Clause]().union(*operands), node)
 
     def conjunction(self, clause: _Clause) -> Conjunction:
-        """Return a clause with its tokens; refuse one that only excludes."""
+        """Return a clause with its tokens; raise if it only excludes tokens."""
         positive = sorted(self._tokens[literal - 1] for literal in clause if literal > 0)
         if not positive:
             position = min(self._negated_at[literal] for literal in clause)
-            problem = "this alternative only excludes; every alternative must ask for a word"
+            problem = "this alternative only excludes; every alternative must require a word"
             raise ExpressionError(self._expression, position, problem)
         negative = sorted(self._tokens[-literal - 1] for literal in clause if literal < 0)
         return Conjunction(tuple(positive), tuple(negative))
@@ -145,7 +144,7 @@ class _Expansion:
         numbers = [self._number_of(token) for token in self._tokenize(word.text)]
         if not numbers:
             raise ExpressionError(
-                self._expression, word.position, f"{word.text!r} has no letter or digit to look for"
+                self._expression, word.position, f"{shorten(word.text)} has no letter or digit"
             )
         if negated_at is None:
             return {frozenset(numbers)}
@@ -160,7 +159,7 @@ class _Expansion:
         return number
 
     def _all(self, operands: list[set[_Clause]], node: Node) -> set[_Clause]:
-        """Multiply operands out, the single clauses among them in one go, small ones first."""
+        """Return the AND of operands: single clauses first, all at once, then the smallest."""
         singles = [clause for operand in operands if len(operand) == 1 for clause in operand]
         first = frozenset[int]().union(*singles)
         product = {first} if not any(-literal in first for literal in first) else set()
@@ -183,28 +182,30 @@ class _Expansion:
     def _spend(self, literals: int, node: Node) -> None:
         self._literals_left -= literals
         if self._literals_left < 0:
-            problem = "takes too much work to multiply out; split it into several subscriptions"
+            problem = "is too complex; split it into several subscriptions"
             raise ExpressionError(self._expression, node.position, problem)
 
     def _absorbed(self, clauses: set[_Clause], node: Node) -> set[_Clause]:
-        """Drop every clause that contains another one, and refuse too many.
+        """Drop every clause that contains another one; raise if too many are left.
 
-        A clause that is kept waits under its rarest literal, so that a larger one need only be
-        compared with those that it meets under its own literals.
+        Kept clauses are listed by their rarest literal, so that a larger clause is only compared
+        with those listed under one of its literals.
         """
         if len(clauses) < 2:
             return clauses
         uses = Counter(literal for clause in clauses for literal in clause)
         kept: set[_Clause] = set()
-        waiting: defaultdict[int, list[_Clause]] = defaultdict(list)
+        kept_by_literal: defaultdict[int, list[_Clause]] = defaultdict(list)
         for clause in sorted(clauses, key=len):
-            if any(small <= clause for literal in clause for small in waiting.get(literal, ())):
+            if any(
+                small <= clause for literal in clause for small in kept_by_literal.get(literal, ())
+            ):
                 continue
             kept.add(clause)
-            waiting[min(clause, key=uses.__getitem__)].append(clause)
+            kept_by_literal[min(clause, key=uses.__getitem__)].append(clause)
             if len(kept) > MAX_CLAUSES:
                 problem = (
-                    f"has more than {MAX_CLAUSES:,} clauses when it is multiplied out; "
+                    f"expands to more than {MAX_CLAUSES:,} clauses; "
                     "split it into several subscriptions"
                 )
                 raise ExpressionError(self._expression, node.position, problem)

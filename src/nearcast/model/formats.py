@@ -1,7 +1,7 @@
-"""GeoJSON, WKT, WKB, Shapely geometries and lists of rings, read to one form.
+"""Readers of GeoJSON, WKT, WKB, Shapely geometries and lists of rings.
 
-A point is read to its ``(lon, lat)``, a polygon to its parts (see `nearcast.model.geometry`).
-Whatever else comes is refused with `RegionError`, other types of geometry by name.
+They return a point as ``(lon, lat)`` and a polygon as its parts (see `nearcast.model.geometry`).
+Anything else raises `RegionError`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["parts_of_rings", "read_geojson", "read_shapely", "read_text", "read_
 
 _WKT = re.compile(r"\s*(?:SRID\s*=\s*(?P<srid>[0-9]+)\s*;)?\s*(?P<name>[A-Za-z]+)", re.IGNORECASE)
 _WKT_NAMES = frozenset({"POINT", "POLYGON", "MULTIPOLYGON"})
-_NO_REGION = "is no region; give a Polygon, MultiPolygon or Point"
+_NO_REGION = "is not a region; give a Polygon, MultiPolygon or Point"
 _UNREADABLE = "is neither GeoJSON nor WKT that can be read"
 
 
@@ -50,7 +50,7 @@ def _read_wkt(text: str) -> Place:
     if (match["srid"] or "").lstrip("0") not in {"", "4326"}:
         problem = f"has SRID {match['srid']}; convert it to longitude and latitude (SRID 4326)"
         raise RegionError("geometry", text, problem)
-    # Other types never reach the parser: deeply nested collections overrun its stack.
+    # Other types never reach the parser: deeply nested collections overflow its stack.
     if match["name"].upper().removesuffix("ZM").rstrip("ZM") not in _WKT_NAMES:
         raise RegionError("geometry", text, f"{match['name']} {_NO_REGION}")
     try:
@@ -105,9 +105,10 @@ def read_geojson(value: object) -> Place:
 
 
 def parts_of_rings(value: object) -> Parts:
-    """Read a list of rings, the outer one first, or a list of such lists, one for each part."""
-    depth, inner = 0, value
-    while isinstance(inner, (list, tuple, np.ndarray)) and len(inner) and depth < 5:
+    """Read a list of rings, the outer ring first, or a list of such lists, one for each part."""
+    depth: int = 0
+    inner: Any = value
+    while _is_list(inner) and len(inner) and depth < 5:
         depth, inner = depth + 1, inner[0]
     if depth == 3:
         return [_rings(value, value)]
@@ -128,10 +129,15 @@ def _rings(value: object, shown: object) -> list[NDArray[np.float64]]:
     return _closed([_ring(ring) for ring in _items(value, "rings", shown)], shown)
 
 
-def _items(value: object, name: str, shown: object) -> Any:
-    if not isinstance(value, (list, tuple, np.ndarray)) or len(value) == 0:
+def _items(value: Any, name: str, shown: object) -> Any:
+    if not _is_list(value) or len(value) == 0:
         raise RegionError("coordinates", shown, f"must be a list of {name}, not an empty one")
     return value
+
+
+def _is_list(value: Any) -> bool:
+    """Whether a value is a list, a tuple or an array with a length."""
+    return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
 def _ring(value: object) -> NDArray[np.float64]:
@@ -146,7 +152,7 @@ def _ring(value: object) -> NDArray[np.float64]:
 
 
 def _closed(rings: list[NDArray[np.float64]], shown: object) -> list[NDArray[np.float64]]:
-    """Close the rings whose last place is not the first one."""
+    """Close the rings that do not end where they begin."""
     if any(len(ring) == 0 for ring in rings):
         raise RegionError("coordinates", shown, "has a ring without places")
     return [ring if (ring[0] == ring[-1]).all() else np.vstack([ring, ring[:1]]) for ring in rings]

@@ -1,34 +1,34 @@
-"""Keywords as people type them: what can be checked before a tokenizer has seen them.
+"""Keywords as people type them: what can be validated before a tokenizer has seen them.
 
-A keyword is refused at once if no tokenizer could make anything of it: if it is empty or consists
-of blanks and punctuation only. Whether the tokenizer in use finds a token in it, say in an emoji,
-shows when the subscription is registered.
+A keyword is refused at once if no tokenizer could find a token in it: if it is empty, or all
+spaces and punctuation. Whether the tokenizer in use finds a token in it, say in an emoji, is only
+known when the subscription is registered.
 """
 
 from __future__ import annotations
 
+import json
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from nearcast.errors import InvalidInput
 from nearcast.model import checks
 from nearcast.model.expressions import Conjunction
+from nearcast.model.syntax import OPERATORS
 
 if TYPE_CHECKING:
     from nearcast.model.checks import Tokenize
 
-__all__ = ["checked", "conjunction", "literal"]
+__all__ = ["checked", "conjunction", "literal", "split_list"]
 
-_OPERATORS = frozenset({"AND", "OR", "NOT"})
-
-_NOTHING = "PZC"
-"""The initials of the categories of punctuation, separators and control characters."""
+# The first letters of the Unicode categories of punctuation, separators and control characters.
+_WITHOUT_MEANING = "PZC"
 
 
 def checked(keywords: object) -> tuple[str, ...]:
-    """Return keywords as a tuple; a single string is one keyword."""
+    """Return valid keywords as a tuple; a single string is one keyword."""
     if isinstance(keywords, str):
-        if not _OPERATORS.isdisjoint(keywords.split()):
+        if not OPERATORS.isdisjoint(keywords.split()):
             problem = "have no AND, OR, NOT; say expression=... instead, or give a list of words"
             raise InvalidInput("keywords", keywords, problem)
         keywords = (keywords,)
@@ -38,32 +38,52 @@ def checked(keywords: object) -> tuple[str, ...]:
         problem = "must not be empty; leave it out to ask for everything in the region"
         raise InvalidInput("keywords", keywords, problem)
     for keyword in keywords:
-        if not _is_something(checks.text("keywords", keyword)):
+        if not _has_meaning(checks.text("keywords", keyword)):
             _refuse(keyword)
     return tuple(keywords)
 
 
 def conjunction(keywords: tuple[str, ...], tokenize: Tokenize) -> Conjunction:
-    """Return the clause that asks for all tokens of all keywords."""
-    asked: set[str] = set()
+    """Return the clause that requires all tokens of all keywords."""
+    required: set[str] = set()
     for keyword in keywords:
         tokens = list(tokenize(keyword))
         if not tokens:
             _refuse(keyword)
-        asked.update(tokens)
-    return Conjunction(tuple(sorted(asked)))
+        required.update(tokens)
+    return Conjunction(tuple(sorted(required)))
 
 
 def literal(word: str) -> list[str]:
-    """Return a word as its own token: a tokenizer for checking expressions before there is one."""
-    return [unicodedata.normalize("NFKC", word).casefold()] if _is_something(word) else []
+    """Return a word as its only token: a tokenizer to validate expressions without a real one."""
+    return [unicodedata.normalize("NFKC", word).casefold()] if _has_meaning(word) else []
 
 
-def _is_something(keyword: str) -> bool:
+def split_list(field: str, text: str) -> list[str | None]:
+    """Return the list that a text without outer spaces means: a JSON array, or words and spaces.
+
+    Examples
+    --------
+    >>> split_list("keywords", '["flat white", "cake"]'), split_list("keywords", "flat white")
+    (['flat white', 'cake'], ['flat', 'white'])
+    """
+    if not text.startswith("["):
+        return [*text.split()] or [""]
+    try:
+        found = json.loads(text)
+        json.dumps(found, ensure_ascii=False).encode()  # fails for half a surrogate pair
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(e, str | None) for e in found):
+        raise InvalidInput(field, text, "must be a JSON array of texts, or words between spaces")
+    return found
+
+
+def _has_meaning(keyword: str) -> bool:
     if keyword.isalnum():
         return True
-    return any(c == "_" or unicodedata.category(c)[0] not in _NOTHING for c in keyword)
+    return any(c == "_" or unicodedata.category(c)[0] not in _WITHOUT_MEANING for c in keyword)
 
 
-def _refuse(keyword: str) -> None:
+def _refuse(keyword: str) -> NoReturn:
     raise InvalidInput("keywords", keyword, "every keyword must have a letter or digit")

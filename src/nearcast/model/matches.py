@@ -1,17 +1,20 @@
-"""What comes out: matches, and updates where subscriptions move or messages expire.
+"""The results: matches, and updates when subscriptions move or messages expire.
 
-They are made by the library from ids that were checked when they came in, in large numbers, so that
-only what a mistake in a caller could get wrong is checked again.
+The library creates them in large numbers from ids that were validated on entry, so constructors
+validate only what a caller could get wrong.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from nearcast.errors import InvalidInput
+from nearcast.model.json_form import read_fields, required, write_time
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nearcast.model.checks import Id, Time
 
 __all__ = ["Match", "Update"]
@@ -19,7 +22,7 @@ __all__ = ["Match", "Update"]
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A message that reached a subscription; the score is None where there is none.
+    """A message that matches a subscription; ``score`` is None for boolean subscriptions.
 
     Examples
     --------
@@ -31,10 +34,38 @@ class Match:
     subscription_id: Id
     score: float | None = None
 
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the match that a JSON object describes.
+
+        Examples
+        --------
+        >>> Match.from_dict({"message_id": "m1", "subscription_id": "s1", "score": None})
+        Match(message_id='m1', subscription_id='s1', score=None)
+        """
+        given = read_fields(fields, "match")
+        ids = required(given, "message_id"), required(given, "subscription_id")
+        return cls(*ids, given.get("score"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the match as an object for JSON.
+
+        Examples
+        --------
+        >>> Match("m1", "s1").to_dict()
+        {'message_id': 'm1', 'subscription_id': 's1', 'score': None}
+        """
+        score = None if self.score is None else float(self.score)
+        return {
+            "message_id": self.message_id,
+            "subscription_id": self.subscription_id,
+            "score": score,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A match that began (sign +1) or ended (sign -1) at a time.
+    """A match that began (``sign`` is +1) or ended (-1) at a time.
 
     Examples
     --------
@@ -50,3 +81,33 @@ class Update:
     def __post_init__(self) -> None:
         if self.sign not in (1, -1):
             raise InvalidInput("sign", self.sign, "must be 1 or -1")
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the update that a JSON object describes.
+
+        Examples
+        --------
+        >>> record = {"time": 5.5, "subscription_id": "s1", "message_id": "m1", "sign": -1}
+        >>> Update.from_dict(record)
+        Update(time=5.5, subscription_id='s1', message_id='m1', sign=-1)
+        """
+        given = read_fields(fields, "update")
+        time, sign = required(given, "time"), required(given, "sign")
+        ids = required(given, "subscription_id"), required(given, "message_id")
+        return cls(time, *ids, int(sign) if sign in (1, -1) else sign)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the update as an object for JSON; the time as ISO 8601 text or seconds.
+
+        Examples
+        --------
+        >>> Update(5.5, "s1", "m1", -1).to_dict()
+        {'time': 5.5, 'subscription_id': 's1', 'message_id': 'm1', 'sign': -1}
+        """
+        return {
+            "time": write_time(self.time),
+            "subscription_id": self.subscription_id,
+            "message_id": self.message_id,
+            "sign": int(self.sign),
+        }

@@ -1,18 +1,25 @@
-"""A message: words at a place, at a time."""
+"""A message: text at a place and a time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from nearcast.columns import WORLD
 from nearcast.errors import InvalidInput, RegionError
 from nearcast.model import checks
 from nearcast.model.checks import units
+from nearcast.model.json_form import (
+    message_place,
+    place_fields,
+    read_fields,
+    required,
+    write_time,
+)
 from nearcast.model.regions import Point, Rect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nearcast.model.checks import Id, Time, Tokenize
 
@@ -21,23 +28,23 @@ __all__ = ["Message"]
 
 @dataclass(frozen=True, slots=True, init=False)
 class Message:
-    """Words at a place, at a time.
+    """Text at a place and a time.
 
     Parameters
     ----------
     id
-        A string that is not empty, or an integer of 64 bits; it comes back as given.
+        A non-empty string or a 64-bit integer.
     place
         A `Point` or ``(lon, lat)``, or a `Rect`.
     text
-        What it says.
+        The text of the message.
     tokens
-        Its words, instead of the text. Each goes through the tokenizer too.
+        The words of the message, instead of a text. Each goes through the tokenizer too.
     time
-        When it was sent: a datetime (naive ones are UTC) or seconds since 1970. None means when it
-        is published.
+        When it was sent: a datetime (UTC if it has no time zone) or seconds since 1970. None means
+        the time at which it is published.
     ttl_s
-        How many seconds it lives, from its time on, the end excluded.
+        How many seconds it lives from its time on, the end excluded.
 
     Examples
     --------
@@ -62,7 +69,7 @@ class Message:
         ttl_s: float = 0.0,
     ) -> None:
         if (text is None) == (tokens is None):
-            problem = "give either text or tokens; text='' for a message without words"
+            problem = "give either text or tokens; text='' if there are no words"
             raise InvalidInput("text", text, problem)
         put = object.__setattr__
         put(self, "id", checks.identifier("id", id))
@@ -75,13 +82,60 @@ class Message:
             checks.time_us("time", time)
         checks.duration_us("ttl_s", ttl_s)
 
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the message that a JSON object describes.
+
+        Parameters
+        ----------
+        fields
+            The columns of a file of messages: ``id``; ``text`` or ``tokens``; ``lon, lat`` or
+            ``west, south, east, north``; optionally ``time`` (ISO 8601 text or seconds since
+            1970) and ``ttl_s``. Other fields are ignored.
+
+        Examples
+        --------
+        >>> record = {"id": 7, "text": "Hot tea", "lon": 13.4, "lat": 52.5, "ttl_s": 60}
+        >>> Message.from_dict(record).place
+        Point(lon=13.4, lat=52.5)
+        """
+        given = read_fields(fields, "message")
+        return cls(
+            required(given, "id"),
+            message_place(given),
+            given.get("text"),
+            given.get("tokens"),
+            given.get("time"),
+            given.get("ttl_s", 0.0),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the message as an object for JSON, of which `from_dict` makes the same message.
+
+        Examples
+        --------
+        >>> Message(7, (13.4, 52.5), "Hot tea", time=1.5).to_dict()
+        {'id': 7, 'text': 'Hot tea', 'lon': 13.4, 'lat': 52.5, 'time': 1.5}
+        """
+        fields: dict[str, Any] = {"id": self.id}
+        if self.text is not None:
+            fields["text"] = self.text
+        if self.tokens is not None:
+            fields["tokens"] = list(self.tokens)
+        fields |= place_fields(self.place, message=True)
+        if self.time is not None:
+            fields["time"] = write_time(self.time)
+        if self.ttl_s:
+            fields["ttl_s"] = float(self.ttl_s)
+        return fields
+
     def words(self, tokenize: Tokenize) -> set[str]:
         """Return the set of tokens of the message.
 
         Parameters
         ----------
         tokenize
-            The tokenizer that subscriptions go through too.
+            The tokenizer of the subscriptions.
         """
         texts = (self.text,) if self.text is not None else self.tokens or ()
         return {token for text in texts for token in tokenize(text)}
@@ -89,8 +143,8 @@ class Message:
     def box(self) -> tuple[int, int, int, int]:
         """Return west, south, east and north in units; west > east across the antimeridian.
 
-        180 and -180 are one meridian: a box that touches it from one side is made to touch it from
-        both.
+        180 and -180 are the same meridian: a box that touches it on one side is extended to touch
+        it on both.
 
         Examples
         --------
@@ -112,12 +166,12 @@ class Message:
 
     @property
     def time_us(self) -> int | None:
-        """When it was sent, in microseconds since 1970; None means when it is published."""
+        """The time in microseconds since 1970; None means the time at which it is published."""
         return None if self.time is None else checks.time_us("time", self.time)
 
     @property
     def ttl_us(self) -> int:
-        """How many microseconds it lives."""
+        """The time to live in microseconds."""
         return checks.duration_us("ttl_s", self.ttl_s)
 
 

@@ -1,4 +1,4 @@
-"""Places that a subscription asks for: rectangles, circles, polygons and points.
+"""The regions of subscriptions: rectangles, circles, polygons and points.
 
 Coordinates are degrees, longitude first, rounded on creation to units of 1e-7 degree. Borders count
 as inside.
@@ -9,13 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import shapely
 
 from nearcast.columns import UNITS, WORLD
 from nearcast.errors import RegionError
+from nearcast.model import antimeridian
 from nearcast.model import geometry as shapes
 from nearcast.model.checks import latitude, longitude, region_number, units
 from nearcast.model.circles import Box, cap_boxes
@@ -38,19 +40,27 @@ _CORNERS = 64
 
 
 class Region(ABC):
-    """A place that a subscription asks for."""
+    """The region of a subscription: a `Rect`, a `Circle`, a `Polygon` or a `Point`.
+
+    `nearcast.region` makes one from GeoJSON, WKT, WKB, a Shapely geometry or four numbers.
+
+    Examples
+    --------
+    >>> isinstance(Point(13.4, 52.5), Region)
+    True
+    """
 
     __slots__ = ()
 
     @abstractmethod
     def boxes(self) -> list[Box]:
-        """Return the boxes that contain the region, in units, none crossing the antimeridian."""
+        """Return bounding boxes in units; none crosses the antimeridian."""
 
     def rings(self) -> list[NDArray[np.int32]] | None:
-        """Return what lies inside the boxes, as rings in units; None where the boxes say it all.
+        """Return the exact shape as rings in units; None if the region is equal to its boxes.
 
-        Rings of a polygon are closed, of all parts and holes. A circle has one ring of one
-        place, its centre.
+        A polygon has the closed rings of all its parts and holes. A circle has one ring with one
+        place, its center.
         """
         return None
 
@@ -92,8 +102,8 @@ class Region(ABC):
 class Rect(Region):
     """A rectangle in degrees. One whose west is greater than its east crosses the antimeridian.
 
-    As GeoJSON, a rectangle is a polygon, one that crosses the antimeridian is two, and one without
-    width and height is a point.
+    In GeoJSON, a rectangle is a polygon, two polygons if it crosses the antimeridian, and a point
+    if it has no width and height.
 
     Examples
     --------
@@ -123,7 +133,7 @@ class Rect(Region):
         west, east = units(self.west), units(self.east)
         if west <= east:
             return [(west, south, east, north)]
-        # 180 and -180 are one meridian, so a piece without width says nothing new.
+        # 180 and -180 are the same meridian, so a piece without width adds nothing.
         pieces = [(west, south, WORLD[2], north), (WORLD[0], south, east, north)]
         return [piece for piece in pieces if piece[0] < piece[2]] or pieces[:1]
 
@@ -159,10 +169,10 @@ class Point(Region):
 
 @dataclass(frozen=True, slots=True)
 class Circle(Region):
-    """All places within a distance of a centre, in metres along the sphere, to the millimetre.
+    """All places within a distance of a center, in meters on the sphere, to the millimeter.
 
-    As GeoJSON, WKT and WKB, a circle is approximated by a polygon with 64 corners (none of these
-    formats has circles), and one smaller than a centimetre by a point.
+    GeoJSON, WKT and WKB have no circles: there, a circle is approximated by a polygon with 64
+    corners, or by a point if its radius is less than a centimeter.
 
     Examples
     --------
@@ -178,17 +188,17 @@ class Circle(Region):
         put = object.__setattr__
         put(self, "lon", longitude("lon", self.lon))
         put(self, "lat", latitude("lat", self.lat))
-        radius_m = region_number("radius_m", self.radius_m, "metres")
+        radius_m = region_number("radius_m", self.radius_m, "meters")
         if not 0.0 <= radius_m < float("inf"):
-            raise RegionError("radius_m", self.radius_m, "must be a number of metres, 0 or more")
+            raise RegionError("radius_m", self.radius_m, "must be a number of meters, 0 or more")
         put(self, "radius_m", radius_m)
 
     def boxes(self) -> list[Box]:
-        """Return one or two boxes that contain every place of the circle."""
+        """Return one or two boxes that contain the circle."""
         return cap_boxes(units(self.lon), units(self.lat), self.radius_m)
 
     def rings(self) -> list[NDArray[np.int32]]:
-        """Return one ring of one place: the centre."""
+        """Return one ring with one place: the center."""
         return [np.array([[units(self.lon), units(self.lat)]], np.int32)]
 
     def _geometry(self) -> Any:
@@ -201,19 +211,21 @@ class Circle(Region):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Polygon(Region):
-    """A polygon, with holes and several parts if need be; edges are straight in lon/lat.
+    """A polygon with any number of parts and holes; edges are straight lines in lon/lat.
 
     Parameters
     ----------
     coordinates
-        A list of rings, the outer one first, then its holes; a list of such lists, one for each
-        part; a GeoJSON mapping; or a Shapely geometry. Rings are closed if they are not.
-        Longitudes may run past 180 (170 to 190): the polygon is cut there.
+        A list of rings, the outer ring first, then its holes; a list of such lists, one for each
+        part; a GeoJSON mapping; or a Shapely geometry. Open rings are closed. Longitudes may run
+        past 180 (170 to 190) where the polygon crosses the antimeridian.
 
     Attributes
     ----------
     coordinates
-        Parts, rings and places, as in a GeoJSON MultiPolygon.
+        Parts, rings and places, as in a GeoJSON MultiPolygon. A part that crosses the antimeridian
+        is not cut: it begins between -180 and 180, and its longitudes run past 180. The same is
+        true of the GeoJSON, WKT and WKB of the polygon.
 
     Examples
     --------
@@ -237,32 +249,78 @@ class Polygon(Region):
             raise RegionError("polygon", coordinates, "is a point; use Point or region(...)")
         object.__setattr__(self, "coordinates", shapes.coordinates_of(place))
 
+    @classmethod
+    def from_rings(cls, rings: Sequence[NDArray[np.int32]]) -> Self:
+        """Return the polygon for which `rings` returned these rings, without validating it.
+
+        Examples
+        --------
+        >>> triangle = Polygon([[(170, 0), (190, 0), (180, 10)]])
+        >>> Polygon.from_rings(triangle.rings()) == triangle
+        True
+        """
+        parts: list[list[NDArray[Any]]] = []
+        for ring in rings:
+            if not parts or _is_counterclockwise(ring):
+                parts.append([])
+            parts[-1].append(ring)
+        return cls._of(shapes.to_coordinates(antimeridian.without_copies(parts)))
+
+    @classmethod
+    def _of(cls, coordinates: Coordinates) -> Self:
+        made = cls.__new__(cls)
+        object.__setattr__(made, "coordinates", coordinates)
+        return made
+
     def boxes(self) -> list[Box]:
-        """Return the box of the polygon; two if its parts lie on both sides of the antimeridian."""
-        boxes = sorted(_bounds(_in_units(part[0])) for part in self.coordinates)
+        """Return the bounding box; two if the polygon lies on both sides of the antimeridian."""
+        pieces = sorted(self._pieces())
         if self._is_boxes():
-            return boxes
-        reached = np.maximum.accumulate([box[2] for box in boxes])
-        gaps = np.array([box[0] for box in boxes[1:]]) - reached[:-1]
+            whole_turn = len(pieces) > len(self.coordinates) and pieces[0][2] >= pieces[1][0]
+            return [_around(pieces)] if whole_turn else pieces
+        reached = np.maximum.accumulate([box[2] for box in pieces])
+        gaps = np.array([box[0] for box in pieces[1:]]) - reached[:-1]
         if len(gaps) == 0 or gaps.max() <= 180 * UNITS:
-            return [_around(boxes)]
+            return [_around(pieces)]
         split = int(gaps.argmax()) + 1
-        return [_around(boxes[:split]), _around(boxes[split:])]
+        return [_around(pieces[:split]), _around(pieces[split:])]
 
     def rings(self) -> list[NDArray[np.int32]] | None:
-        """Return all closed rings in units; None for a rectangle, whose box says it all.
+        """Return closed rings in units; None for a rectangle, which is equal to its box.
 
-        A place lies inside when it lies inside an odd number of rings, or on one.
+        A place is inside if it is inside an odd number of rings, or on one. A part that crosses the
+        antimeridian has two copies of each ring, 360 degrees apart; what lies beyond 180 and
+        -180 degrees only completes the rings.
         """
         if self._is_boxes():
             return None
-        return [_in_units(ring) for part in self.coordinates for ring in part]
+        rings: list[NDArray[np.int32]] = []
+        for part in self.coordinates:
+            in_units = [_in_units(ring) for ring in part]
+            if antimeridian.crosses(in_units[0]):
+                west, east = zip(*(antimeridian.copies(ring) for ring in in_units), strict=True)
+                rings += [*west, *east]
+            else:
+                rings += [ring.astype(np.int32) for ring in in_units]
+        return rings
+
+    def _pieces(self) -> list[Box]:
+        """Return the bounding boxes of all parts, two for one that crosses the antimeridian."""
+        boxes: list[Box] = []
+        for part in self.coordinates:
+            outer = _in_units(part[0])
+            crossing = antimeridian.crosses(outer)
+            boxes += antimeridian.piece_boxes(outer) if crossing else [_bounds(outer)]
+        return boxes
 
     def _is_boxes(self) -> bool:
-        """Whether there are one or two parts and all are rectangles along the axes."""
-        return len(self.coordinates) <= 2 and all(
-            len(part) == 1 and _is_box(_in_units(part[0])) for part in self.coordinates
-        )
+        """Whether one or two boxes along the axes are all of the polygon."""
+        parts = self.coordinates
+        if len(parts) > 2 or not all(
+            len(part) == 1 and _is_box(_in_units(part[0])) for part in parts
+        ):
+            return False
+        return len(parts) == 1 or not any(antimeridian.crosses(_in_units(p[0])) for p in parts)
 
     def _geometry(self) -> Any:
         return shapes.polygon(self.coordinates)
@@ -280,7 +338,7 @@ def region(value: object) -> Region:
     Raises
     ------
     RegionError
-        If the value is none of these, or the place that it describes is not one.
+        If the value is none of these, or describes an invalid place.
 
     Examples
     --------
@@ -301,30 +359,37 @@ def region(value: object) -> Region:
         place = read_wkb_bytes(bytes(value))
     elif isinstance(value, shapely.Geometry):
         place = read_shapely(value)
-    elif isinstance(value, (list, tuple, np.ndarray)) and len(value) == 4:
-        return Rect(*value)
+    elif _has_four_items(value):
+        return Rect(*value)  # type: ignore[misc]
     else:
         problem = (
             "must be a Rect, Circle, Polygon or Point, GeoJSON, WKT, WKB, or four numbers "
             "(west, south, east, north)"
         )
         raise RegionError("region", value, problem)
-    return Point(*place) if isinstance(place, tuple) else _polygon(place)
+    if isinstance(place, tuple):
+        return Point(*place)
+    return Polygon._of(shapes.coordinates_of(place))
 
 
-def _polygon(parts: shapes.Parts) -> Polygon:
-    """Make a polygon from parts that are read already."""
-    made = Polygon.__new__(Polygon)
-    object.__setattr__(made, "coordinates", shapes.coordinates_of(parts))
-    return made
+def _has_four_items(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return bool(value.shape[:1] == (4,))
+    return isinstance(value, (list, tuple)) and len(value) == 4
 
 
-def _in_units(ring: shapes.Ring) -> NDArray[np.int32]:
+def _in_units(ring: shapes.Ring) -> NDArray[np.int64]:
     rounded: NDArray[np.float64] = np.rint(np.array(ring) * UNITS)
-    return rounded.astype(np.int32)
+    return rounded.astype(np.int64)
 
 
-def _bounds(ring: NDArray[np.int32]) -> Box:
+def _is_counterclockwise(ring: NDArray[np.int32]) -> bool:
+    """Whether a closed ring encloses an area and runs counterclockwise, in integers of any size."""
+    places = ring.tolist()
+    return bool(sum(x0 * y1 - x1 * y0 for (x0, y0), (x1, y1) in pairwise(places)) > 0)
+
+
+def _bounds(ring: NDArray[np.int64]) -> Box:
     west, south = ring.min(axis=0).tolist()
     east, north = ring.max(axis=0).tolist()
     return west, south, east, north
@@ -335,12 +400,12 @@ def _around(boxes: Sequence[Box]) -> Box:
     return min(west), min(south), max(east), max(north)
 
 
-def _is_box(ring: NDArray[np.int32]) -> bool:
-    """Whether a simple ring is its own bounding box: on its border, through all its corners."""
+def _is_box(ring: NDArray[np.int64]) -> bool:
+    """Whether a simple ring is a rectangle: all on its bounding box, through all four corners."""
     west, south, east, north = _bounds(ring)
     lon, lat = ring[:, 0], ring[:, 1]
     on_border = (lon == west) | (lon == east) | (lat == south) | (lat == north)
     if not on_border.all():
         return False
-    taken = {(x, y) for x, y in ring.tolist()}
-    return taken >= {(west, south), (west, north), (east, south), (east, north)}
+    corners = {(x, y) for x, y in ring.tolist()}
+    return corners >= {(west, south), (west, north), (east, south), (east, north)}

@@ -1,19 +1,28 @@
-"""A subscription: what someone wants to hear about, and where."""
+"""A subscription: keywords and a region that someone wants messages about."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from nearcast.errors import InvalidInput
 from nearcast.model import checks
 from nearcast.model import keywords as words
 from nearcast.model.expressions import Conjunction, parse
+from nearcast.model.json_form import (
+    RANKED,
+    RANKED_PROBLEM,
+    place_fields,
+    read_fields,
+    required,
+    subscription_region,
+    write_time,
+)
 from nearcast.model.regions import Region
 from nearcast.model.regions import region as region_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nearcast.model.checks import Id, Time, Tokenize
 
@@ -24,24 +33,25 @@ _EVERYTHING = (Conjunction(()),)
 
 @dataclass(frozen=True, slots=True, init=False)
 class Subscription:
-    """What someone wants to hear about, and where.
+    """Keywords and a region that someone wants messages about.
 
     Parameters
     ----------
     id
-        A string that is not empty, or an integer of 64 bits; it comes back as given.
+        A non-empty string or a 64-bit integer.
     region
-        A `Region`, or anything that `nearcast.region` takes.
+        A `Region`, or anything that `nearcast.region` accepts.
     keywords
-        All of these must occur in a message. One that consists of several words asks for all of
-        them; a single string is one keyword.
+        All of these must occur in a message. A keyword of several words requires all of them; a
+        single string is one keyword.
     expression
         Such as ``coffee AND (latte OR mocha) NOT decaf``; instead of keywords. Without either, the
         subscription matches everything in its region.
     owner
-        Whose subscription it is.
+        The name of the owner.
     expires_at
-        When it ends: a datetime (naive ones are UTC) or seconds since 1970. None means never.
+        When it ends: a datetime (UTC if it has no time zone) or seconds since 1970. None means
+        never.
 
     Examples
     --------
@@ -89,13 +99,66 @@ class Subscription:
         if expires_at is not None:
             checks.time_us("expires_at", expires_at)
 
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the subscription that a JSON object describes.
+
+        Parameters
+        ----------
+        fields
+            The columns of a file of subscriptions: ``id``; ``keywords`` or ``expression``; ``west,
+            south, east, north``, or ``lon, lat, radius_m``, or ``geometry`` (GeoJSON, WKT or WKB);
+            optionally ``owner`` and ``expires_at`` (ISO 8601 text or seconds since 1970). Other
+            fields are ignored.
+
+        Examples
+        --------
+        >>> record = {"id": "s1", "keywords": ["tea"], "lon": 13.4, "lat": 52.5, "radius_m": 500}
+        >>> Subscription.from_dict(record).region
+        Circle(lon=13.4, lat=52.5, radius_m=500.0)
+        """
+        given = read_fields(fields, "subscription")
+        for name in RANKED:
+            if name in given:
+                raise InvalidInput(name, given[name], RANKED_PROBLEM)
+        return cls(
+            required(given, "id"),
+            subscription_region(given),
+            given.get("keywords"),
+            given.get("expression"),
+            given.get("owner"),
+            given.get("expires_at"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the subscription as an object for JSON, of which `from_dict` makes the same one.
+
+        Examples
+        --------
+        >>> from nearcast.model import Rect
+        >>> Subscription("s1", Rect(13.0, 52.3, 13.8, 52.7), ["tea"], owner="ann").to_dict()
+        {'id': 's1', 'keywords': ['tea'], 'west': 13.0, 'south': 52.3, 'east': 13.8, 'north': 52.7,
+         'owner': 'ann'}
+        """
+        fields: dict[str, Any] = {"id": self.id}
+        if self.keywords is not None:
+            fields["keywords"] = list(self.keywords)
+        if self.expression is not None:
+            fields["expression"] = self.expression
+        fields |= place_fields(self.region)
+        if self.owner is not None:
+            fields["owner"] = self.owner
+        if self.expires_at is not None:
+            fields["expires_at"] = write_time(self.expires_at)
+        return fields
+
     def clauses(self, tokenize: Tokenize) -> tuple[Conjunction, ...]:
-        """Return what must be true of a message's tokens: one of these clauses.
+        """Return the clauses of which one must be true of the tokens of a message.
 
         Parameters
         ----------
         tokenize
-            The tokenizer that messages go through too.
+            The tokenizer of the messages.
         """
         if self.expression is not None:
             return parse(self.expression, tokenize)
@@ -105,5 +168,5 @@ class Subscription:
 
     @property
     def expires_us(self) -> int | None:
-        """When it ends, in microseconds since 1970; None means never."""
+        """When it expires, in microseconds since 1970; None means never."""
         return None if self.expires_at is None else checks.time_us("expires_at", self.expires_at)

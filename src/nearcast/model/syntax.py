@@ -1,4 +1,4 @@
-r"""The grammar of expressions: text in, a tree out.
+r"""The grammar of expressions, and a parser that returns a tree.
 
 ::
 
@@ -6,8 +6,8 @@ r"""The grammar of expressions: text in, a tree out.
     all     = one { [ "AND" ] one }
     one     = { "NOT" } ( word | '"' literal '"' | "(" either ")" )
 
-Operators are written in capitals; in lower case they are words. Inside quotes, ``\"`` stands for
-a quote and ``\\`` for a backslash, and nothing else is special.
+Operators are in capitals; in lower case they are words. Inside quotes, ``\"`` is a quote and
+``\\`` is a backslash; nothing else is special.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import NamedTuple, NoReturn
 
 from nearcast.errors import ExpressionError
 
-__all__ = ["DEEPEST", "OPERATORS", "And", "Node", "Not", "Or", "Word", "tree_of"]
+__all__ = ["MAX_DEPTH", "OPERATORS", "And", "Node", "Not", "Or", "Word", "tree_of"]
 
-DEEPEST = 50
-"""How deep parentheses may be nested."""
+MAX_DEPTH = 50
+"""The maximum depth of nested parentheses."""
 
 OPERATORS = frozenset({"AND", "OR", "NOT"})
 
@@ -46,7 +46,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What must not be true."""
+    """The operand must be false."""
 
     position: int
     operand: Node
@@ -54,7 +54,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """What must all be true; two operands or more."""
+    """All operands must be true; there are two or more."""
 
     position: int
     operands: tuple[Node, ...]
@@ -62,7 +62,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One of these must be true; two operands or more."""
+    """One of the operands must be true; there are two or more."""
 
     position: int
     operands: tuple[Node, ...]
@@ -112,7 +112,7 @@ def _lexeme(group: str, text: str, position: int) -> _Lexeme:
 
 
 class _Parser:
-    """Recursive descent over the lexemes; the recursion is as deep as the parentheses."""
+    """A recursive descent parser; it recurses once per level of parentheses."""
 
     def __init__(self, expression: str) -> None:
         self._expression = expression
@@ -123,7 +123,7 @@ class _Parser:
     def parse(self) -> Node:
         node = self._either()
         if self._kind != _END:
-            self._fail(self._lexeme, "this parenthesis closes none that is open")
+            self._fail(self._lexeme, "this parenthesis was never opened")
         return node
 
     @property
@@ -175,8 +175,8 @@ class _Parser:
 
     def _parenthesis(self) -> Node:
         opening = self._take()
-        if self._depth == DEEPEST:
-            self._fail(opening, f"parentheses may be nested {DEEPEST} deep; write it flatter")
+        if self._depth == MAX_DEPTH:
+            self._fail(opening, f"parentheses may be nested {MAX_DEPTH} deep; write it flatter")
         self._depth += 1
         node = self._either()
         self._depth -= 1
@@ -186,7 +186,7 @@ class _Parser:
         return node
 
     def _missing(self) -> NoReturn:
-        """Say why no operand stands here."""
+        """Raise an error that tells why there is no operand here."""
         here = self._lexeme
         before = self._lexemes[self._next - 1] if self._next else None
         if before is not None and before.kind in OPERATORS and here.kind in {")", _END}:
@@ -195,7 +195,7 @@ class _Parser:
             self._fail(
                 here,
                 f'{here.kind} needs a word or a parenthesis before it; quote it ("{here.kind}") '
-                "to ask for the word itself",
+                "to search for the word itself",
             )
         if before is None and here.kind == _END:
             self._fail(here, "must not be empty; leave it out to ask for everything in the region")
@@ -203,7 +203,7 @@ class _Parser:
             self._fail(before, "these parentheses are empty")
         if before is not None:
             self._fail(before, "this parenthesis is never closed")
-        self._fail(here, "this parenthesis closes none that is open")
+        self._fail(here, "this parenthesis was never opened")
 
     def _fail(self, lexeme: _Lexeme, problem: str) -> NoReturn:
         raise ExpressionError(self._expression, lexeme.position, problem)

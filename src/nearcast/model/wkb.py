@@ -1,7 +1,7 @@
 """A reader of well-known binary: points, polygons and multipolygons, ISO and extended.
 
-Shapely reads WKB too, but nested collections in damaged or hostile bytes overrun its stack; this
-reader has no recursion and never allocates more than the bytes it was given.
+Shapely reads WKB too, but nested collections in damaged or hostile bytes overflow its stack. This
+reader does not recurse and never allocates more than the size of its input.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read_wkb(data: bytes) -> tuple[float, float] | list[list[NDArray[np.float64]
     elif header.name == "MultiPolygon":
         result = [reader.part() for _ in range(reader.count(header))]
     else:
-        problem = f"a {header.name} is no region; give a Polygon, MultiPolygon or Point"
+        problem = f"a {header.name} is not a region; give a Polygon, MultiPolygon or Point"
         raise RegionError("geometry", data, problem)
     reader.finish()
     return result
@@ -97,12 +97,12 @@ class _Reader:
     def part(self) -> list[NDArray[np.float64]]:
         header = self.header()
         if header.name != "Polygon":
-            self._fail(f"has a {header.name} inside a MultiPolygon")
+            self._fail(f"contains a {header.name} inside a MultiPolygon")
         return self.rings(header)
 
     def finish(self) -> None:
         if self._at != len(self._data):
-            self._fail(f"goes on for {len(self._data) - self._at} bytes after its end")
+            self._fail(f"has {len(self._data) - self._at} bytes after its end")
 
     def _take(self, size: int) -> bytes:
         taken = self._data[self._at : self._at + size]

@@ -24,11 +24,11 @@ from nearcast.intake import (
     read_messages,
     read_subscriptions,
 )
-from nearcast.intake.cells import plain, read_lists, read_numbers, read_texts
+from nearcast.intake.arrow_columns import column_array, read_lists, read_numbers, read_texts
 from nearcast.intake.ids import read_ids, read_owners
-from nearcast.intake.lines import LineFaults
+from nearcast.intake.lines import LineErrors
 from nearcast.intake.places import BOX, POINT
-from nearcast.intake.rejects import Faults, cell
+from nearcast.intake.rejects import RowErrors, cell_value
 from nearcast.intake.times import read_times
 from nearcast.text import Vocabulary
 
@@ -239,14 +239,14 @@ def _rejects_of(table: pa.Table, cleaning: Cleaning, vocabulary: Vocabulary) -> 
     if DAMAGED not in table.column_names:
         return _invalid_rows(cleaning.kind, table, vocabulary)
     readable = table.column(DAMAGED).is_null().to_numpy()
-    faults = LineFaults()
+    errors = LineErrors()
     for row in np.flatnonzero(~readable).tolist():
-        faults.add(row, "", cleaning.damaged, cell(table, DAMAGED, row))
+        errors.add(row, "", cleaning.damaged, cell_value(table, DAMAGED, row))
     records = table.drop_columns(DAMAGED).filter(pa.array(readable))
     invalid = _invalid_rows(cleaning.kind, records, vocabulary)
     position = np.flatnonzero(readable)[invalid.row]
     numbered = Rejects(position, invalid.field, invalid.reason, invalid.record)
-    return Rejects.concatenate([faults.rejects(), numbered])
+    return Rejects.concatenate([errors.rejects(), numbered])
 
 
 def _invalid_rows(kind: str, table: pa.Table, vocabulary: Vocabulary) -> Rejects:
@@ -265,22 +265,22 @@ def _columns(table: pa.Table, schema: pa.Schema) -> list[pa.Array]:
 
 def _column(table: pa.Table, field: pa.Field) -> pa.Array:
     name, kind = field.name, field.type
-    faults = Faults(table.num_rows)  # stays empty: the rows are valid
+    errors = RowErrors(table.num_rows)  # stays empty: the rows are valid
     if name == "id":
-        return read_ids(table, name, faults).to_arrow()
+        return read_ids(table, name, errors).to_arrow()
     if name == "owner":
-        owner = read_owners(table, name, faults)
+        owner = read_owners(table, name, errors)
         return pa.nulls(table.num_rows, kind) if owner is None else owner
     if name == "geometry":
         return _geometries(table, kind)
     if kind == pa.string():
-        return normalized(read_texts(table, name, faults))
+        return normalized(read_texts(table, name, errors))
     if kind == _LIST:
-        return _lists(table, name, faults)
+        return _lists(table, name, errors)
     if kind == _TIME:
-        time = read_times(table, name, faults)
+        time = read_times(table, name, errors)
         return pa.array(time.us, mask=~time.given)
-    number = read_numbers(table, name, faults)
+    number = read_numbers(table, name, errors)
     value = _rounded(number.value) if name in _COORDINATES else number.value
     return pa.array(value, mask=~number.given)
 
@@ -291,8 +291,8 @@ def _rounded(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.rint(degrees * UNITS) / UNITS + 0.0  # no negative zero
 
 
-def _lists(table: pa.Table, name: str, faults: Faults) -> pa.Array:
-    lists = read_lists(table, name, faults)
+def _lists(table: pa.Table, name: str, errors: RowErrors) -> pa.Array:
+    lists = read_lists(table, name, errors)
     if lists is None:
         return pa.nulls(table.num_rows, _LIST)
     start = pa.array(lists.value_start.astype(np.int32))
@@ -303,10 +303,10 @@ def _lists(table: pa.Table, name: str, faults: Faults) -> pa.Array:
 
 def _geometries(table: pa.Table, kind: pa.DataType) -> pa.Array:
     """Return WKB or text as it is; GeoJSON structures become text."""
-    column = plain(table, "geometry")
+    column = column_array(table, "geometry")
     if column is None:
         return pa.nulls(table.num_rows, kind)
     if not pa.types.is_nested(column.type):
         return column
-    cells = (cell(table, "geometry", row) for row in range(table.num_rows))
+    cells = (cell_value(table, "geometry", row) for row in range(table.num_rows))
     return pa.array([None if value is None else json.dumps(value) for value in cells], pa.string())

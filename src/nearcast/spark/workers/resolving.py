@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from nearcast.columns import NEVER, Ids, Subscriptions
 from nearcast.intake import Rejects, read_subscriptions
-from nearcast.intake.cells import read_texts
+from nearcast.intake.arrow_columns import read_texts
 from nearcast.intake.ids import read_ids
-from nearcast.intake.rejects import Faults, cell, record_of
+from nearcast.intake.rejects import RowErrors, cell_value, record_json
 from nearcast.intake.times import read_times
 from nearcast.segments.parts import Part, unite
 from nearcast.spark.workers.effects import OPERATIONS, Effects, net_effects, with_places
@@ -39,7 +39,7 @@ class Numbered:
     ids: Ids
     number: NDArray[np.int32]
     table: IdTable
-    faults: Faults
+    errors: RowErrors
 
 
 class Found(NamedTuple):
@@ -60,13 +60,13 @@ class Resolved(NamedTuple):
 
 def number_ids(table: pa.Table) -> Numbered:
     """Return the ids of a table of changes with their numbers."""
-    faults = Faults(table.num_rows)
-    ids = read_ids(table, "id", faults)
-    valid = np.flatnonzero(faults.sound)
+    errors = RowErrors(table.num_rows)
+    ids = read_ids(table, "id", errors)
+    valid = np.flatnonzero(errors.valid)
     known = IdTable()
     number = np.full(len(ids), -1, np.int32)
     number[valid] = known.add(ids.take(valid))
-    return Numbered(ids, number, known, faults)
+    return Numbered(ids, number, known, errors)
 
 
 def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
@@ -86,12 +86,12 @@ def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
         When there are inserts or moves but no columns for places.
     """
     numbered = number_ids(table)
-    operation = _operations(table, numbered.faults)
-    time = read_times(table, "time", numbered.faults)
+    operation = _operations(table, numbered.errors)
+    time = read_times(table, "time", numbered.errors)
     vocabulary = Vocabulary()
-    inserts = _Read.of(table, operation == 0, numbered.faults, vocabulary, ())
-    moves = _Read.of(table, operation == 2, numbered.faults, Vocabulary(), _CONDITION)
-    valid = numbered.faults.sound.copy()
+    inserts = _Read.of(table, operation == 0, numbered.errors, vocabulary, ())
+    moves = _Read.of(table, operation == 2, numbered.errors, Vocabulary(), _CONDITION)
+    valid = numbered.errors.valid.copy()
     for read in (inserts, moves):
         valid[read.rejects.row] = False
     rows = np.flatnonzero(valid)
@@ -105,9 +105,9 @@ def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
     for reason in set(effects.rejected.values()):
         mask = np.zeros(table.num_rows, np.bool_)
         mask[rows[[row for row, why in effects.rejected.items() if why == reason]]] = True
-        numbered.faults.add(mask, "id", reason)
+        numbered.errors.add(mask, "id", reason)
     rejects = Rejects.concatenate(
-        [numbered.faults.rejects(table), inserts.rejects, moves.rejects]
+        [numbered.errors.rejects(table), inserts.rejects, moves.rejects]
     ).in_order()
     row_of = np.zeros(len(existed), np.int64)
     named = np.flatnonzero(numbered.number >= 0)
@@ -129,13 +129,13 @@ class _Read:
         cls,
         table: pa.Table,
         wanted: NDArray[np.bool_],
-        faults: Faults,
+        errors: RowErrors,
         vocabulary: Vocabulary,
         without: Sequence[str],
     ) -> _Read:
         """Read the rows that are valid so far, without some of the columns."""
         position = np.full(table.num_rows, -1, np.int64)
-        rows = np.flatnonzero(wanted & faults.sound)
+        rows = np.flatnonzero(wanted & errors.valid)
         if not len(rows):
             return cls(Subscriptions.empty(), position, Rejects.empty())
         kept = [name for name in table.column_names if name not in (*without, "op", "time")]
@@ -151,15 +151,15 @@ class _Read:
 
 def _record(table: pa.Table, row: int) -> str:
     """Return an input row with all its columns."""
-    return record_of({name: cell(table, name, row) for name in table.column_names})
+    return record_json({name: cell_value(table, name, row) for name in table.column_names})
 
 
-def _operations(table: pa.Table, faults: Faults) -> NDArray[np.int8]:
+def _operations(table: pa.Table, errors: RowErrors) -> NDArray[np.int8]:
     """Return the operation of each row, by its position in `OPERATIONS`; -1 if it has none."""
-    text = pc.utf8_lower(pc.utf8_trim_whitespace(read_texts(table, "op", faults)))
+    text = pc.utf8_lower(pc.utf8_trim_whitespace(read_texts(table, "op", errors)))
     position = pc.fill_null(pc.index_in(text, pa.array(OPERATIONS, text.type)), -1)
     operation: NDArray[np.int8] = position.to_numpy(zero_copy_only=False).astype(np.int8)
-    faults.add(operation < 0, "op", f"must be one of {', '.join(OPERATIONS)}")
+    errors.add(operation < 0, "op", f"must be one of {', '.join(OPERATIONS)}")
     return operation
 
 

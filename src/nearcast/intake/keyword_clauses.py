@@ -1,6 +1,6 @@
-"""What subscriptions ask for, as token ids: from columns of keywords and expressions.
+"""The clauses of subscriptions as token ids, from columns of keywords and expressions.
 
-Keywords are tokenized column-wise. Expressions are parsed one by one, each text once.
+Keywords are tokenized by column. Expressions are parsed one by one, each distinct text once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from nearcast.columns import Conjunctions, gather, read_only, starts
 from nearcast.errors import ExpressionError, InvalidInput
-from nearcast.intake.cells import Lists, read_lists, read_texts, valid
+from nearcast.intake.arrow_columns import TextLists, not_null, read_lists, read_texts
 from nearcast.model import Conjunction, parse
 from nearcast.text import tokenize_column
 from nearcast.text.splitting import distinct_tokens
@@ -24,41 +24,44 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.intake.rejects import Faults
+    from nearcast.intake.rejects import RowErrors
     from nearcast.text import Tokenizer, Vocabulary
 
-__all__ = ["distinct", "read_wants", "wants_of"]
+__all__ = ["distinct", "keyword_clauses_of", "read_keyword_clauses"]
 
-LONGEST_BYTES = 1_000_000
-"""How long a keyword may be: a token of a table of bytes can be some times longer when folded."""
+MAX_KEYWORD_BYTES = 1_000_000
+"""The maximum length of a keyword; folding can make its tokens a few times longer."""
 
 
-def read_wants(
-    table: pa.Table, tokenizer: Tokenizer, vocabulary: Vocabulary, faults: Faults
+def read_keyword_clauses(
+    table: pa.Table, tokenizer: Tokenizer, vocabulary: Vocabulary, errors: RowErrors
 ) -> Conjunctions:
     """Return the clauses of all rows; new tokens are added to the vocabulary.
 
-    Those of refused rows mean nothing. Call this last, so that refused rows add no tokens.
+    The clauses of rejected rows are undefined. Call this last: rejected rows add no tokens.
     """
-    keywords = read_lists(table, "keywords", faults)
-    expression = read_texts(table, "expression", faults)
+    keywords = read_lists(table, "keywords", errors)
+    expression = read_texts(table, "expression", errors)
     if keywords is not None:
-        both = keywords.given & valid(expression)
-        faults.add(both, "expression", "give either keywords or an expression, not both")
-    wants = _all_keywords(table.num_rows, keywords, tokenizer, vocabulary, faults)
+        both = keywords.given & not_null(expression)
+        errors.add(both, "expression", "give either keywords or an expression, not both")
+    clauses = _all_keywords(table.num_rows, keywords, tokenizer, vocabulary, errors)
     if expression.null_count == len(expression):
-        return wants
-    return _with_expressions(wants, expression, tokenizer, vocabulary, faults)
+        return clauses
+    return _with_expressions(clauses, expression, tokenizer, vocabulary, errors)
 
 
-def wants_of(clauses: Sequence[Sequence[Conjunction]], vocabulary: Vocabulary) -> Conjunctions:
-    """Return clauses as arrays, their tokens added to the vocabulary.
+def keyword_clauses_of(
+    clauses: Sequence[Sequence[Conjunction]], vocabulary: Vocabulary
+) -> Conjunctions:
+    """Return clauses as arrays; new tokens are added to the vocabulary.
 
     Examples
     --------
     >>> from nearcast.text import Vocabulary
-    >>> wants = wants_of([[Conjunction(("tea", "cake"), ("milk",))]], Vocabulary(["tea"]))
-    >>> wants.token.tolist(), wants.negative.tolist()
+    >>> no_milk = Conjunction(("tea", "cake"), ("milk",))
+    >>> clauses = keyword_clauses_of([[no_milk]], Vocabulary(["tea"]))
+    >>> clauses.token.tolist(), clauses.negative.tolist()
     ([0, 1], [2])
     """
     flat = list(chain.from_iterable(clauses))
@@ -71,7 +74,7 @@ def wants_of(clauses: Sequence[Sequence[Conjunction]], vocabulary: Vocabulary) -
 def distinct(
     token: NDArray[np.int32], start: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the tokens of each piece ascending and once each, and their start."""
+    """Return the start array and the distinct tokens of each piece, ascending."""
     token_start = np.empty(len(start), np.int64)
     kept = np.empty(len(token), np.int32)
     count = distinct_tokens(
@@ -89,51 +92,51 @@ def _token_ids(
 
 def _all_keywords(
     count: int,
-    keywords: Lists | None,
+    keywords: TextLists | None,
     tokenizer: Tokenizer,
     vocabulary: Vocabulary,
-    faults: Faults,
+    errors: RowErrors,
 ) -> Conjunctions:
-    """Return one clause a row, of all its keywords; one that asks for nothing where it has none."""
+    """Return one clause per row with all its keywords; an empty clause if it has none."""
     no_negative = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
     if keywords is None:
         nothing = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
         return Conjunctions(np.arange(count + 1), *nothing, *no_negative)
-    _check_keywords(keywords, faults)
-    value_start, value = _sound_values(keywords, faults)
+    _check_keywords(keywords, errors)
+    value_start, value = _valid_values(keywords, errors)
     column = tokenize_column(value, tokenizer, vocabulary, add=True)
-    _refuse_wordless(value_start, value, column.word_count, faults)
-    asked = distinct(column.token, column.token_start[value_start])
-    return Conjunctions(np.arange(count + 1), *asked, *no_negative)
+    _reject_wordless(value_start, value, column.word_count, errors)
+    required = distinct(column.token, column.token_start[value_start])
+    return Conjunctions(np.arange(count + 1), *required, *no_negative)
 
 
-def _check_keywords(keywords: Lists, faults: Faults) -> None:
+def _check_keywords(keywords: TextLists, errors: RowErrors) -> None:
     empty = keywords.given & (np.diff(keywords.value_start) == 0)
     problem = "must not be empty; leave it out to ask for everything in the region"
-    faults.add(empty, "keywords", problem)
+    errors.add(empty, "keywords", problem)
     length = pc.binary_length(keywords.value)
-    if (pc.max(length).as_py() or 0) > LONGEST_BYTES:
-        too_long = pc.fill_null(pc.greater(length, LONGEST_BYTES), False)
+    if (pc.max(length).as_py() or 0) > MAX_KEYWORD_BYTES:
+        too_long = pc.fill_null(pc.greater(length, MAX_KEYWORD_BYTES), False)
         wrong = np.zeros(len(keywords.given), np.bool_)
         wrong[_row_of(keywords.value_start)[too_long.to_numpy(zero_copy_only=False)]] = True
-        problem = f"every keyword must have at most {LONGEST_BYTES:,} bytes"
-        faults.add(wrong, "keywords", problem)
+        problem = f"every keyword must have at most {MAX_KEYWORD_BYTES:,} bytes"
+        errors.add(wrong, "keywords", problem)
 
 
-def _sound_values(keywords: Lists, faults: Faults) -> tuple[NDArray[np.int64], pa.Array]:
-    """Return the keywords of the rows that are not refused; the others have none."""
-    if faults.sound.all():
+def _valid_values(keywords: TextLists, errors: RowErrors) -> tuple[NDArray[np.int64], pa.Array]:
+    """Return the keywords of the valid rows; the others have none."""
+    if errors.valid.all():
         return keywords.value_start, keywords.value
     length = np.diff(keywords.value_start)
-    kept = np.repeat(faults.sound, length)
-    return starts(np.where(faults.sound, length, 0)), keywords.value.filter(pa.array(kept))
+    kept = np.repeat(errors.valid, length)
+    return starts(np.where(errors.valid, length, 0)), keywords.value.filter(pa.array(kept))
 
 
-def _refuse_wordless(
+def _reject_wordless(
     value_start: NDArray[np.int64],
     value: pa.Array,
     word_count: NDArray[np.int64],
-    faults: Faults,
+    errors: RowErrors,
 ) -> None:
     wordless = np.flatnonzero(word_count == 0)
     if len(wordless):
@@ -143,7 +146,7 @@ def _refuse_wordless(
             strict=True,
         ):
             problem = "every keyword must have a letter or digit"
-            faults.refuse(row, InvalidInput("keywords", keyword, problem))
+            errors.add_error(row, InvalidInput("keywords", keyword, problem))
 
 
 def _row_of(start: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -151,14 +154,14 @@ def _row_of(start: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _with_expressions(
-    wants: Conjunctions,
+    clauses: Conjunctions,
     expression: pa.Array,
     tokenizer: Tokenizer,
     vocabulary: Vocabulary,
-    faults: Faults,
+    errors: RowErrors,
 ) -> Conjunctions:
-    """Return the wants with the clauses of expressions in the rows that have one."""
-    rows = np.flatnonzero(valid(expression) & faults.sound)
+    """Return the clauses, replaced by those of the expression in rows that have one."""
+    rows = np.flatnonzero(not_null(expression) & errors.valid)
     coded = expression.take(pa.array(rows)).dictionary_encode()
     texts: list[str] = coded.dictionary.to_pylist()
     parsed = [_parsed(text, tokenizer) for text in texts]
@@ -166,18 +169,20 @@ def _with_expressions(
     for row, number in zip(rows.tolist(), code.tolist(), strict=True):
         outcome = parsed[number]
         if isinstance(outcome, InvalidInput):
-            faults.refuse(row, outcome)
-    sound = [() if isinstance(outcome, InvalidInput) else outcome for outcome in parsed]
-    own = wants_of(sound, vocabulary)
-    # One list of clauses after the other: that of row i, or that of its expression.
+            errors.add_error(row, outcome)
+    valid = [() if isinstance(outcome, InvalidInput) else outcome for outcome in parsed]
+    own = keyword_clauses_of(valid, vocabulary)
+    # Each row chooses from the clauses of all rows, followed by those of all expressions.
     chosen = np.arange(len(expression))
     chosen[rows] = len(expression) + code
-    return _take(_concatenate(wants, own), chosen)
+    return _take(_concatenate(clauses, own), chosen)
 
 
 def _parsed(text: str, tokenizer: Tokenizer) -> tuple[Conjunction, ...] | InvalidInput:
-    if len(text) > LONGEST_BYTES:
-        return InvalidInput("expression", text, f"must have at most {LONGEST_BYTES:,} characters")
+    if len(text) > MAX_KEYWORD_BYTES:
+        return InvalidInput(
+            "expression", text, f"must have at most {MAX_KEYWORD_BYTES:,} characters"
+        )
     try:
         return parse(text, tokenizer)
     except ExpressionError as error:
@@ -197,10 +202,10 @@ def _concatenate(one: Conjunctions, other: Conjunctions) -> Conjunctions:
     )
 
 
-def _take(wants: Conjunctions, rows: NDArray[np.int64]) -> Conjunctions:
-    clause_start, clause = gather(wants.clause_start, rows)
-    token_start, token = gather(wants.token_start, clause)
-    negative_start, negative = gather(wants.negative_start, clause)
+def _take(clauses: Conjunctions, rows: NDArray[np.int64]) -> Conjunctions:
+    clause_start, clause = gather(clauses.clause_start, rows)
+    token_start, token = gather(clauses.token_start, clause)
+    negative_start, negative = gather(clauses.negative_start, clause)
     return Conjunctions(
-        clause_start, token_start, wants.token[token], negative_start, wants.negative[negative]
+        clause_start, token_start, clauses.token[token], negative_start, clauses.negative[negative]
     )

@@ -1,12 +1,11 @@
-"""Columns of a table as plain arrays: numbers, texts and lists, whatever types they came in.
+"""Columns of an Arrow table as arrays of numbers, texts and lists, whatever their Arrow types.
 
-Every reader takes the faults of the table: a cell that cannot be read refuses its row, and the
-rest of the column is read on. A column that is missing or all null is None.
+Each reader gets the `RowErrors` of the table: it rejects the rows with cells that cannot be read,
+and reads the others. A column that is missing is treated like one in which all cells are null.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,42 +14,40 @@ import pyarrow.compute as pc
 
 from nearcast.columns import starts
 from nearcast.errors import InvalidInput
-from nearcast.intake.rejects import cell
+from nearcast.intake.rejects import cell_value
+from nearcast.model.checks import NUMBER
+from nearcast.model.keywords import split_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from nearcast.intake.rejects import Faults
+    from nearcast.intake.rejects import RowErrors
 
 __all__ = [
-    "Lists",
     "Numbers",
+    "TextLists",
+    "column_array",
     "is_text",
-    "nowhere",
-    "plain",
+    "no_rows",
+    "not_null",
     "read_lists",
     "read_numbers",
     "read_texts",
-    "split_cell",
-    "valid",
 ]
-
-NUMBER = r"^[ \t]*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
-"""What counts as a number where it is written as text."""
 
 _INT32_BYTES = 2**31 - 1
 
 
 class Numbers(NamedTuple):
-    """A column of numbers: NaN where a cell is null or unreadable; ``given`` where not null."""
+    """A column of numbers: NaN if a cell is null or unreadable; ``given`` if it is not null."""
 
     value: NDArray[np.float64]
     given: NDArray[np.bool_]
 
 
-class Lists(NamedTuple):
+class TextLists(NamedTuple):
     """A column of lists of texts: row ``i`` has ``value[value_start[i]:value_start[i + 1]]``."""
 
     value_start: NDArray[np.int64]
@@ -58,8 +55,11 @@ class Lists(NamedTuple):
     given: NDArray[np.bool_]
 
 
-def plain(table: pa.Table, name: str) -> pa.Array | None:
-    """Return a column as one array without dictionaries, views and extension types."""
+def column_array(table: pa.Table, name: str) -> pa.Array | None:
+    """Return a column as one array of a basic type; None if it is missing or all null.
+
+    Dictionaries, views and extension types are converted to the types that they represent.
+    """
     if name not in table.column_names:
         return None
     column = table.column(name)
@@ -72,79 +72,87 @@ def plain(table: pa.Table, name: str) -> pa.Array | None:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
         column = column.cast(kind)
-    wide = _wide(kind, column.nbytes)
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        chunks = [_from_list_view(chunk) for chunk in column.chunks]
+        column = pa.chunked_array(chunks)
+    wide = _wide(column.type, column.nbytes)
     if wide is not None:
         column = column.cast(wide)
     return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
 
 
-def read_numbers(table: pa.Table, name: str, faults: Faults) -> Numbers:
-    """Return a column of numbers: integers, floats, decimals, or text that says a number."""
-    column = plain(table, name)
+def read_numbers(table: pa.Table, name: str, errors: RowErrors) -> Numbers:
+    """Return a column of numbers: integers, floats, decimals, or numbers written as text."""
+    column = column_array(table, name)
     if column is None:
-        return Numbers(np.full(table.num_rows, np.nan), nowhere(table.num_rows))
-    given = valid(column)
+        return Numbers(np.full(table.num_rows, np.nan), no_rows(table.num_rows))
+    given = not_null(column)
     if is_text(column.type):
-        column = read_texts(table, name, faults)
+        column = read_texts(table, name, errors)
         readable = pc.match_substring_regex(column, NUMBER)
         column = pc.if_else(readable, pc.utf8_trim_whitespace(column), None).cast(pa.float64())
     elif not _is_number(column.type):
         column = pa.nulls(len(column), pa.float64())
     value = _floats(column)
-    unreadable = given & ~valid(column)
-    faults.explain(unreadable, name, _refusal(table, name, "must be a number"), "must be a number")
+    unreadable = given & ~not_null(column)
+    errors.add_checked(
+        unreadable, name, _refusal(table, name, "must be a number"), "must be a number"
+    )
     return Numbers(value, given)
 
 
-def read_texts(table: pa.Table, name: str, faults: Faults, *, integers: bool = False) -> pa.Array:
-    """Return a column of text, null where it is missing or unreadable; integers become text."""
-    column = plain(table, name)
+def read_texts(
+    table: pa.Table, name: str, errors: RowErrors, *, integers: bool = False
+) -> pa.Array:
+    """Return a column of text, null if missing or unreadable; integers may become text."""
+    column = column_array(table, name)
     if column is None:
         return pa.nulls(table.num_rows, pa.string())
     if integers and pa.types.is_integer(column.type):
         return column.cast(pa.string())
     if not is_text(column.type):
-        faults.add(valid(column), name, f"must be text, the column holds {column.type}")
+        errors.add(not_null(column), name, f"must be text, the column holds {column.type}")
         return pa.nulls(table.num_rows, pa.string())
     text, damaged = _decoded(column)
-    faults.add(damaged, name, "must be valid UTF-8")
+    errors.add(damaged, name, "must be valid UTF-8")
     return text
 
 
-def read_lists(table: pa.Table, name: str, faults: Faults) -> Lists | None:
-    """Return a column of lists of texts; a cell that is text is a JSON array or split at spaces."""
-    column = plain(table, name)
+def read_lists(table: pa.Table, name: str, errors: RowErrors) -> TextLists | None:
+    """Return a column of lists of texts. Cells of text are JSON arrays, or are split at spaces."""
+    column = column_array(table, name)
     if column is None:
         return None
-    given = valid(column)
+    given = not_null(column)
     if is_text(column.type):
-        column = _split_cells(read_texts(table, name, faults), name, faults)
+        column = _split_cells(read_texts(table, name, errors), name, errors)
     elif not _is_list(column.type):
-        faults.add(given, name, f"must be a list of texts, the column holds {column.type}")
+        errors.add(given, name, f"must be a list of texts, the column holds {column.type}")
         column = pa.nulls(len(column), pa.list_(pa.string()))
     length = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     value_start = starts(length)
     row = np.repeat(np.arange(len(column)), length)
     value = _list_values(pc.list_flatten(column))
     if value is None:
-        faults.add(given & (length > 0), name, f"must be a list of texts, not {column.type}")
+        kind = table.schema.field(name).type
+        errors.add(given & (length > 0), name, f"must be a list of texts, not {kind}")
         value = pa.nulls(len(row), pa.string())
-    faults.add(_rows(row, ~valid(value), given), name, "must not contain null")
+    errors.add(_rows(row, ~not_null(value), given), name, "must not contain null")
     text, damaged = _decoded(value)
-    faults.add(_rows(row, damaged, given), name, "must be valid UTF-8")
-    return Lists(value_start, text, given)
+    errors.add(_rows(row, damaged, given), name, "must be valid UTF-8")
+    return TextLists(value_start, text, given)
 
 
-def valid(column: pa.Array) -> NDArray[np.bool_]:
-    """Return which cells of a column are not null."""
+def not_null(column: pa.Array) -> NDArray[np.bool_]:
+    """Return a mask of the cells that are not null."""
     if column.null_count == 0:
         return np.ones(len(column), np.bool_)
     mask: NDArray[np.bool_] = pc.is_valid(column).to_numpy(zero_copy_only=False)
     return mask
 
 
-def nowhere(count: int) -> NDArray[np.bool_]:
-    """Return a mask of that many rows that chooses none."""
+def no_rows(count: int) -> NDArray[np.bool_]:
+    """Return a mask for ``count`` rows in which none is set."""
     return np.zeros(count, np.bool_)
 
 
@@ -154,14 +162,12 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def _wide(kind: pa.DataType, nbytes: int) -> pa.DataType | None:
-    """Return the type to which a column must be cast before its chunks can be joined, if any."""
+    """Return the type to which a column must be cast before its chunks are joined, if any."""
     large = nbytes > _INT32_BYTES
     if pa.types.is_string_view(kind) or (large and pa.types.is_string(kind)):
         return pa.large_string()
     if pa.types.is_binary_view(kind) or (large and pa.types.is_binary(kind)):
         return pa.large_binary()
-    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
-        return pa.large_list(kind.value_type)
     if large and pa.types.is_list(kind):
         return pa.large_list(pa.large_string()) if is_text(kind.value_type) else None
     return None
@@ -189,7 +195,7 @@ def _floats(column: pa.Array) -> NDArray[np.float64]:
 
 def _refusal(table: pa.Table, name: str, problem: str) -> Callable[[int], None]:
     def refuse(row: int) -> None:
-        raise InvalidInput(name, cell(table, name, row), problem)
+        raise InvalidInput(name, cell_value(table, name, row), problem)
 
     return refuse
 
@@ -216,8 +222,8 @@ def _rows(
 
 
 def _decoded(text: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Return text with null where it is not UTF-8, and where that was."""
-    damaged = nowhere(len(text))
+    """Return text with null in place of invalid UTF-8, and a mask of the cells with it."""
+    damaged = no_rows(len(text))
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
@@ -234,39 +240,36 @@ def _is_utf8(raw: bytes | None) -> bool:
         return False
 
 
-def _split_cells(text: pa.Array, name: str, faults: Faults) -> pa.Array:
+def _from_list_view(lists: pa.Array) -> pa.Array:
+    """Return a list view as lists: PyArrow's cast loses the values of the last list."""
+    given = not_null(lists)
+    length = np.where(given, lists.sizes.to_numpy(zero_copy_only=False), 0).astype(np.int64)
+    value_start = starts(length)
+    begin = np.where(given, lists.offsets.to_numpy(zero_copy_only=False), 0).astype(np.int64)
+    position = np.arange(value_start[-1]) + np.repeat(begin - value_start[:-1], length)
+    value = lists.values
+    if pa.types.is_string_view(value.type):  # which cannot be taken from
+        value = value.cast(pa.large_string())
+    elif _list_values(value.slice(0, 0)) is None:  # the rows are rejected, whatever the values
+        value = pa.array(np.zeros(len(value), np.int8))
+    return pa.LargeListArray.from_arrays(
+        value_start, value.take(pa.array(position)), mask=pa.array(~given)
+    )
+
+
+def _split_cells(text: pa.Array, name: str, errors: RowErrors) -> pa.Array:
     trimmed = pc.utf8_trim_whitespace(text)
     if pc.any(pc.starts_with(trimmed, "[")).as_py():
-        return _json_cells(trimmed, name, faults)
+        return _json_cells(trimmed, name, errors)
     return pc.utf8_split_whitespace(trimmed)
 
 
-def _json_cells(text: pa.Array, name: str, faults: Faults) -> pa.Array:
+def _json_cells(text: pa.Array, name: str, errors: RowErrors) -> pa.Array:
     lists: list[list[str | None] | None] = []
     for row, content in enumerate(text.to_pylist()):
         try:
-            lists.append(None if content is None else split_cell(content, name))
+            lists.append(None if content is None else split_list(name, content))
         except InvalidInput as error:
-            faults.refuse(row, error)
+            errors.add_error(row, error)
             lists.append(None)
     return pa.array(lists, pa.list_(pa.string()))
-
-
-def split_cell(content: str, name: str) -> list[str | None]:
-    """Return the list that a cell of text means: a JSON array, or words between spaces.
-
-    Examples
-    --------
-    >>> split_cell('["flat white", "cake"]', "keywords"), split_cell("flat white", "keywords")
-    (['flat white', 'cake'], ['flat', 'white'])
-    """
-    if not content.startswith("["):
-        return [*content.split()] or [""]
-    try:
-        found = json.loads(content)
-        json.dumps(found, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(e, str | None) for e in found):
-        raise InvalidInput(name, content, "must be a JSON array of texts, or words between spaces")
-    return found

@@ -1,0 +1,198 @@
+"""The JSON form of subscriptions, messages, matches and updates.
+
+``from_dict`` and ``to_dict`` of the model use it, and so do the readers of files with one JSON
+object per line. The names of the fields are those of the columns in files. A field that is null or
+missing is not given; fields with other names are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+from nearcast.errors import InvalidInput, RegionError
+from nearcast.model.checks import identifier, number, parse_time, time_us
+from nearcast.model.keywords import split_list
+from nearcast.model.regions import Circle, Point, Rect, region
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nearcast.model.checks import Time
+    from nearcast.model.regions import Region
+
+__all__ = [
+    "BOX",
+    "CIRCLE",
+    "FIELDS",
+    "MESSAGE_PLACE",
+    "POINT",
+    "RANKED",
+    "RANKED_PROBLEM",
+    "SUBSCRIPTION_PLACE",
+    "message_place",
+    "place_fields",
+    "read_field",
+    "read_fields",
+    "required",
+    "subscription_region",
+    "write_time",
+]
+
+BOX = ("west", "south", "east", "north")
+CIRCLE = ("lon", "lat", "radius_m")
+POINT = ("lon", "lat")
+RANKED = ("delta", "tau", "max_distance_m", "alpha", "theta")
+"""The fields of ranked subscriptions."""
+
+FIELDS = {
+    "subscription": (
+        "id",
+        "keywords",
+        "expression",
+        *BOX,
+        *CIRCLE,
+        "geometry",
+        "owner",
+        "expires_at",
+        *RANKED,
+    ),
+    "message": ("id", "text", "tokens", *POINT, *BOX, "time", "ttl_s"),
+    "match": ("message_id", "subscription_id", "score"),
+    "update": ("time", "subscription_id", "message_id", "sign"),
+}
+"""The names of the fields of each kind of record."""
+
+SUBSCRIPTION_PLACE = "give west, south, east, north; or lon, lat, radius_m; or geometry"
+MESSAGE_PLACE = "give lon, lat; or west, south, east, north"
+RANKED_PROBLEM = "ranked subscriptions are not supported by this version"
+
+
+def read_fields(record: object, kind: str) -> dict[str, Any]:
+    """Return the fields of a record that are given.
+
+    Parameters
+    ----------
+    record
+        A mapping, as ``json.loads`` returns it.
+    kind
+        One of `FIELDS`.
+    """
+    if not isinstance(record, Mapping):
+        raise InvalidInput(kind, record, "must be a mapping, such as a JSON object")
+    given = [name for name in FIELDS[kind] if record.get(name) is not None]
+    return {name: read_field(name, record[name]) for name in given}
+
+
+def read_field(name: str, value: Any) -> Any:
+    """Return the value of a field in its Python type, or raise `InvalidInput`.
+
+    Examples
+    --------
+    >>> read_field("lon", "13.4"), read_field("keywords", "flat white")
+    (13.4, ['flat', 'white'])
+    """
+    return _READERS[name](name, value)
+
+
+def required(fields: dict[str, Any], name: str) -> Any:
+    """Return the value of a field that must be given."""
+    if name not in fields:
+        raise InvalidInput(name, None, "is missing")
+    return fields[name]
+
+
+def subscription_region(fields: dict[str, Any]) -> Region:
+    """Return the region of a subscription."""
+    makers: dict[tuple[str, ...], Callable[..., Region]] = {
+        BOX: Rect,
+        CIRCLE: Circle,
+        ("geometry",): region,
+    }
+    place: Region = _only_place(fields, makers, SUBSCRIPTION_PLACE)
+    return place
+
+
+def message_place(fields: dict[str, Any]) -> Point | Rect:
+    """Return the place of a message."""
+    makers: dict[tuple[str, ...], Callable[..., Point | Rect]] = {POINT: Point, BOX: Rect}
+    place: Point | Rect = _only_place(fields, makers, MESSAGE_PLACE)
+    return place
+
+
+def place_fields(place: Region, *, message: bool = False) -> dict[str, Any]:
+    """Return the fields that describe a region, or the place of a message."""
+    if isinstance(place, Rect):
+        return {name: getattr(place, name) for name in BOX}
+    if isinstance(place, Circle):
+        return {name: getattr(place, name) for name in CIRCLE}
+    if isinstance(place, Point) and message:
+        return {name: getattr(place, name) for name in POINT}
+    return {"geometry": place.to_geojson()}
+
+
+def write_time(time: Time) -> str | float:
+    """Return a time as ISO 8601 text if it is a datetime, and as seconds since 1970 otherwise."""
+    if isinstance(time, datetime):
+        return time.isoformat()
+    return int(time) if isinstance(time, Integral) else float(time)
+
+
+def _only_place(fields: dict[str, Any], makers: dict[tuple[str, ...], Any], wanted: str) -> Any:
+    """Return the place of the one group of fields that is complete."""
+    complete = [names for names in makers if all(name in fields for name in names)]
+    if len(complete) > 1:
+        problem = f"is given twice; {wanted}, and only one of them"
+        raise RegionError("place", [fields[name] for names in complete for name in names], problem)
+    if not complete:
+        given = [names for names in makers if any(name in fields for name in names)]
+        absent = [name for names in given for name in names if name not in fields]
+        raise RegionError(absent[0] if absent else "place", None, f"is missing; {wanted}")
+    return makers[complete[0]](*(fields[name] for name in complete[0]))
+
+
+def _list(name: str, value: Any) -> list[str | None]:
+    if isinstance(value, str):
+        return split_list(name, value.strip())
+    if isinstance(value, (list, tuple)) and all(isinstance(e, str | None) for e in value):
+        return list(value)
+    raise InvalidInput(name, value, "must be a list of texts")
+
+
+def _time(name: str, value: Any) -> Time:
+    time: Time = parse_time(name, value) if isinstance(value, str) else value
+    time_us(name, time)
+    return time
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(name, value, "must be text")
+    return value
+
+
+def _owner(name: str, value: Any) -> str:
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    return str(value) if is_integer else _text(name, value)
+
+
+def _geometry(name: str, value: Any) -> Any:
+    return value if isinstance(value, (Mapping, bytes)) else _text(name, value)
+
+
+def _ranked(name: str, value: Any) -> Any:
+    return value
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("id", "message_id", "subscription_id"), identifier),
+    **dict.fromkeys(("keywords", "tokens"), _list),
+    **dict.fromkeys(("text", "expression"), _text),
+    "owner": _owner,
+    "geometry": _geometry,
+    **dict.fromkeys(("time", "expires_at"), _time),
+    **dict.fromkeys((*BOX, *CIRCLE, "ttl_s", "score", "sign"), number),
+    **dict.fromkeys(RANKED, _ranked),
+}

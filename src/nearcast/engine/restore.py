@@ -6,7 +6,6 @@ tokens, a rectangle that was given as a polygon as a rectangle.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["each_subscription", "subscription_of"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS_AT_A_TIME = 1024
 
 _Box = tuple[int, int, int, int]

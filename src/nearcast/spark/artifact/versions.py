@@ -37,6 +37,8 @@ FORMAT = 1
 """The version of the format; an artifact of another one is refused."""
 
 _NAME = re.compile(r"(\d{8})\.json")
+_STORED_NAME = re.compile(r"data/[A-Za-z0-9]+")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -164,12 +166,19 @@ def _version(body: dict[str, Any]) -> Version:
         for shard in body.pop("shards")
     )
     router = body.pop("router")
-    return Version(shards=shards, router=None if router is None else Stored(**router), **body)
+    return Version(shards=shards, router=None if router is None else _stored(router), **body)
 
 
 def _segment(body: dict[str, Any]) -> SegmentRef:
-    data, dead = Stored(**body.pop("data")), body.pop("dead")
-    return SegmentRef(data, dead=None if dead is None else Stored(**dead), **body)
+    data, dead = _stored(body.pop("data")), body.pop("dead")
+    return SegmentRef(data, dead=None if dead is None else _stored(dead), **body)
+
+
+def _stored(body: dict[str, Any]) -> Stored:
+    stored = Stored(**body)
+    if not _STORED_NAME.fullmatch(stored.name) or not _DIGEST.fullmatch(stored.digest):
+        raise ValueError(f"no stored folder of an index has the name {stored.name!r}")
+    return stored
 
 
 class Artifact:

@@ -23,7 +23,6 @@ OTHER_USER = 12_345
 @pytest.fixture
 def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let a path seem to have another owner, group or mode."""
-    real = os.lstat
 
     def change(
         path: Path, *, user: int | None = None, group: int | None = None, mode: int | None = None
@@ -31,17 +30,18 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         below = os.lstat
 
         def lstat(other: Path) -> os.stat_result:
-            found = list(below(other))
-            if Path(other) == path:
-                found[0] = found[0] if mode is None else found[0] & ~0o7777 | mode
-                found[4] = found[4] if user is None else user
-                found[5] = found[5] if group is None else group
-            return os.stat_result(found)
+            found = below(other)
+            if Path(other) != path:
+                return found
+            fields = list(found)
+            fields[0] = found.st_mode if mode is None else found.st_mode & ~0o7777 | mode
+            fields[4] = found.st_uid if user is None else user
+            fields[5] = found.st_gid if group is None else group
+            return os.stat_result(fields)
 
         monkeypatch.setattr(os, "lstat", lstat)
 
-    yield change
-    monkeypatch.setattr(os, "lstat", real)
+    return change
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shutil
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -74,8 +75,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the package that may be changed."""
     copy = Path(shutil.copytree(PACKAGE, tmp_path / "nearcast"))
     monkeypatch.setattr(cache_module, "PACKAGE", copy)
-    monkeypatch.setattr(cache_module, "_modules", cache_module._modules.__wrapped__)
-    monkeypatch.setattr(cache_module, "imported_files", imported_files.__wrapped__)
+    monkeypatch.setattr(cache_module, "_modules", cache(cache_module._modules.__wrapped__))
     return copy
 
 

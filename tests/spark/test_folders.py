@@ -38,7 +38,7 @@ SQUARES = {"square": np.arange(1_000) ** 2}
 def folder(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Folder:
-    monkeypatch.setattr(folders, "cache_folder", lambda: tmp_path / "cache" / "kernels")
+    monkeypatch.setattr(folders, "cache_folder", lambda name: tmp_path / "cache" / name)
     if request.param == "memory":
         return open_folder(f"memory://{tmp_path.name}")
     where = tmp_path / "artifact"

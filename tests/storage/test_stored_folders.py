@@ -146,7 +146,7 @@ def test_any_flipped_byte_is_noticed(tmp_path: Path) -> None:
         for position in range(len(sound)):
             changed = sound[position] ^ (1 << position % 8)
             path.write_bytes(sound[:position] + bytes([changed]) + sound[position + 1 :])
-            with pytest.raises(StorageError, match=r"; (build|read|name|restore)"):
+            with pytest.raises(StorageError, match=r"; (build|read|open|restore)"):
                 read_arrays(tmp_path / "folder", "example")
         path.write_bytes(sound)
     read_arrays(tmp_path / "folder", "example")
@@ -177,7 +177,7 @@ def test_files_of_two_folders_do_not_mix(tmp_path: Path) -> None:
 
 def test_another_kind_and_another_version_are_refused(tmp_path: Path) -> None:
     write_example(tmp_path / "folder")
-    with pytest.raises(StorageError, match="holds 'example', not 'segment'"):
+    with pytest.raises(StorageError, match="contains 'example', expected 'segment'"):
         read_arrays(tmp_path / "folder", "segment")
     path = tmp_path / "folder" / "manifest.json"
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))

@@ -1,11 +1,10 @@
-"""Tables to files, batch by batch: Parquet, CSV or JSON lines by the name of the file.
+"""Write tables to files, batch by batch: Parquet, CSV or JSON lines, by the file's extension.
 
-A file is written under another name in the same folder and renamed when it is complete: what
-stands under the final name is always whole, and what stood there before stays until then.
+A file is written under a temporary name in the same folder and renamed when it is complete. An
+error leaves the old file, if there was one, and no temporary file.
 """
 
 import json
-import os
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from datetime import datetime
@@ -18,24 +17,32 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from nearcast.errors import UnsupportedFile
+from nearcast.storage.temporary import TemporaryFile, remove_leftovers
 
 __all__ = ["FORMATS", "TableWriter", "open_writer", "write_whole"]
 
 
 class TableWriter(ABC):
-    """Writes tables of one schema one after the other into a file.
+    """Writes tables of one schema, one after the other, to a file.
 
-    Used as a context: the file appears when it is left without an error.
+    Use it as a context manager: the file appears when the block ends without an error.
     """
+
+    _temporary: TemporaryFile
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path = path
         self.schema = schema
-        self._part = _part_of(path)
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._open()
+        remove_leftovers(self.path)
+        self._temporary = TemporaryFile(self.path)
+        try:
+            self._open()
+        except BaseException:
+            self._temporary.discard()
+            raise
         return self
 
     def __exit__(
@@ -44,13 +51,13 @@ class TableWriter(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            self._close()
+        with self._temporary:
             if kind is None:
-                _sync(self._part)
-                os.replace(self._part, self.path)
-        finally:
-            self._part.unlink(missing_ok=True)
+                self._close()
+                self._temporary.publish()
+            else:
+                with suppress(Exception):  # the first error counts
+                    self._close()
 
     @abstractmethod
     def write(self, table: pa.Table) -> None:
@@ -64,13 +71,19 @@ class TableWriter(ABC):
 
 
 class _ParquetFile(TableWriter):
-    """Parquet; a column of integers becomes one of strings when strings come."""
+    """Parquet; a column of integers becomes a column of strings when the first string comes."""
 
     def _open(self) -> None:
-        self._file = parquet.ParquetWriter(self._part, self.schema, compression="zstd")
+        self._sink = open(self._temporary.path, "wb")
+        self._file = parquet.ParquetWriter(self._sink, self.schema, compression="zstd")
 
     def _close(self) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+            self._sink.close()
+        finally:
+            # After an error PyArrow would try again, and fail again, when it is collected.
+            self._file.is_open = False
 
     def write(self, table: pa.Table) -> None:
         if self._wider(table.schema) != self.schema:
@@ -78,7 +91,7 @@ class _ParquetFile(TableWriter):
         self._file.write_table(table.cast(self.schema))
 
     def _wider(self, other: pa.Schema) -> pa.Schema:
-        """Return the schema in which both kinds of rows can be written."""
+        """Return the schema that can represent the rows of both."""
         fields = [
             field.with_type(pa.string())
             if pa.types.is_integer(field.type) and pa.types.is_string(other.field(i).type)
@@ -88,34 +101,31 @@ class _ParquetFile(TableWriter):
         return pa.schema(fields)
 
     def _widen(self, other: pa.Schema) -> None:
-        """Begin again with what is written already, in the wider schema."""
-        self._file.close()
-        old = self._part.with_suffix(".narrow")
-        os.replace(self._part, old)
-        self.schema = self._wider(other)
-        self._open()
-        try:
-            with parquet.ParquetFile(old) as source:
+        """Start a new file in the wider schema and copy the rows written so far."""
+        self._close()
+        with self._temporary as narrow:
+            self._temporary = TemporaryFile(self.path)
+            self.schema = self._wider(other)
+            self._open()
+            with parquet.ParquetFile(narrow.path) as source:
                 for batch in source.iter_batches():
                     self._file.write_table(pa.Table.from_batches([batch]).cast(self.schema))
-        finally:
-            old.unlink()
 
 
 class _LinesFile(TableWriter):
-    """What the formats made of lines have in common."""
+    """The base of the formats that are made of lines."""
 
     _file: BinaryIO
 
     def _open(self) -> None:
-        self._file = open(self._part, "wb")
+        self._file = open(self._temporary.path, "wb")
 
     def _close(self) -> None:
         self._file.close()
 
 
 class _CsvFile(_LinesFile):
-    """CSV with a header; lists are separated by spaces."""
+    """CSV with a header; the items of a list are separated by spaces."""
 
     def _open(self) -> None:
         super()._open()
@@ -129,7 +139,7 @@ class _CsvFile(_LinesFile):
 
 
 class _JsonLinesFile(_LinesFile):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def write(self, table: pa.Table) -> None:
         for batch in table.to_batches(max_chunksize=50_000):
@@ -144,11 +154,11 @@ FORMATS: dict[str, type[TableWriter]] = {
     ".jsonl": _JsonLinesFile,
     ".json": _JsonLinesFile,
 }
-"""How the name of a file may end that can be written."""
+"""The writer for each extension of a file name."""
 
 
 def open_writer(path: str | Path, schema: pa.Schema) -> TableWriter:
-    """Return the writer for a file, by how its name ends.
+    """Return the writer for a file, chosen by its extension.
 
     Examples
     --------
@@ -162,33 +172,21 @@ def open_writer(path: str | Path, schema: pa.Schema) -> TableWriter:
     """
     where = Path(path)
     if where.suffix.lower() not in FORMATS:
-        ending = where.suffix or "no extension"
+        found = where.suffix or "no extension"
         raise UnsupportedFile(
-            f"{where}: cannot tell the format from {ending!r}; name it one of {', '.join(FORMATS)}"
+            f"{where}: cannot tell the format from {found!r}; use one of {', '.join(FORMATS)}"
         )
     return FORMATS[where.suffix.lower()](where, schema)
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
-    """Write a small file at once: it is there as a whole or not at all."""
+    """Write a small file atomically."""
     where = Path(path)
     where.parent.mkdir(parents=True, exist_ok=True)
-    part = _part_of(where)
-    try:
-        part.write_bytes(content)
-        _sync(part)
-        os.replace(part, where)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _part_of(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
-
-
-def _sync(path: Path) -> None:
-    with suppress(OSError), open(path, "rb") as file:
-        os.fsync(file.fileno())
+    remove_leftovers(where)
+    with TemporaryFile(where) as temporary:
+        temporary.path.write_bytes(content)
+        temporary.publish()
 
 
 def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,8 +1,8 @@
 """Arrays on disk: a folder with ``arrays.bin`` and ``manifest.json``, checksummed and versioned.
 
-`write_arrays` replaces a folder as a whole or not at all; `read_arrays` gives the arrays back,
-memory-mapped and read-only, so that any number of processes share one copy. Nothing is pickled.
-`storage.columns` turns sets of subscriptions, messages and ids into named arrays and back.
+`write_arrays` replaces a folder atomically. `read_arrays` maps the arrays into memory, read-only,
+so that processes share one copy. Nothing is pickled. `storage.columns` converts subscriptions,
+messages and ids to named arrays and back. `storage.temporary` writes files beside their target.
 """
 
 from nearcast.storage.columns import (

@@ -1,8 +1,8 @@
-"""Sets of subscriptions, messages and ids as named arrays, and back without copying.
+"""Convert subscriptions, messages and ids to named arrays, and back without copying.
 
-A part of a whole has its name before a dot: ``ids.number``, ``clauses.shapes.point``. Kernels do
-not check bounds, so whatever comes back from a disk is checked here: starts ascend and end where
-their content ends, rows and shapes exist, text is UTF-8.
+Names are nested with dots: ``ids.number``, ``clauses.shapes.point``. Kernels do not check bounds,
+so arrays that come from a disk are checked here: starts ascend and end where their content ends,
+rows and shapes exist, text is UTF-8.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from nearcast.columns import Clauses, Ids, Messages, Shapes, Subscriptions
 from nearcast.errors import InvalidInput, StorageError
+from nearcast.storage.manifest import REBUILD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,7 @@ __all__ = [
 
 _Layout = dict[str, tuple[type, int]]
 
-# Name by name the type of the numbers and how many stand in a row (0: no second axis).
+# For each array its type, and the length of its second axis (0: it has none).
 _CLAUSES: _Layout = {
     "token_start": (np.int64, 0),
     "token": (np.int32, 0),
@@ -66,7 +67,7 @@ _MESSAGES: _Layout = {
 
 
 def prefixed(name: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Return the arrays with ``name.`` before each of their names.
+    """Return the arrays with ``name.`` prepended to their names.
 
     Examples
     --------
@@ -77,7 +78,7 @@ def prefixed(name: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
 
 
 def nested(name: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Return the arrays whose names begin with ``name.``, without that beginning.
+    """Return the arrays whose names start with ``name.``, without that prefix.
 
     Examples
     --------
@@ -89,7 +90,7 @@ def nested(name: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
 
 
 def strings_to_arrays(strings: pa.StringArray) -> dict[str, NDArray[Any]]:
-    """Return a string column as its bytes end to end, their start and, if any is null, a bitmap.
+    """Return a string column as its bytes, their start and, if there are nulls, a bitmap.
 
     Examples
     --------
@@ -113,7 +114,7 @@ def strings_to_arrays(strings: pa.StringArray) -> dict[str, NDArray[Any]]:
 
 
 def strings_from_arrays(arrays: Arrays) -> pa.StringArray:
-    """Return the string column that `strings_to_arrays` gave this form to.
+    """Return the string column that `strings_to_arrays` converted.
 
     Examples
     --------
@@ -126,13 +127,13 @@ def strings_from_arrays(arrays: Arrays) -> pa.StringArray:
     valid = None
     if "text_valid" in arrays:
         bits = _one(arrays, "text_valid", np.uint8)
-        _require(len(bits) == -(-count // 8), "text_valid", "does not have one bit per string")
+        _require(len(bits) == -(-count // 8), "text_valid", "must have one bit per string")
         valid = pa.py_buffer(bits)
     strings = pa.StringArray.from_buffers(count, pa.py_buffer(start), pa.py_buffer(text), valid)
     try:
         strings.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise _damaged("text", f"is not text ({error})") from None
+        raise _damaged("text", f"is not UTF-8 ({error})") from None
     return strings
 
 
@@ -143,7 +144,7 @@ def ids_to_arrays(ids: Ids) -> dict[str, NDArray[Any]]:
 
 
 def ids_from_arrays(arrays: Arrays) -> Ids:
-    """Return the ids that `ids_to_arrays` gave this form to.
+    """Return the ids that `ids_to_arrays` converted.
 
     Examples
     --------
@@ -154,7 +155,7 @@ def ids_from_arrays(arrays: Arrays) -> Ids:
     if "text_start" not in arrays:
         return Ids(number)
     text = strings_from_arrays(arrays)
-    _require(len(text) == len(number), "text_start", "does not have one string per id")
+    _require(len(text) == len(number), "text_start", "must have one string per id")
     return Ids(number, text)
 
 
@@ -167,7 +168,7 @@ def clauses_to_arrays(clauses: Clauses) -> dict[str, NDArray[Any]]:
 
 
 def clauses_from_arrays(arrays: Arrays) -> Clauses:
-    """Return the clauses that `clauses_to_arrays` gave this form to.
+    """Return the clauses that `clauses_to_arrays` converted.
 
     Examples
     --------
@@ -177,11 +178,11 @@ def clauses_from_arrays(arrays: Arrays) -> Clauses:
     """
     shapes = _shapes(nested("shapes", arrays))
     count = _one(arrays, "subscriptions", np.int64)
-    _require(count.shape == (1,), "subscriptions", "is not one number")
+    _require(count.shape == (1,), "subscriptions", "must be one number")
     try:
         clauses = Clauses(**_all(arrays, _CLAUSES), shapes=shapes, subscriptions=int(count[0]))
     except InvalidInput as error:
-        raise _damaged("clauses", f"do not fit together ({error})") from None
+        raise _damaged("clauses", f"are inconsistent ({error})") from None
     _check_start("token_start", clauses.token_start, len(clauses.token), len(clauses))
     _check_start("negative_start", clauses.negative_start, len(clauses.negative), len(clauses))
     _check_rows(clauses)
@@ -194,7 +195,7 @@ def messages_to_arrays(messages: Messages) -> dict[str, NDArray[Any]]:
 
 
 def messages_from_arrays(arrays: Arrays) -> Messages:
-    """Return the messages that `messages_to_arrays` gave this form to.
+    """Return the messages that `messages_to_arrays` converted.
 
     Examples
     --------
@@ -205,7 +206,9 @@ def messages_from_arrays(arrays: Arrays) -> Messages:
     messages = Messages(**_all(arrays, _MESSAGES))
     _check_start("token_start", messages.token_start, len(messages.token), len(messages))
     for name in ("time_us", "ttl_us"):
-        _require(len(getattr(messages, name)) == len(messages), name, "is not one per message")
+        _require(
+            len(getattr(messages, name)) == len(messages), name, "must have one value per message"
+        )
     return messages
 
 
@@ -221,7 +224,7 @@ def subscriptions_to_arrays(subscriptions: Subscriptions) -> dict[str, NDArray[A
 
 
 def subscriptions_from_arrays(arrays: Arrays) -> Subscriptions:
-    """Return the subscriptions that `subscriptions_to_arrays` gave this form to."""
+    """Return the subscriptions that `subscriptions_to_arrays` converted."""
     ids = ids_from_arrays(nested("ids", arrays))
     clauses = clauses_from_arrays(nested("clauses", arrays))
     expires_us = _one(arrays, "expires_us", np.int64)
@@ -230,7 +233,7 @@ def subscriptions_from_arrays(arrays: Arrays) -> Subscriptions:
     columns = {"ids": ids, "expires_us": expires_us, "owner": owner}
     for name, column in columns.items():
         fits = column is None or len(column) == clauses.subscriptions
-        _require(fits, name, f"does not have one row per subscription ({clauses.subscriptions})")
+        _require(fits, name, f"must have one row per subscription ({clauses.subscriptions})")
     return Subscriptions(ids=ids, clauses=clauses, expires_us=expires_us, owner=owner)
 
 
@@ -245,20 +248,19 @@ def _shapes(arrays: Arrays) -> Shapes:
 def _check_rows(clauses: Clauses) -> None:
     row, shape = clauses.row, clauses.shape
     if len(row):
-        rising = (
+        ascending = (
             row[0] >= 0 and row[-1] < clauses.subscriptions and bool((row[1:] >= row[:-1]).all())
         )
-        _require(rising, "row", "does not ascend within the subscriptions")
-        known = shape.min() >= -1 and shape.max() < len(clauses.shapes)
-        _require(bool(known), "shape", "names a shape that is not there")
+        _require(ascending, "row", "must ascend within the subscriptions")
+        exists = shape.min() >= -1 and shape.max() < len(clauses.shapes)
+        _require(bool(exists), "shape", "refers to a shape that does not exist")
 
 
 def _check_start(name: str, start: NDArray[Any], end: int, pieces: int | None = None) -> None:
     size = len(start) - 1 if pieces is None else pieces
-    sound = len(start) == size + 1 and len(start) > 0 and start[0] == 0 and start[-1] == end
-    _require(
-        bool(sound) and bool((start[1:] >= start[:-1]).all()), name, "does not fit its content"
-    )
+    fits = len(start) == size + 1 and len(start) > 0 and start[0] == 0 and start[-1] == end
+    ascending = bool((start[1:] >= start[:-1]).all())
+    _require(bool(fits) and ascending, name, "does not match its content")
 
 
 def _all(arrays: Arrays, layout: _Layout) -> dict[str, Any]:
@@ -266,20 +268,20 @@ def _all(arrays: Arrays, layout: _Layout) -> dict[str, Any]:
 
 
 def _one(arrays: Arrays, name: str, dtype: type, width: int = 0) -> NDArray[Any]:
-    """Return the array of this name, which must have this type and so many numbers in a row."""
+    """Return the array of this name; it must have this type and this length of its second axis."""
     if name not in arrays:
         raise _damaged(name, f"is missing (found: {', '.join(sorted(arrays)) or 'nothing'})")
     array = arrays[name]
     expected = np.dtype(dtype)
     fits = array.dtype == expected and array.shape[1:] == ((width,) if width else ())
-    _require(fits and array.ndim > 0, name, f"is not a column of {expected}")
+    _require(fits and array.ndim > 0, name, f"must be a column of {expected}")
     return array
 
 
-def _require(sound: bool, name: str, problem: str) -> None:
-    if not sound:
+def _require(valid: bool, name: str, problem: str) -> None:
+    if not valid:
         raise _damaged(name, problem)
 
 
 def _damaged(name: str, problem: str) -> StorageError:
-    return StorageError(f"stored array {name!r} {problem}; build it again, or restore a copy")
+    return StorageError(f"stored array {name!r} {problem}; {REBUILD}")

@@ -1,7 +1,7 @@
-"""A stored folder, written as a whole or not at all, and read without copying.
+"""Write arrays to a folder atomically, and read them back without copying.
 
-The new folder is made beside the old one, brought to the disk and renamed into its place: whoever
-reads finds either the old arrays or the new ones. Readers that hold the old arrays keep them.
+The new folder is written beside the old one, synced to the disk and renamed into its place, so a
+reader finds either the old arrays or the new ones. Readers that mapped the old arrays keep them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import contextlib
 import ctypes
 import mmap as memory_map
 import os
-import secrets
 import shutil
 import sys
 import zlib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,9 +26,10 @@ from nearcast.storage.manifest import (
     Entry,
     Manifest,
     aligned,
-    digest,
     dtype_to_json,
+    header,
 )
+from nearcast.storage.temporary import TemporaryFolder, remove_leftovers, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,7 @@ ARRAYS = "arrays.bin"
 MANIFEST = "manifest.json"
 
 _ATTEMPTS = 5
-_AT_WORKING_FOLDER, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # from Linux's fcntl.h and fs.h
 
 
 def write_arrays(
@@ -51,24 +51,27 @@ def write_arrays(
     arrays: Mapping[str, NDArray[Any]],
     meta: Mapping[str, Any],
 ) -> None:
-    """Write named arrays and a few JSON values as a folder, replacing it if it exists.
+    """Write named arrays and some JSON values to a folder, replacing it if it exists.
+
+    If the process is killed, the old folder stays as it was, and the next call for the same folder
+    removes the temporary files.
 
     Parameters
     ----------
     folder
-        Where to write. Missing parents are made. An existing folder is replaced in one step, and
-        only if it was written by this function (or is empty).
+        The folder to write. Missing parents are created. An existing folder is replaced in one
+        step, and only if this function wrote it (or it is empty).
     kind
-        What the arrays are, for example ``"segment"``; it has to be named again when reading.
+        What the arrays are, for example ``"segment"``. `read_arrays` expects the same kind.
     arrays
         Arrays of booleans, integers, floats or records of them, of any shape.
     meta
-        Values that JSON can hold.
+        Values that JSON can represent.
 
     Raises
     ------
     StorageError
-        When the folder cannot be written, or holds other things that would be lost.
+        When the folder cannot be written, or contains other files.
     InvalidInput
         When an array or a value of ``meta`` cannot be stored.
 
@@ -84,43 +87,41 @@ def write_arrays(
     target = Path(os.path.realpath(folder))
     _refuse_foreign(target)
     stored = {name: _storable(name, array) for name, array in arrays.items()}
-    fresh = target.parent / f".{target.name}.{secrets.token_hex(6)}.new"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        fresh.mkdir()
-        _write_files(fresh, kind, stored, meta)
-        _put_in_place(fresh, target)
+        remove_leftovers(target, ARRAYS)
+        with TemporaryFolder(target, ARRAYS) as fresh:
+            _write_files(fresh, kind, stored, meta)
+            _put_in_place(fresh.path, target)
     except OSError as error:
         raise StorageError(
             f"{target}: cannot be written ({error.strerror or error}); "
             "check the free space and the permissions of its parent folder"
         ) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def read_arrays(
     folder: str | os.PathLike[str], kind: str, *, verify: bool = True, mmap: bool = True
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read what `write_arrays` wrote: the arrays, read-only, and the JSON values.
+    """Read the arrays, read-only, and the JSON values that `write_arrays` wrote.
 
     Parameters
     ----------
     folder
-        The folder that was written.
+        The folder to read.
     kind
-        What it must hold.
+        The kind it was written with.
     verify
-        Whether to compare every byte with its checksum. Without that the sizes, the header and
-        the manifest are still checked.
+        Whether to verify the checksums of the arrays. The manifest, the header and the file sizes
+        are always checked.
     mmap
-        Whether to map the file into memory (pages are loaded when touched and shared between
-        processes) instead of reading it.
+        Whether to map the file into memory instead of reading it. Mapped pages are loaded on
+        first access and shared between processes.
 
     Raises
     ------
     StorageError
-        When anything is missing, damaged, of another kind or of another version.
+        When a file is missing or damaged, or has another kind or format version.
     """
     path = Path(folder)
     for attempt in range(_ATTEMPTS):
@@ -128,7 +129,7 @@ def read_arrays(
         try:
             return _read_folder(path, raw, kind, verify, mmap)
         except StorageError:
-            # The folder may have been replaced between the two files: then look again.
+            # Try again if the folder was replaced after its manifest was read.
             if attempt + 1 == _ATTEMPTS or _read_manifest(path) == raw:
                 raise
     raise AssertionError("unreachable")
@@ -140,8 +141,9 @@ def _storable(name: str, values: NDArray[Any]) -> NDArray[Any]:
         dtype_to_json(array.dtype)
     except ValueError as error:
         raise InvalidInput(f"arrays[{name!r}]", array.dtype, str(error)) from None
-    plain = array.dtype.names is None
-    return array.astype(array.dtype.newbyteorder("<"), copy=False) if plain else array
+    if array.dtype.names is not None:  # a record keeps its layout
+        return array
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def _refuse_foreign(target: Path) -> None:
@@ -155,34 +157,38 @@ def _refuse_foreign(target: Path) -> None:
         ) from error
     if others := sorted(names - {ARRAYS, MANIFEST}):
         raise StorageError(
-            f"{target}: holds other files ({', '.join(others[:3])}) that would be lost; "
-            "choose a folder of its own"
+            f"{target}: contains other files ({', '.join(others[:3])}), which would be lost; "
+            "choose an empty or new folder"
         )
 
 
 def _write_files(
-    fresh: Path, kind: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
+    fresh: TemporaryFolder,
+    kind: str,
+    arrays: Mapping[str, NDArray[Any]],
+    meta: Mapping[str, Any],
 ) -> None:
     entries = []
-    with open(fresh / ARRAYS, "wb") as file:
-        file.write(bytes(HEADER_BYTES))
-        for name, array in arrays.items():
-            file.write(bytes(aligned(file.tell()) - file.tell()))
-            content = array.reshape(-1).view(np.uint8).data
-            entries.append(Entry(name, array.dtype, array.shape, file.tell(), zlib.crc32(content)))
-            file.write(content)
-        raw = Manifest(kind, _library(), tuple(entries), meta).render()
-        file.seek(0)
-        file.write(digest(raw))
-        _sync(file)
-    with open(fresh / MANIFEST, "wb") as file:
-        file.write(raw)
-        _sync(file)
-    _sync_folder(fresh)
+    file = fresh.file
+    file.write(bytes(HEADER_BYTES))
+    for name, array in arrays.items():
+        file.write(bytes(aligned(file.tell()) - file.tell()))
+        content = array.reshape(-1).view(np.uint8).data
+        entries.append(Entry(name, array.dtype, array.shape, file.tell(), zlib.crc32(content)))
+        file.write(content)
+    raw = Manifest(kind, _library(), tuple(entries), meta).render()
+    file.seek(0)
+    file.write(header(raw))
+    fresh.sync()
+    with open(fresh.path / MANIFEST, "wb") as manifest:
+        manifest.write(raw)
+        manifest.flush()
+        os.fsync(manifest.fileno())
+    sync_folder(fresh.path)
 
 
 def _put_in_place(fresh: Path, target: Path) -> None:
-    """Rename the fresh folder to the target; what stood there has the fresh one's name after."""
+    """Rename the fresh folder to the target; an old target gets the fresh folder's name."""
     if not target.exists():
         os.rename(fresh, target)
     elif not _exchange(fresh, target):
@@ -194,33 +200,18 @@ def _put_in_place(fresh: Path, target: Path) -> None:
             os.rename(old, target)
             raise
         shutil.rmtree(old, ignore_errors=True)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two folders in one step; return False where the system cannot."""
+    """Swap two folders atomically; return False where the system cannot."""
     if sys.platform != "linux":
         return False
     with contextlib.suppress(AttributeError, OSError):
         rename = ctypes.CDLL(None).renameat2
-        here = _AT_WORKING_FOLDER
-        return bool(rename(here, os.fsencode(one), here, os.fsencode(other), _EXCHANGE) == 0)
+        paths = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
+        return bool(rename(*paths, _RENAME_EXCHANGE) == 0)
     return False
-
-
-def _sync(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    if sys.platform == "win32":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _library() -> str:
@@ -236,7 +227,7 @@ def _read_manifest(path: Path) -> bytes:
     except OSError as error:
         raise StorageError(
             f"{path / MANIFEST}: cannot be read ({error.strerror}); "
-            f"name a folder that Nearcast wrote, or {REBUILD}"
+            f"open a folder that Nearcast wrote, or {REBUILD}"
         ) from error
 
 
@@ -245,9 +236,11 @@ def _read_folder(
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     manifest = Manifest.parse(raw, str(path / MANIFEST))
     if manifest.kind != kind:
-        raise StorageError(f"{path}: holds {manifest.kind!r}, not {kind!r}; name another folder")
+        raise StorageError(
+            f"{path}: contains {manifest.kind!r}, expected {kind!r}; open another folder"
+        )
     content = _content(path / ARRAYS, manifest.end, mmap)
-    if bytes(content[:HEADER_BYTES]) != digest(raw):
+    if bytes(content[:HEADER_BYTES]) != header(raw):
         raise StorageError(f"{path / ARRAYS}: does not belong to its manifest; {REBUILD}")
     if verify:
         _verify(path / ARRAYS, content, manifest)
@@ -273,21 +266,20 @@ def _content(path: Path, size: int, mmap: bool) -> memoryview:
 def _verify(path: Path, content: memoryview, manifest: Manifest) -> None:
     end = HEADER_BYTES
     for entry in manifest.entries:
-        sound = zlib.crc32(content[entry.offset : entry.end]) == entry.crc32
-        if not sound or any(content[end : entry.offset]):
+        padding = content[end : entry.offset]
+        if zlib.crc32(content[entry.offset : entry.end]) != entry.crc32 or any(padding):
             raise StorageError(
                 f"{path}: array {entry.name!r} (bytes {entry.offset} to {entry.end}) "
-                f"does not fit its checksum; {REBUILD}"
+                f"does not match its checksum; {REBUILD}"
             )
         end = entry.end
 
 
 def _array(content: memoryview, entry: Entry) -> NDArray[Any]:
     flat = np.frombuffer(content[entry.offset : entry.end], np.uint8)
-    array = flat.view(entry.dtype).reshape(entry.shape) if len(flat) else _nothing(entry)
+    if len(flat):
+        array = flat.view(entry.dtype).reshape(entry.shape)
+    else:
+        array = np.empty(entry.shape, entry.dtype)
     array.flags.writeable = False
     return array
-
-
-def _nothing(entry: Entry) -> NDArray[Any]:
-    return np.empty(entry.shape, entry.dtype)

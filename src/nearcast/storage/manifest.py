@@ -1,7 +1,7 @@
-"""The manifest of a stored folder: which arrays lie where in ``arrays.bin``, and their checksums.
+"""The manifest of a stored folder: types, offsets and checksums of the arrays in ``arrays.bin``.
 
-A manifest is JSON in one canonical rendering, so that any change to the file shows. Its digest
-stands in the header of ``arrays.bin`` as well: the two files always belong together.
+A manifest is JSON in one canonical form, so any change to the file is detected. The header of
+``arrays.bin`` contains the digest of the manifest, so files of two folders cannot be mixed.
 """
 
 from __future__ import annotations
@@ -20,28 +20,38 @@ from nearcast.errors import InvalidInput, StorageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ALIGNMENT", "FORMAT", "HEADER_BYTES", "Entry", "Manifest", "aligned", "dtype_to_json"]
+__all__ = [
+    "ALIGNMENT",
+    "FORMAT",
+    "HEADER_BYTES",
+    "REBUILD",
+    "Entry",
+    "Manifest",
+    "aligned",
+    "dtype_to_json",
+    "header",
+]
 
 MAGIC = "nearcast"
 FORMAT = 1
-"""The version of the format; a folder of another version is refused."""
+"""The version of the format; folders of other versions are refused."""
 
 ALIGNMENT = 64
 HEADER_BYTES = 64
-REBUILD = "build it again, or restore it from a copy"
+REBUILD = "build it again, or restore a backup"
 
 _MAX_AXES = 32
-_PLAIN = {np.dtype(t).newbyteorder("<").str for t in "?bBhHiIqQefd"}
+_NUMBERS = {np.dtype(t).newbyteorder("<").str for t in "?bBhHiIqQefd"}
 
 
 def aligned(offset: int) -> int:
-    """Return the next multiple of 64, where an array may begin."""
+    """Round an offset up to the alignment of arrays."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where one array lies, and what it must look like."""
+    """The place, type and checksum of one array."""
 
     name: str
     dtype: np.dtype[Any]
@@ -51,7 +61,7 @@ class Entry:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the array."""
+        """The size of the array in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
@@ -60,7 +70,7 @@ class Entry:
         return self.offset + self.nbytes
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as it stands in the manifest."""
+        """Return the entry in the form that the manifest has it."""
         return {
             "name": self.name,
             "dtype": dtype_to_json(self.dtype),
@@ -73,7 +83,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a stored folder says of itself."""
+    """The content of ``manifest.json``."""
 
     kind: str
     library: str
@@ -82,7 +92,7 @@ class Manifest:
 
     @property
     def end(self) -> int:
-        """The size that ``arrays.bin`` must have."""
+        """The size of ``arrays.bin``."""
         return self.entries[-1].end if self.entries else HEADER_BYTES
 
     def render(self) -> bytes:
@@ -104,7 +114,7 @@ class Manifest:
 
     @classmethod
     def parse(cls, raw: bytes, where: str) -> Manifest:
-        """Read the bytes of ``manifest.json``; every kind of damage is a `StorageError`."""
+        """Parse the bytes of ``manifest.json``; raise `StorageError` for any kind of damage."""
         body = _read_json(raw, where)
         version = body.get("format")
         if version != FORMAT:
@@ -116,25 +126,25 @@ class Manifest:
         try:
             manifest = _read_body(body)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise StorageError(f"{where}: not a sound manifest ({error!r}); {REBUILD}") from None
+            raise StorageError(f"{where}: not a valid manifest ({error!r}); {REBUILD}") from None
         if manifest.render() != raw:
-            raise StorageError(f"{where}: checksum does not fit, the file was changed; {REBUILD}")
+            raise StorageError(f"{where}: checksum does not match, the file was changed; {REBUILD}")
         return manifest
 
 
-def digest(raw: bytes) -> bytes:
-    """Return the header of the ``arrays.bin`` that belongs to these bytes of a manifest."""
+def header(raw: bytes) -> bytes:
+    """Return the header of ``arrays.bin`` for a manifest of these bytes."""
     version = FORMAT.to_bytes(4, "little")
-    stamp = hashlib.sha256(raw).digest()
-    return (MAGIC.encode() + version + stamp).ljust(HEADER_BYTES, b"\0")
+    digest = hashlib.sha256(raw).digest()
+    return (MAGIC.encode() + version + digest).ljust(HEADER_BYTES, b"\0")
 
 
 def dtype_to_json(dtype: np.dtype[Any]) -> Any:
-    """Return the type of an array as JSON: a code such as ``<i4``, or the fields of a record."""
+    """Return a dtype as JSON: a code such as ``<i4``, or the fields of a record."""
     if dtype.names is None:
         code = dtype.newbyteorder("<").str
-        if code not in _PLAIN:
-            raise ValueError(f"type {dtype} cannot be stored; use booleans, integers, floats")
+        if code not in _NUMBERS:
+            raise ValueError(f"type {dtype} cannot be stored; use booleans, integers or floats")
         return code
     fields = [(name, *dtype.fields[name][:2]) for name in dtype.names]  # type: ignore[index]
     return {
@@ -145,9 +155,9 @@ def dtype_to_json(dtype: np.dtype[Any]) -> Any:
 
 
 def dtype_from_json(value: Any) -> np.dtype[Any]:
-    """Return the type that `dtype_to_json` gave this form to."""
+    """Return the dtype that `dtype_to_json` wrote."""
     if isinstance(value, str):
-        if value not in _PLAIN:
+        if value not in _NUMBERS:
             raise ValueError(f"unknown type {value!r}")
         return np.dtype(value)
     fields = value["fields"]
@@ -168,7 +178,7 @@ def _read_json(raw: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict) or body.get("magic") != MAGIC:
-        raise StorageError(f"{where}: not a Nearcast manifest; name a stored folder, or {REBUILD}")
+        raise StorageError(f"{where}: not a Nearcast manifest; open another folder, or {REBUILD}")
     return body
 
 
@@ -180,11 +190,11 @@ def _read_body(body: dict[str, Any]) -> Manifest:
         dtype = dtype_from_json(item["dtype"])
         offset = _natural(item["offset"])
         entry = Entry(_typed(item["name"], str), dtype, shape, offset, _natural(item["crc32"]))
-        room = dtype.itemsize * math.prod(length or 1 for length in shape)
-        if len(shape) > _MAX_AXES or room >> 62:
+        largest = dtype.itemsize * math.prod(length or 1 for length in shape)
+        if len(shape) > _MAX_AXES or largest >> 62:
             raise ValueError(f"array {entry.name!r} cannot have the shape {shape}")
         if entry.offset != aligned(end) or entry.nbytes != item["bytes"]:
-            raise ValueError(f"array {entry.name!r} lies in the wrong place")
+            raise ValueError(f"array {entry.name!r} has the wrong offset or size")
         entries.append(entry)
         end = entry.end
     if len({entry.name for entry in entries}) != len(entries):
@@ -194,7 +204,7 @@ def _read_body(body: dict[str, Any]) -> Manifest:
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _typed(value: Any, kind: type) -> Any:

@@ -1,8 +1,8 @@
-"""From text to token ids.
+"""Tokens and ids as numbers.
 
 A `Tokenizer` splits keywords and texts into tokens (`words` is the default one). `Words` holds the
-words of many texts; a `Vocabulary` numbers them. An `IdTable` numbers the ids of subscriptions in
-the same way, and forgets them again; `gather_ids` returns the ids of matches.
+words of many texts, and a `Vocabulary` numbers them. An `IdTable` numbers the ids of subscriptions,
+which can be removed again; `gather_ids` looks up the ids of matches.
 """
 
 from nearcast.text.column import TokenColumn, Words, tokenize_column

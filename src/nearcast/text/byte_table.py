@@ -1,15 +1,14 @@
 """An open-addressing hash table over byte strings, itself three flat arrays.
 
-A key has a number, and ``span[number]`` says where its bytes lie. A slot is one 8-byte word: the
-32-bit tag of a key in its upper half, the number of the key plus one in its lower half, 0 where
-it is free. A key's home is ``tag * slots / 2**32``, so that the slots lie (but for collisions) in
-the order of their tags: a table of any size can be refilled from another in one sequential pass,
-without reading a key. Collisions go to the next free slot; a removal closes the gap behind it.
+Every key has a number, and ``span[number]`` has the start and the length of its bytes. A slot is
+one 64-bit word: the 32-bit tag (hash) of a key in the upper half, the key's number plus one in the
+lower half, 0 if the slot is free. The search for a key begins at slot ``tag * slots / 2**32`` and
+goes on to the next slots (linear probing). Slots are therefore nearly sorted by tag, and a table of
+another size is filled in one sequential pass, without reading a key. Removing a key closes the gap.
 
-One writer may add to a table while others read it. Nobody sees a wrong number, because a number
-counts only once the bytes of its key have been compared; a key that is just being added may be
-reported as unknown. Tables do not grow: their owner makes a larger one and leaves the old one to
-those who still read it.
+One writer may add keys while others read. Readers never get a wrong number, because they compare
+the bytes of the key; they may not find a key that is just being added. Tables do not grow: their
+owner fills a larger one and leaves the old one to its readers.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ __all__ = [
 ]
 
 LENGTH_BITS = 24
-"""The lower bits of a span, which hold the length of the key; the others hold its start."""
+"""The number of low bits of a span that hold the length of a key; the others hold its start."""
 
 MAX_KEY_BYTES = (1 << LENGTH_BITS) - 1
-"""The longest key that a table can hold."""
+"""The length of the longest key that a table can hold."""
 
-_BLOCK = 64
+_BLOCK = 64  # keys whose cache misses overlap
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(LENGTH_BITS)
@@ -55,7 +54,11 @@ _MIX = np.uint64(0xFF51AFD7ED558CCD)
 
 
 class ByteTable(NamedTuple):
-    """The table: slots, spans (``start << LENGTH_BITS | length``) by number, bytes of all keys."""
+    """The arrays of a table.
+
+    ``slot`` uint64[slots]; ``span`` uint64[numbers], each ``start << LENGTH_BITS | length``, 0 if
+    the number is not in use; ``key`` uint8[bytes], the bytes of all keys.
+    """
 
     slot: NDArray[np.uint64]
     span: NDArray[np.uint64]
@@ -63,7 +66,7 @@ class ByteTable(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """A batch of byte strings; string ``i`` is ``byte[byte_start[i]:byte_start[i + 1]]``."""
+    """A batch of keys and their tags; key ``i`` is ``byte[byte_start[i]:byte_start[i + 1]]``."""
 
     byte_start: NDArray[np.int64]
     byte: NDArray[np.uint8]
@@ -72,13 +75,13 @@ class Keys(NamedTuple):
 
 @kernel
 def hash_byte(state: np.uint64, byte: np.uint8) -> np.uint64:
-    """Take one more byte into the state of a hash (FNV-1a), which begins as `HASH_SEED`."""
+    """Add one byte to the state of a hash (FNV-1a), which starts as `HASH_SEED`."""
     return (state ^ np.uint64(byte)) * _HASH_PRIME
 
 
 @kernel
 def hash_end(state: np.uint64) -> np.uint32:
-    """Return the tag of the bytes that went into the state."""
+    """Return the tag for the state of a hash."""
     mixed = (state ^ (state >> _HALF)) * _MIX
     return np.uint32((mixed ^ (mixed >> _HALF)) & _LOW)
 
@@ -87,7 +90,7 @@ def hash_end(state: np.uint64) -> np.uint32:
 def hash_keys(
     byte_start: NDArray[np.int64], byte: NDArray[np.uint8], tag: NDArray[np.uint32]
 ) -> None:
-    """Fill in the tag of every byte string of a batch."""
+    """Write the tag of every key of a batch to ``tag`` uint32[keys]."""
     for i in range(len(tag)):
         state = HASH_SEED
         for b in range(byte_start[i], byte_start[i + 1]):
@@ -112,7 +115,7 @@ def _number(slot: np.uint64) -> int:
 
 @kernel
 def _home(tag: np.uint64, slots: int) -> int:
-    """Return the slot where the search for a tag begins."""
+    """Return the slot at which the search for a tag begins."""
     return np.int64((np.uint64(tag) * np.uint64(slots)) >> _HALF)  # type: ignore[return-value]
 
 
@@ -123,7 +126,7 @@ def _next(position: int, slots: int) -> int:
 
 @kernel
 def _same(table: ByteTable, number: int, keys: Keys, i: int) -> bool:
-    """Whether the key of this number has the bytes of string ``i``."""
+    """Return whether the key with this number has the bytes of key ``i`` of a batch."""
     begin = keys.byte_start[i]
     length = keys.byte_start[i + 1] - begin
     span = table.span[number]
@@ -138,7 +141,7 @@ def _same(table: ByteTable, number: int, keys: Keys, i: int) -> bool:
 
 @kernel
 def _candidate(table: ByteTable, tag: np.uint32) -> int:
-    """Return the first number with this tag, or -1."""
+    """Return the number of the first key with this tag, -1 if there is none."""
     slots = len(table.slot)
     wanted = np.uint64(tag)
     position = _home(wanted, slots)
@@ -153,7 +156,7 @@ def _candidate(table: ByteTable, tag: np.uint32) -> int:
 
 @kernel
 def _find(table: ByteTable, keys: Keys, i: int) -> int:
-    """Return the number of string ``i``; where there is none, ``-1 - position`` of a free slot."""
+    """Return the number of key ``i`` of a batch, or ``-1 - slot`` of the free slot to put it in."""
     slots = len(table.slot)
     wanted = np.uint64(keys.tag[i])
     position = _home(wanted, slots)
@@ -170,10 +173,10 @@ def _find(table: ByteTable, keys: Keys, i: int) -> int:
 
 @kernel
 def find_keys(table: ByteTable, keys: Keys, number: NDArray[np.int32]) -> None:
-    """Fill in the number of every string, -1 where it is unknown.
+    """Write the number of every key to ``number`` int32[keys], -1 if it is unknown.
 
-    Each block is walked once per array of the table, so that a cache miss is waited for by a
-    whole block together and not by one string after the other.
+    Each block of keys is processed once per array of the table, so that the cache misses of a
+    block overlap.
     """
     count = len(keys.tag)
     for first in range(0, count, _BLOCK):
@@ -200,10 +203,11 @@ def add_keys(
     fresh: NDArray[np.int32],
     number: NDArray[np.int32],
 ) -> tuple[int, int]:
-    """Give every string whose ``number`` is negative its number, taking new ones from ``fresh``.
+    """Write the numbers of those keys whose ``number`` is negative; add the keys that are new.
 
-    ``used`` is where the bytes of new keys go. The table has room for all of them. Returns how
-    many of ``fresh`` were taken, and the new ``used``.
+    New keys take the next numbers of ``fresh`` int32[...], and their bytes go to ``table.key`` from
+    ``used`` on. The table must have the capacity for them. Returns how many numbers were taken,
+    and the new ``used``.
     """
     taken = 0
     count = len(keys.tag)
@@ -240,7 +244,7 @@ def _tag_of(table: ByteTable, number: int) -> np.uint32:
 
 @kernel
 def _close_gap(slot: NDArray[np.uint64], gap: int) -> None:
-    """Free a slot; what collisions pushed beyond it moves up, so that no search ends early."""
+    """Free a slot and move up the slots behind it that collisions displaced."""
     slots = len(slot)
     position = _next(gap, slots)
     while slot[position] != _FREE:
@@ -254,7 +258,10 @@ def _close_gap(slot: NDArray[np.uint64], gap: int) -> None:
 
 @kernel
 def remove_keys(table: ByteTable, number: NDArray[np.int32], freed: NDArray[np.int32]) -> int:
-    """Remove the keys of these numbers; fill in those that were in use and return how many."""
+    """Remove the keys with these numbers.
+
+    Writes the numbers that were in use to ``freed`` int32[numbers] and returns how many they are.
+    """
     slots = len(table.slot)
     count = 0
     for i in range(len(number)):
@@ -274,7 +281,7 @@ def remove_keys(table: ByteTable, number: NDArray[np.int32], freed: NDArray[np.i
 
 @kernel
 def move_slots(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> None:
-    """Enter all keys of one slot array into another one, which is free and large enough."""
+    """Insert all slots of a table into an empty slot array that is large enough."""
     slots = len(new)
     for i in range(len(old)):
         if old[i] != _FREE:
@@ -286,7 +293,7 @@ def move_slots(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> None:
 
 @kernel
 def move_keys(old: ByteTable, new: ByteTable) -> int:
-    """Lay the bytes of all keys in use end to end in another table; return how many bytes."""
+    """Copy the bytes of all keys in use to another table, without gaps; return how many bytes."""
     used = 0
     for number in range(min(len(old.span), len(new.span))):
         span = old.span[number]

@@ -1,4 +1,4 @@
-"""The table of ids: from what users call their subscriptions to small integers, and no way back."""
+"""A table that numbers ids: from the strings and integers of users to small integers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nearcast.text.byte_table import MAX_KEY_BYTES, Keys, add_keys, remove_keys
 from nearcast.text.keys import (
     check_lengths,
     empty_table,
-    frozen_table,
     keys_of,
     numbers_of,
+    read_only_table,
     string_buffers,
     table_for,
 )
@@ -32,11 +32,11 @@ _SLACK = 9 / 8
 
 
 class IdTable:
-    """Ids, strings or integers, and their handles: int32 numbers from 0 that are used again.
+    """Maps ids, strings or integers, to handles: int32 numbers from 0 on.
 
-    The handle of an id stays the same until the id is removed. The table is meant for tens of
-    millions of ids: about 20 bytes for each and the bytes of its key (9 for an integer). It has
-    no lock; its owner sees to it that nobody reads while it changes.
+    An id keeps its handle until it is removed; then the handle is used again. The table is meant
+    for tens of millions of ids: each takes about 20 bytes and the bytes of its key (9 for an
+    integer). It has no lock: nobody may read while it changes.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class IdTable:
 
     def __init__(self) -> None:
         self._table = empty_table()
-        self._view = frozen_table(self._table)
+        self._view = read_only_table(self._table)
         self._used = 0
         self._handles = 0
         self._free = np.empty(0, np.int32)
@@ -67,24 +67,24 @@ class IdTable:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the table takes in memory."""
+        """The size of the table in bytes."""
         return sum(array.nbytes for array in self._table) + self._free.nbytes
 
     @property
     def handles(self) -> int:
-        """One more than the highest handle that was ever given."""
+        """One more than the highest handle that was ever used."""
         return self._handles
 
     def find(self, ids: Ids) -> NDArray[np.int32]:
-        """Return the handle of every id, -1 where it is unknown."""
+        """Return the handle of every id, -1 if it is unknown."""
         return numbers_of(self._view, _keys_of_ids(ids))
 
     def add(self, ids: Ids) -> NDArray[np.int32]:
-        """Return the handles of ids, new ones where they are new; free handles are used first."""
+        """Return the handles of ids, and add those that are new; free handles are used first."""
         keys = _keys_of_ids(ids)
         check_lengths(keys, "id")
         count = len(keys.tag)
-        self._make_room(count, int(keys.byte_start[-1]))
+        self._reserve(count, int(keys.byte_start[-1]))
         recycled = self._free[max(self._free_count - count, 0) : self._free_count][::-1]
         beyond = np.arange(self._handles, self._handles + count - len(recycled))
         fresh = read_only(np.concatenate([recycled, beyond]), np.int32)
@@ -95,9 +95,9 @@ class IdTable:
         return handle
 
     def remove(self, handles: NDArray[Any]) -> None:
-        """Remove the ids of these handles, which are free to be given to others then.
+        """Remove the ids of these handles, and make the handles available.
 
-        A handle that is not in use is an error; the others are removed nevertheless.
+        A handle that is not in use raises `InvalidInput`; the others are removed nevertheless.
         """
         chosen = read_only(handles, np.int32)
         if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self._handles:
@@ -114,8 +114,8 @@ class IdTable:
                 "handles", chosen, f"must be in use and distinct, only {removed} are"
             )
 
-    def _make_room(self, keys: int, key_bytes: int) -> None:
-        """Have room for that many more keys; where there is none, leave removed ones behind."""
+    def _reserve(self, keys: int, key_bytes: int) -> None:
+        """Reserve capacity for more keys; growing drops the bytes of removed keys."""
         live = len(self) + keys
         handles = self._handles + max(keys - self._free_count, 0)
         slot, span, key = (len(array) for array in self._table)
@@ -128,12 +128,12 @@ class IdTable:
             int(live_bytes * _SLACK) + 64,
             self._table,
         )
-        self._view = frozen_table(self._table)
+        self._view = read_only_table(self._table)
         self._free = self._free[: self._free_count].copy()
 
 
 def _keys_of_ids(ids: Ids) -> Keys:
-    """Return UTF-8 for strings, and NUL and eight bytes for integers: no string has a NUL."""
+    """Return UTF-8 for strings, NUL and eight bytes for integers; no string contains a NUL."""
     if ids.text is None:
         return keys_of(np.arange(len(ids) + 1) * _INTEGER_BYTES, _integer_bytes(ids.number))
     text_start, text = string_buffers(ids.text)

@@ -1,4 +1,4 @@
-"""Batches of keys for byte tables, and room for them: what vocabulary and id table share."""
+"""Batches of keys, and byte tables of a given capacity, for the vocabulary and the id table."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "frozen_table",
+    "check_lengths",
+    "empty_table",
     "keys_of",
     "numbers_of",
+    "read_only_table",
     "string_buffers",
     "strings_as_keys",
     "table_for",
@@ -35,7 +37,7 @@ __all__ = [
 
 
 def keys_of(byte_start: NDArray[Any], byte: NDArray[Any]) -> Keys:
-    """Return a batch of byte strings laid end to end, hashed."""
+    """Return a batch of keys; key ``i`` is ``byte[byte_start[i]:byte_start[i + 1]]``."""
     start = read_only(byte_start, np.int64)
     content = read_only(byte, np.uint8)
     tag = np.empty(len(start) - 1, np.uint32)
@@ -44,7 +46,7 @@ def keys_of(byte_start: NDArray[Any], byte: NDArray[Any]) -> Keys:
 
 
 def strings_as_keys(strings: Sequence[str], field: str) -> Keys:
-    """Return the UTF-8 bytes of strings as a batch; ``field`` is how an error calls one."""
+    """Return the UTF-8 bytes of strings as a batch of keys; errors call a string ``field``."""
     try:
         encoded = [string.encode() for string in strings]
     except (AttributeError, UnicodeEncodeError):
@@ -62,9 +64,9 @@ def _encodable(string: object) -> bool:
 
 
 def string_buffers(strings: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return where the values of a string array begin in its bytes (one more at the end).
+    """Return the offsets (one more than strings) and the bytes of a string array.
 
-    The bytes are those of this slice only; those of a null stay between its neighbours.
+    The bytes are those of this slice only. A null may have bytes as well.
     """
     _, offsets, content = strings.buffers()
     wide = pa.types.is_large_string(strings.type)
@@ -77,14 +79,14 @@ def string_buffers(strings: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uin
 
 
 def numbers_of(table: ByteTable, keys: Keys) -> NDArray[np.int32]:
-    """Return the number of every key, -1 where the table has none; the table is read-only."""
+    """Return the number of every key in a read-only table, -1 if it is unknown."""
     number = np.empty(len(keys.tag), np.int32)
     find_keys(table, keys, number)
     return number
 
 
 def check_lengths(keys: Keys, field: str) -> None:
-    """Refuse keys that a table cannot hold."""
+    """Raise `InvalidInput` for a key that is empty or too long for a table."""
     length = np.diff(keys.byte_start)
     for wrong in np.flatnonzero((length == 0) | (length > MAX_KEY_BYTES))[:1]:
         begin = keys.byte_start[wrong]
@@ -94,26 +96,26 @@ def check_lengths(keys: Keys, field: str) -> None:
 
 
 def table_for(slots: int, numbers: int, key_bytes: int, old: ByteTable) -> tuple[ByteTable, int]:
-    """Return a table with that much room and the keys of another one, and its bytes in use.
+    """Return a table of this capacity with the keys of another one, and its bytes in use.
 
-    Numbers stay; what removed keys left behind is not taken over.
+    Keys keep their numbers. The bytes of removed keys are not copied.
     """
-    # Zeros matter: to a reader, a span that is not yet written must not look like a key.
+    # Zeros, because readers must not take a span that is not written yet for a key.
     table = ByteTable(
         np.zeros(slots, np.uint64), np.zeros(numbers, np.uint64), np.zeros(key_bytes, np.uint8)
     )
-    source = frozen_table(old)
+    source = read_only_table(old)
     move_slots(source.slot, table.slot)
     return table, move_keys(source, table)
 
 
 def empty_table() -> ByteTable:
-    """Return a table without keys and without room for any."""
+    """Return a table without keys and without capacity."""
     return ByteTable(np.zeros(1, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.uint8))
 
 
-def frozen_table(table: ByteTable) -> ByteTable:
-    """Return the table for readers: the same memory, read-only."""
+def read_only_table(table: ByteTable) -> ByteTable:
+    """Return read-only views of the arrays of a table."""
     return ByteTable(
         read_only(table.slot, np.uint64),
         read_only(table.span, np.uint64),

@@ -1,7 +1,7 @@
-"""From text to words, and from words to the ascending distinct tokens of a row.
+"""Split text into words, and turn the words of a row into ascending distinct tokens.
 
-The text is UTF-8. ASCII letters are folded here; text with anything else in it comes folded
-already, and is decoded only to tell word characters from others.
+Text is UTF-8. ASCII letters are folded to lower case here. Text with other characters must be
+folded already; it is decoded only to find out which characters belong to words.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _ENCODED = 0x80
 
 
 class Alphabet(NamedTuple):
-    """What is a word character.
+    """The characters that words consist of.
 
-    ``folded[byte]`` is the folded form of an ASCII byte, 0 where it separates words, and 0x80
-    for the bytes of longer characters; for those, ``bit`` has one bit per code point.
+    ``folded`` uint8[256] has the lower-case form of an ASCII byte, 0 if it separates words, and
+    0x80 for the bytes of other characters. ``bit`` has one bit per code point for those.
     """
 
     folded: NDArray[np.uint8]
@@ -33,7 +33,7 @@ class Alphabet(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """Texts in a buffer; text ``i`` is ``byte[begin[i]:end[i]]``."""
+    """A batch of texts; text ``i`` is ``byte[begin[i]:end[i]]``."""
 
     begin: NDArray[np.int64]
     end: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Texts(NamedTuple):
 
 
 class WordBuffers(NamedTuple):
-    """Room for the words of texts: where those of each text begin, their bytes, their tags."""
+    """The output of `split_words`: the words of each text, and the bytes and tag of each word."""
 
     word_start: NDArray[np.int64]
     byte_start: NDArray[np.int64]
@@ -51,7 +51,7 @@ class WordBuffers(NamedTuple):
 
 @kernel
 def _character_bytes(lead: int) -> int:
-    """Return how many bytes a character takes whose first byte is 0x80 or more."""
+    """Return the length in bytes of a character whose first byte is 0x80 or more."""
     if lead < 0xE0:
         return 2
     return 3 if lead < 0xF0 else 4
@@ -59,7 +59,7 @@ def _character_bytes(lead: int) -> int:
 
 @kernel
 def _is_word_character(bit: NDArray[np.uint8], byte: NDArray[np.uint8], at: int, size: int) -> bool:
-    """Whether the character of ``size`` bytes at this place is one of a word."""
+    """Return whether the character of ``size`` bytes at this position belongs to words."""
     code = np.int64(byte[at]) & (0x7F >> size)
     for b in range(at + 1, at + size):
         code = (code << 6) | (np.int64(byte[b]) & 0x3F)
@@ -68,10 +68,10 @@ def _is_word_character(bit: NDArray[np.uint8], byte: NDArray[np.uint8], at: int,
 
 @kernel
 def split_words(texts: Texts, alphabet: Alphabet, out: WordBuffers) -> int:
-    """Cut texts into folded words and hash them; return the number of words.
+    """Split texts into folded words and hash them; return the number of words.
 
-    ``out`` has room for as many bytes as the texts have, and for half as many words (rounded up
-    for every text).
+    ``out`` must have the capacity for all bytes of the texts, and for half as many words (rounded
+    up for every text).
     """
     word = 0
     written = 0
@@ -116,7 +116,7 @@ def split_words(texts: Texts, alphabet: Alphabet, out: WordBuffers) -> int:
 
 @kernel
 def _sort(values: NDArray[np.int32], begin: int, end: int) -> None:
-    """Sort a stretch in place (Shell's method, which is insertion sort where it is short)."""
+    """Sort a slice in place (Shellsort, which is insertion sort for short slices)."""
     gap = 1
     while gap * 9 < end - begin:
         gap = gap * 9 // 4 + 1
@@ -138,7 +138,7 @@ def distinct_tokens(
     token_start: NDArray[np.int64],
     token: NDArray[np.int32],
 ) -> int:
-    """Sort the numbers of each row's words and leave out repeated and negative ones.
+    """Sort the numbers of each row's words, and drop repeated and negative ones.
 
     Row ``i`` has the words ``word_start[i]:word_start[i + 1]``. Returns the number of tokens.
     """

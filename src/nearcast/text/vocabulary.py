@@ -14,8 +14,8 @@ from nearcast.text.byte_table import LENGTH_BITS, MAX_KEY_BYTES, ByteTable, Keys
 from nearcast.text.keys import (
     check_lengths,
     empty_table,
-    frozen_table,
     numbers_of,
+    read_only_table,
     strings_as_keys,
     table_for,
 )
@@ -59,7 +59,7 @@ class Vocabulary:
 
     def _install(self, table: ByteTable, count: int, used: int) -> None:
         self._table = table
-        self._view = frozen_table(table)
+        self._view = read_only_table(table)
         self._count = count
         self._used = used
 

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearcast.compiled.jit import cache_folder
+from nearcast.compiled.cache import cache_folder
 from nearcast.errors import StorageError
 from nearcast.storage import write_arrays
 
@@ -99,7 +99,7 @@ def digest_of(folder: Path) -> str:
 
 def _copy(digest: str) -> Path:
     """Return the path of the local copy of a stored folder of another file system."""
-    return cache_folder().parent / "stored" / digest
+    return cache_folder("stored") / digest
 
 
 def _size(folder: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from nearcast import indexes
+from nearcast.columns import Messages
 from nearcast.engine import Engine
 from nearcast.errors import (
     DuplicateId,
@@ -20,7 +22,9 @@ from nearcast.errors import (
     UnknownName,
     UnsupportedFile,
 )
+from nearcast.indexes.statistics import Statistics
 from nearcast.model import Circle, Message, Point, Polygon, Rect, Subscription, Update
+from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -342,3 +346,27 @@ def test_a_folder_that_does_not_fit_together_is_refused(tmp_path: Path, damage: 
     write_arrays(tmp_path / "b", "engine", arrays, meta)
     with pytest.raises(StorageError):
         Engine.open(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("index", "option"),
+    [("rt++-tree", "statistics"), ("iq-tree", "statistics"), ("ap-tree", "sample")],
+)
+def test_an_engine_carries_its_statistics(
+    index: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A saved engine opens, and merges, where the folder of its statistics is unknown."""
+    monkeypatch.chdir(tmp_path)
+    words = Vocabulary(["tea", "milk"])
+    Statistics.count(Messages.of([[0, 1], [0]], [[0, 0]] * 2), words).save("counted")
+    engine = Engine(index, options={option: "counted"})
+    shutil.rmtree("counted")
+    engine.subscribe([Subscription(i, HERE, ["milk", "tea"]) for i in range(700)])
+    engine.settle()
+    engine.save("engine")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    opened = Engine.open(tmp_path / "engine")
+    opened.subscribe([Subscription(i, HERE, ["honey"]) for i in range(1000, 1600)])
+    opened.settle()
+    assert len(matched(opened, Message("m", (0.5, 0.5), "Tea with milk and honey"))) == 1300

@@ -82,7 +82,11 @@ class Engine:
         self._clock = clock
         self._tokenizer = tokenizer
         builder = indexes.create(index, **(options or {}))
-        vocabulary = builder.vocabulary()
+        statistics = builder.statistics()
+        vocabulary = Vocabulary()
+        if statistics is not None:  # read once: the folder may be gone when segments are merged
+            builder = builder.with_statistics(statistics)
+            vocabulary = Vocabulary.from_arrays(statistics.vocabulary.arrays())
         self._live = LiveMessages()
         self._store = Store(builder, vocabulary, self._now_us, trims=not len(vocabulary))
         self._closed = False

@@ -11,6 +11,7 @@ from nearcast import indexes
 from nearcast.engine.live_messages import LiveBatch
 from nearcast.engine.store import StoredSegment
 from nearcast.errors import NearcastError, StorageError
+from nearcast.indexes.statistics import Statistics
 from nearcast.storage import (
     ids_from_arrays,
     ids_to_arrays,
@@ -64,12 +65,16 @@ class Snapshot:
         }
         for number, segment in enumerate(self.segments):
             arrays |= prefixed(f"segment{number}", _segment_to_arrays(segment))
-        meta = {
+        meta: dict[str, Any] = {
             "index": self.builder.index.name,
-            "options": vars(self.builder.options),
+            "options": self.builder.stored_options(),
             "tokenizer": self.tokenizer,
             "indexed": [segment.indexed for segment in self.segments],
         }
+        statistics = self.builder.statistics()
+        if statistics is not None:
+            arrays |= prefixed("statistics", statistics.arrays())
+            meta["statistics"] = statistics.numbers()
         write_arrays(folder, KIND, arrays, meta)
 
     @classmethod
@@ -78,6 +83,10 @@ class Snapshot:
         arrays, meta = read_arrays(folder, KIND, verify=verify)
         try:
             builder = indexes.create(meta["index"], **meta["options"])
+            if "statistics" in meta:
+                own = nested("statistics", arrays)
+                statistics = Statistics.from_arrays(own, meta["statistics"], str(folder))
+                builder = builder.with_statistics(statistics)
             segments = [
                 _segment_from_arrays(
                     nested(f"segment{number}", arrays), builder, indexed=indexed, verify=verify

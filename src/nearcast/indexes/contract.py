@@ -8,10 +8,11 @@ message and a box that overlaps it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from nearcast.errors import StorageError
+from nearcast.indexes.statistics import Statistics
 from nearcast.storage import (
     clauses_from_arrays,
     clauses_to_arrays,
@@ -54,6 +55,9 @@ class Index(ABC):
     Options: ClassVar[type[Any]] = NoOptions
     """A frozen dataclass of its options, which checks them."""
 
+    statistics_option: ClassVar[str] = ""
+    """The option that names a folder of statistics (or is a `Statistics`), if there is one."""
+
     clauses: Clauses
     options: Any
 
@@ -92,11 +96,6 @@ class Index(ABC):
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
         return type(self).from_arrays, (self.clauses, self.options, dict(self.arrays()))
 
-    @classmethod
-    def vocabulary(cls, options: Any) -> Vocabulary:
-        """Return the vocabulary to read subscriptions with: empty unless the options name one."""
-        return Vocabulary()
-
     @property
     def nbytes(self) -> int:
         """The bytes of the index itself, without its clauses."""
@@ -111,7 +110,7 @@ class Index(ABC):
                 **prefixed("index", self.arrays()),
                 **prefixed("clauses", clauses_to_arrays(self.clauses)),
             },
-            {"index": self.name, "options": vars(self.options)},
+            {"index": self.name, "options": Builder(type(self), self.options).stored_options()},
         )
 
     @classmethod
@@ -163,9 +162,29 @@ class Builder:
     index: type[Index]
     options: Any
 
+    def statistics(self) -> Statistics | None:
+        """Return the statistics that the options name."""
+        name = self.index.statistics_option
+        given = getattr(self.options, name) if name else ""
+        return Statistics.load(given) if given else None
+
+    def with_statistics(self, statistics: Statistics) -> Self:
+        """Return the same with loaded statistics instead of the name of their folder."""
+        options = replace(self.options, **{self.index.statistics_option: statistics})
+        return replace(self, options=options)
+
     def vocabulary(self) -> Vocabulary:
-        """Return the vocabulary to read subscriptions with."""
-        return self.index.vocabulary(self.options)
+        """Return the vocabulary to read subscriptions with.
+
+        It is empty unless the options name statistics: frequencies refer to their token ids.
+        """
+        statistics = self.statistics()
+        return Vocabulary() if statistics is None else statistics.vocabulary
+
+    def stored_options(self) -> dict[str, Any]:
+        """Return the options for JSON; loaded statistics are left out."""
+        given = vars(self.options)
+        return {k: "" if isinstance(v, Statistics) else v for k, v in given.items()}
 
     def build(self, clauses: Clauses) -> Index:
         """Build the index over clauses."""

@@ -54,7 +54,6 @@ from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.statistics import Statistics
 from nearcast.storage import prefixed
-from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,7 +118,7 @@ class ApTreeOptions:
     leaf: int = 40
     divergence: float = 0.001
     share: float = 0.001
-    sample: str = ""
+    sample: str | Statistics = ""
     tokens: float = 3.0
     order: str = "rare"
 
@@ -157,7 +156,7 @@ class Sample(NamedTuple):
     passed: NDArray[np.float64]
 
     @classmethod
-    def load(cls, folder: str) -> Sample:
+    def load(cls, folder: str | Statistics) -> Sample:
         """Read statistics of messages; without a folder, return an empty sample."""
         if not folder:
             return cls(np.empty(0, np.float32), np.zeros((1, 1)))
@@ -249,6 +248,7 @@ class ApTree(InPlaceIndex):
     summary = "splits by keywords or by space, as a cost model decides; changes in place"
 
     Options = ApTreeOptions
+    statistics_option = "sample"
 
     def __init__(
         self,
@@ -266,11 +266,6 @@ class ApTree(InPlaceIndex):
         self._sample = sample
         self._used_slots = np.array([np.count_nonzero(self._slot)], np.int64)
         self._change_scratch: ChangeScratch | None = None
-
-    @classmethod
-    def vocabulary(cls, options: ApTreeOptions) -> Vocabulary:
-        """Return the vocabulary of the sample, which has the token ids of its frequencies."""
-        return Statistics.load(options.sample).vocabulary if options.sample else Vocabulary()
 
     @classmethod
     def build(cls, clauses: Clauses, options: ApTreeOptions) -> Self:

@@ -43,7 +43,6 @@ from nearcast.indexes.quadtrees.split import new_update_scratch
 from nearcast.indexes.statistics import Statistics
 from nearcast.indexes.token_order.order import TokenOrder
 from nearcast.storage import nested, prefixed
-from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -118,7 +117,7 @@ class QuadOptions(ABC):
     update_cost: float = 1e-5
     depth: int = 16
     parts: int = 8
-    statistics: str = ""
+    statistics: str | Statistics = ""
 
     def __post_init__(self) -> None:
         check_whole("list_size", self.list_size, 1, _MAX_LIST_SIZE)
@@ -134,6 +133,8 @@ class QuadOptions(ABC):
 
 class QuadIndex(InPlaceIndex):
     """A quadtree index; a subclass has the kernels that insert and remove clauses."""
+
+    statistics_option = "statistics"
 
     _start_kernel: ClassVar[Callable[..., Any]]
     _insert_kernel: ClassVar[Callable[..., Any]]
@@ -156,13 +157,6 @@ class QuadIndex(InPlaceIndex):
         self._quad = quad
         self._scratch = new_update_scratch(options.parts)
         self._read_only: QuadArrays | None = None
-
-    @classmethod
-    def vocabulary(cls, options: Any) -> Vocabulary:
-        """Return the vocabulary of the statistics, whose token ids the frequencies refer to."""
-        if not options.statistics:
-            return Vocabulary()
-        return Statistics.load(options.statistics).vocabulary
 
     @classmethod
     def build(cls, clauses: Clauses, options: Any) -> Self:

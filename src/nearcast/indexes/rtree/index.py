@@ -42,10 +42,8 @@ from nearcast.indexes.rtree.tokens import (
     make_pools,
 )
 from nearcast.indexes.rtree.update import Shortage, add_clauses, delete_clauses, rebuild_nodes
-from nearcast.indexes.statistics import Statistics
 from nearcast.indexes.token_order.order import TokenOrder, check_kind
 from nearcast.storage import nested, prefixed
-from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
 
     from nearcast.compiled.messages import MessageArrays
     from nearcast.indexes.boolean import Progress
+    from nearcast.indexes.statistics import Statistics
 
 
 __all__ = [
@@ -406,7 +405,7 @@ class TokenOptions(TreeOptions):
 
     tokens: str = "local-idf"
     cells: int = 10_000
-    statistics: str = ""
+    statistics: str | Statistics = ""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -420,13 +419,7 @@ class RepresentativeTree(RTreeIndex):
     """A tree whose options say how the tokens of a clause are ordered."""
 
     Options = TokenOptions
-
-    @classmethod
-    def vocabulary(cls, options: Any) -> Vocabulary:
-        """Return the vocabulary of the statistics: their frequencies are by its token ids."""
-        if not options.statistics:
-            return Vocabulary()
-        return Statistics.load(options.statistics).vocabulary
+    statistics_option = "statistics"
 
     @classmethod
     def _count(cls, clauses: Clauses, options: Any) -> tuple[TokenOrder, NDArray[np.int32]]:

@@ -7,6 +7,7 @@ stored; `nearcast.indexes.statistics.tally` counts.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,7 +24,7 @@ from nearcast.text import Vocabulary
 from nearcast.text.keys import keys_of, string_buffers
 
 if TYPE_CHECKING:
-    import os
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -138,15 +139,34 @@ class Statistics(Arrays):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the statistics into a folder; equal statistics give equal bytes."""
+        write_arrays(folder, KIND, self.arrays(), self.numbers())
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays to store; `from_arrays` takes them back, with `numbers`."""
         arrays = {name: getattr(self, name) for name in (*_ARRAYS, *_COUNTS)}
-        arrays |= prefixed("vocabulary", self.vocabulary.arrays())
-        numbers = {"documents": self.documents, "rejected": self.rejected}
-        write_arrays(folder, KIND, arrays, {**numbers, **self.grid._asdict()})
+        return arrays | prefixed("vocabulary", self.vocabulary.arrays())
+
+    def numbers(self) -> dict[str, int]:
+        """Return the numbers to store beside the arrays."""
+        return {
+            "documents": self.documents,
+            "rejected": self.rejected,
+            **self.grid._asdict(),
+        }
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Open the statistics that `save` wrote, memory-mapped."""
-        arrays, meta = read_arrays(folder, KIND)
+    def load(cls, folder: str | os.PathLike[str] | Self) -> Self:
+        """Open the statistics that `save` wrote, memory-mapped; loaded ones are returned."""
+        if isinstance(folder, cls):
+            return folder
+        assert not isinstance(folder, Statistics)
+        return cls.from_arrays(*read_arrays(folder, KIND), os.fspath(folder))
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], folder: str
+    ) -> Self:
+        """Make statistics from what `arrays` and `numbers` gave; ``folder`` is for errors."""
         try:
             documents, rejected, *sides = (int(meta[name]) for name in _NUMBERS)
             own = {name: arrays[name] for name in (*_ARRAYS, *_COUNTS)}

@@ -65,7 +65,7 @@ class TokenOrder:
         kind: str,
         *,
         cells: int = 10_000,
-        statistics: str = "",
+        statistics: str | Statistics = "",
         seed: int = 0,
     ) -> tuple[Self, NDArray[np.int32]]:
         """Count the tokens of clauses and order the tokens of every clause.

@@ -76,6 +76,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy = Path(shutil.copytree(PACKAGE, tmp_path / "nearcast"))
     monkeypatch.setattr(cache_module, "PACKAGE", copy)
     monkeypatch.setattr(cache_module, "_modules", cache(cache_module._modules.__wrapped__))
+    monkeypatch.setattr(cache_module, "_read_source", Path.read_bytes)
     return copy
 
 

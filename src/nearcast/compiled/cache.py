@@ -56,7 +56,7 @@ LOCK_TIMEOUT_S = 600.0
 """How long to wait for another process to compile a module before compiling it as well."""
 
 MAX_UNUSED_S = 30 * 86_400.0
-"""Folders of other states of a module are removed when they were not used for so long."""
+"""Folders of other states of a module are removed after this long without use."""
 
 _TOUCH_S = 86_400.0
 _CHECKSUM_BYTES = 32
@@ -86,10 +86,6 @@ def _warn(problem: Exception) -> None:
         logging.getLogger("nearcast").warning(message)
 
 
-# ----------------------------------------------------------------------------------------------
-# Folders that only this user can write to
-
-
 class UnsafeFolder(OSError):
     """A folder into which other users could put files."""
 
@@ -115,13 +111,13 @@ def private_folder(folder: Path) -> Path:
     user = os.geteuid()
     above: os.stat_result | None = None
     for path in [*reversed(resolved.parents), resolved]:
+        if above is not None and _open_to_others(above):
+            raise UnsafeFolder(f"{path.parent} can be written to by other users")
         found = _stat_or_create(path)
         if not stat.S_ISDIR(found.st_mode):
             raise NotADirectoryError(f"{path} is not a folder")
         if found.st_uid not in (user, 0):
             raise UnsafeFolder(f"{path} belongs to another user (uid {found.st_uid})")
-        if above is not None and _open_to_others(above):
-            raise UnsafeFolder(f"{path.parent} can be written to by other users")
         above = found
     _check_own(resolved, found)
     return resolved
@@ -198,11 +194,17 @@ def _lasting_folder(name: str) -> Path:
 
 def _root() -> Path:
     if given := os.environ.get("NEARCAST_CACHE_DIR"):
-        return Path(given)
+        return _absolute(given)
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if not os.path.isabs(caches):
         raise FileNotFoundError("there is no home folder")
     return Path(caches, "nearcast")
+
+
+@functools.cache
+def _absolute(path: str) -> Path:
+    """Return an absolute path that stays the same when the process changes its folder."""
+    return Path(os.path.abspath(path))
 
 
 @functools.cache
@@ -239,10 +241,6 @@ def _remove_temporary_roots() -> None:
                     shutil.rmtree(path, ignore_errors=True)
 
 
-# ----------------------------------------------------------------------------------------------
-# The state of the sources
-
-
 @functools.cache
 def _modules() -> dict[str, Path]:
     """Return the source files of this package by the names of their modules."""
@@ -254,13 +252,22 @@ def _modules() -> dict[str, Path]:
 
 
 @functools.cache
+def _read_source(source: Path) -> bytes:
+    """Return the content of a source file when it was first read.
+
+    If the file changes later, this process still runs, and compiles, what it had imported.
+    """
+    return source.read_bytes()
+
+
+@functools.cache
 def imported_files(source: Path) -> frozenset[Path]:
     """Return the files of this package that a source file imports, wherever in it.
 
     Searching the text takes a tenth of the time of parsing it, and every process does it when it
     starts. Imports must be absolute.
     """
-    text = _COMMENT.sub("", source.read_text(encoding="utf-8"))
+    text = _COMMENT.sub("", _read_source(source).decode())
     names: list[str] = []
     for module, imported in _FROM.findall(text):
         names += [module, *(f"{module}.{name}" for name in re.findall(r"\w+", imported))]
@@ -284,34 +291,26 @@ def source_digest(source: Path) -> str:
         waiting += new
     digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
     for file in sorted(seen):
-        content = file.read_bytes()
+        content = _read_source(file)
         digest.update(f"\0{file.name} {len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]
 
 
-# ----------------------------------------------------------------------------------------------
-# The folder of one module
-
-
 class ModuleFolder:
-    """The cached kernels of one source file in its present state."""
+    """The cached kernels of one source file, in the state that was imported."""
 
     def __init__(self, source: Path) -> None:
-        self._source = source
+        inside = source.relative_to(PACKAGE) if source.is_relative_to(PACKAGE) else source.name
+        self._module = ".".join(Path(inside).with_suffix("").parts)
+        self._digest = source_digest(source)
         self._locks = 0
         self._touched = False
-
-    @functools.cached_property
-    def _module(self) -> str:
-        if self._source.is_relative_to(PACKAGE):
-            return ".".join(self._source.relative_to(PACKAGE).with_suffix("").parts)
-        return self._source.stem
 
     def open(self) -> Path:
         """Return the folder, created if it is missing; raise `OSError` unless it is private."""
         # Checked every time: the folder may have been deleted, and made again by somebody else.
         parent = _lasting_folder("kernels")
-        folder = parent / f"{self._module}-{source_digest(self._source)}"
+        folder = parent / f"{self._module}-{self._digest}"
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:
@@ -366,32 +365,25 @@ class ModuleFolder:
 
     @contextlib.contextmanager
     def _file_lock(self) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            deadline = time.monotonic() + LOCK_TIMEOUT_S
-            while True:
-                path = self.open() / "lock"
-                try:
-                    lock = open(path, "ab")
-                except FileNotFoundError:  # the folder was removed just now
-                    continue
-                if not lock_file(lock, timeout_s=max(deadline - time.monotonic(), 0.0)):
-                    lock.close()
-                    raise TimeoutError(f"{path} is locked by another process")
-                if names_file(path, lock):
-                    break
-                lock.close()  # the folder was removed while this process waited
-            stack.enter_context(lock)
-            stack.callback(unlock_file, lock)
-            yield
+        path = self.open() / "lock"
+        with open(path, "ab") as lock:
+            if not lock_file(lock, timeout_s=LOCK_TIMEOUT_S):
+                raise TimeoutError(f"{path} is locked by another process")
+            # If the folder was removed meanwhile, this lock keeps nobody out. Then a kernel may be
+            # compiled twice, which is harmless.
+            try:
+                yield
+            finally:
+                unlock_file(lock)
 
 
 @functools.cache
-def _module_folder(source: Path) -> ModuleFolder:
-    return ModuleFolder(source)
-
-
-# ----------------------------------------------------------------------------------------------
-# The files of one kernel
+def _module_folder(source: Path) -> ModuleFolder | None:
+    """Return the folder of a source file; None if it cannot be read, as in a zip archive."""
+    try:
+        return ModuleFolder(source)
+    except (OSError, ValueError):
+        return None
 
 
 class KernelCache(_Cache):  # type: ignore[misc]
@@ -404,10 +396,9 @@ class KernelCache(_Cache):  # type: ignore[misc]
         code = function.__code__
         name = re.sub(r"\W+", ".", function.__qualname__)
         self._name = f"{name}-{code.co_firstlineno}"
-        source = Path(code.co_filename)
-        # Not for what has no source file, nor for closures, whose variables are no part of it.
-        cachable = function.__closure__ is None and source.is_file()
-        self._folder = _module_folder(source) if cachable else None
+        # Closures are not cached: what they enclose is not part of their source.
+        closed = function.__closure__ is not None
+        self._folder = None if closed else _module_folder(Path(code.co_filename))
         self._compilations: list[contextlib.ExitStack] = []
 
     @contextlib.contextmanager

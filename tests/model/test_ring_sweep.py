@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nearcast.errors import RegionError
 from nearcast.model import Polygon
-from nearcast.model.ring_sweep import is_surely_valid
+from nearcast.model.ring_sweep import is_certainly_valid
 
 Ring = list[tuple[int, int]]
 
@@ -53,8 +53,8 @@ def test_agrees_with_geos(parts: list[list[Ring]]) -> None:
         shapely.Polygon(closed(part[0]), [closed(hole) for hole in part[1:]]) for part in parts
     ]
     valid = bool(shapely.is_valid(shapely.MultiPolygon(polygons)))
-    surely = is_surely_valid([[closed(ring) for ring in part] for part in parts])
-    assert surely == (valid and not touches_itself(parts))
+    certainly = is_certainly_valid([[closed(ring) for ring in part] for part in parts])
+    assert certainly == (valid and not touches_itself(parts))
 
 
 @settings(max_examples=40, deadline=None)
@@ -73,7 +73,7 @@ def test_blocks_are_split_and_removed(seed: int, count: int) -> None:
         swap[[1, -2]] = swap[[-2, 1]]
     for candidate in (ring, swap):
         expected = bool(shapely.is_valid(shapely.Polygon(candidate)))
-        assert is_surely_valid([[candidate]]) == expected
+        assert is_certainly_valid([[candidate]]) == expected
 
 
 def star(count: int, lon: float) -> list[list[tuple[float, float]]]:

@@ -19,8 +19,6 @@ from nearcast.model.checks import NUMBER
 from nearcast.model.keywords import split_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from nearcast.intake.rejects import RowErrors
@@ -95,9 +93,12 @@ def read_numbers(table: pa.Table, name: str, errors: RowErrors) -> Numbers:
         column = pa.nulls(len(column), pa.float64())
     value = _floats(column)
     unreadable = given & ~not_null(column)
-    errors.add_checked(
-        unreadable, name, _refusal(table, name, "must be a number"), "must be a number"
-    )
+    problem = "must be a number"
+
+    def raise_error(row: int) -> None:
+        raise InvalidInput(name, cell_value(table, name, row), problem)
+
+    errors.add_checked(unreadable, name, raise_error, problem)
     return Numbers(value, given)
 
 
@@ -193,15 +194,8 @@ def _floats(column: pa.Array) -> NDArray[np.float64]:
     return value
 
 
-def _refusal(table: pa.Table, name: str, problem: str) -> Callable[[int], None]:
-    def refuse(row: int) -> None:
-        raise InvalidInput(name, cell_value(table, name, row), problem)
-
-    return refuse
-
-
 def _list_values(value: pa.Array) -> pa.Array | None:
-    """Return the elements of lists as text, or None where they are something else."""
+    """Return the elements of lists as text, or None if they have another type."""
     kind = value.type.value_type if pa.types.is_dictionary(value.type) else value.type
     if pa.types.is_null(kind):
         return pa.nulls(len(value), pa.string())
@@ -248,7 +242,7 @@ def _from_list_view(lists: pa.Array) -> pa.Array:
     begin = np.where(given, lists.offsets.to_numpy(zero_copy_only=False), 0).astype(np.int64)
     position = np.arange(value_start[-1]) + np.repeat(begin - value_start[:-1], length)
     value = lists.values
-    if pa.types.is_string_view(value.type):  # which cannot be taken from
+    if pa.types.is_string_view(value.type):  # PyArrow cannot take rows of it
         value = value.cast(pa.large_string())
     elif _list_values(value.slice(0, 0)) is None:  # the rows are rejected, whatever the values
         value = pa.array(np.zeros(len(value), np.int8))

@@ -121,11 +121,11 @@ def load_subscriptions(
     seen = IdTable()
     for batch in open_table(path):
         with _naming(path):
-            part, refused = read_subscriptions(
+            part, rejected = read_subscriptions(
                 batch.table, vocabulary, tokenizer, rows=batch.rows, seen=seen
             )
         parts.append(part)
-        rejects += [batch.rejects, refused]
+        rejects += [batch.rejects, rejected]
         if progress is not None:
             progress(batch)
     return Subscriptions.concatenate(parts), Rejects.concatenate(rejects)
@@ -160,10 +160,10 @@ def load_messages(
     """
     for batch in open_table(path):
         with _naming(path):
-            messages, refused = read_messages(
+            messages, rejected = read_messages(
                 batch.table, tokenizer, now_us=now_us, rows=batch.rows
             )
-        yield messages, Rejects.concatenate([batch.rejects, refused])
+        yield messages, Rejects.concatenate([batch.rejects, rejected])
         if progress is not None:
             progress(batch)
 

@@ -98,16 +98,15 @@ def _all_keywords(
     errors: RowErrors,
 ) -> Conjunctions:
     """Return one clause per row with all its keywords; an empty clause if it has none."""
-    no_negative = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
+    no_tokens = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
     if keywords is None:
-        nothing = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
-        return Conjunctions(np.arange(count + 1), *nothing, *no_negative)
+        return Conjunctions(np.arange(count + 1), *no_tokens, *no_tokens)
     _check_keywords(keywords, errors)
     value_start, value = _valid_values(keywords, errors)
     column = tokenize_column(value, tokenizer, vocabulary, add=True)
     _reject_wordless(value_start, value, column.word_count, errors)
     required = distinct(column.token, column.token_start[value_start])
-    return Conjunctions(np.arange(count + 1), *required, *no_negative)
+    return Conjunctions(np.arange(count + 1), *required, *no_tokens)
 
 
 def _check_keywords(keywords: TextLists, errors: RowErrors) -> None:

@@ -1,10 +1,9 @@
-"""What users say: subscriptions and messages, regions and expressions, matches and updates.
+"""The objects that users create and get: subscriptions, messages, regions, matches, updates.
 
-All of these are immutable and checked when they are made: whatever exists can be registered or
-published. A region is one of `Rect`, `Circle`, `Polygon` and `Point`; `region` makes one from
-GeoJSON, WKT, WKB or four numbers. An expression becomes clauses (`parse`), each a `Conjunction`.
-The tokenizer is not known here: what needs one takes it as an argument, any function from a text to
-its tokens.
+They are immutable, and validated when they are created. A region is a `Rect`, a `Circle`, a
+`Polygon` or a `Point`; `region` makes one from GeoJSON, WKT, WKB or four numbers. `parse` converts
+an expression to clauses, each a `Conjunction`. Each object has a JSON form: ``to_dict`` and
+``from_dict``. Functions that need a tokenizer take any function from a text to its tokens.
 """
 
 from nearcast.model.checks import Id, Time, Tokenize, time_from_us, time_us

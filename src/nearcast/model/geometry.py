@@ -19,7 +19,7 @@ from nearcast.columns import EARTH_RADIUS_M, UNITS
 from nearcast.errors import RegionError
 from nearcast.model.antimeridian import crosses, moved_into_range, split_edges
 from nearcast.model.circles import TURN, Box, outline, reaches_poles
-from nearcast.model.ring_sweep import is_surely_valid
+from nearcast.model.ring_sweep import is_certainly_valid
 
 __all__ = [
     "Coordinates",
@@ -170,7 +170,7 @@ def _on_grid(units: Any, shown: Any) -> Any:
 
 def _is_valid(units: Any) -> bool:
     large = shapely.get_num_coordinates(units) > _LARGE
-    return (large and is_surely_valid(_unit_parts(units))) or bool(shapely.is_valid(units))
+    return (large and is_certainly_valid(_unit_parts(units))) or bool(shapely.is_valid(units))
 
 
 def _shapely(parts: Any) -> Any:

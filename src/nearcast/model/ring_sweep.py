@@ -22,7 +22,7 @@ from nearcast.compiled.jit import Number, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["is_surely_valid"]
+__all__ = ["is_certainly_valid"]
 
 _BLOCK = 256
 _NONE = -1
@@ -59,7 +59,7 @@ class SweepLine(NamedTuple):
     used: NDArray[np.int64]
 
 
-def is_surely_valid(parts: list[list[NDArray[np.int64]]]) -> bool:
+def is_certainly_valid(parts: list[list[NDArray[np.int64]]]) -> bool:
     """Whether a polygon is valid and its rings do not even touch.
 
     ``parts`` are closed rings in units, the outer ring of each part first. A polygon for which this
@@ -68,7 +68,7 @@ def is_surely_valid(parts: list[list[NDArray[np.int64]]]) -> bool:
     Examples
     --------
     >>> square = np.array([(0, 0), (4, 0), (4, 4), (0, 4), (0, 0)])
-    >>> is_surely_valid([[square, square // 4 + 1]]), is_surely_valid([[square, square + 1]])
+    >>> is_certainly_valid([[square, square // 4 + 1]]), is_certainly_valid([[square, square + 1]])
     (True, False)
     """
     rings = [_without_repeats(ring) for part in parts for ring in part]

@@ -1,10 +1,9 @@
-"""When segments are merged, and the thread that does it.
+"""When segments are merged, and the thread that merges them.
 
-Segments lie in tiers: each tier holds segments up to eight times as large as the one below, and
-when there are two in a tier they become one. A subscription is copied about four times per tier,
-and a message asks no more segments than there are tiers: copying is cheap and mostly happens in
-the background, every further segment costs every message. When nobody writes for a moment, small
-ones are put together.
+Segments form tiers: each tier holds segments up to eight times as large as the one below, and two
+segments of one tier become one. A subscription is copied about four times per tier, and a message
+visits no more segments than there are tiers: copying is cheap and mostly happens in the background,
+but every segment costs every message. When nobody writes for a moment, small segments are joined.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["SMALL_ROWS", "Size", "Worker", "choose", "choose_all", "choose_small"]
 
 SMALL_ROWS = 64
-"""So many subscriptions are scanned as fast as they could be looked up in an index."""
+"""Up to this size, comparing every subscription is as fast as an index."""
 
 _TIER_GROWTH = 8
 _TIER_SEGMENTS = 2
@@ -34,10 +33,10 @@ _QUIET_S = 0.25
 
 
 class Size(NamedTuple):
-    """What the policy has to know of a segment.
+    """What the merge policy knows about a segment.
 
-    ``dead`` of its ``rows`` are gone. It is ``open`` if it is the buffer to which the next write
-    adds, and ``indexed`` unless it is scanned.
+    ``dead`` of its ``rows`` are gone. It is ``open`` if it is the buffer that the next write
+    appends to, and ``indexed`` if it has an index.
     """
 
     rows: int
@@ -60,14 +59,14 @@ class Size(NamedTuple):
 
 
 def choose(sizes: Sequence[Size], *, quiet: bool) -> tuple[int, ...]:
-    """Return which segments should become one now; none if all is well.
+    """Return which segments to merge now; an empty tuple if none.
 
     Parameters
     ----------
     sizes
         The segments.
     quiet
-        Whether there is time to put together all that is worth it.
+        Whether nobody is writing, so that there is time to merge everything worth merging.
 
     Examples
     --------
@@ -82,13 +81,13 @@ def choose(sizes: Sequence[Size], *, quiet: bool) -> tuple[int, ...]:
 
 
 def choose_small(sizes: Sequence[Size]) -> tuple[int, ...]:
-    """Return which segments of the lowest tiers should become one: a matter of milliseconds."""
+    """Return which segments of the lowest tiers to merge: that takes milliseconds."""
     chosen = _full_tier(sizes)
     return chosen if chosen and sizes[chosen[0]].tier < _SMALL_TIERS else ()
 
 
 def choose_all(sizes: Sequence[Size]) -> tuple[int, ...]:
-    """Return all segments, unless they are one that would not be better for being made anew.
+    """Return all segments, unless there is only one and it is not worth rebuilding.
 
     Examples
     --------
@@ -129,21 +128,22 @@ def _consolidation(sizes: Sequence[Size]) -> tuple[int, ...]:
 
 
 def _is_worn(size: Size) -> bool:
-    """Whether a segment would be better for being made anew."""
+    """Whether a segment is worth rebuilding."""
     unindexed = not size.indexed and size.rows > SMALL_ROWS
     return unindexed or size.dead > _MAX_DEAD_QUIET * size.rows
 
 
 class Worker:
-    """A thread that merges when it is told that there is something to do.
+    """A thread that merges when it is woken.
 
-    It starts with the first wake-up. It does not keep what it works for alive, and ends with it.
+    It starts with the first call of `wake`. It holds only a weak reference to the merge method, and
+    ends when its owner is gone.
 
     Parameters
     ----------
     merge
-        A method. It merges once, if need be with all the time in the world (its argument), and
-        returns whether there was something to merge.
+        A method that merges once and returns whether there was something to merge. Its argument
+        says whether nobody is writing.
     """
 
     def __init__(self, merge: Callable[[bool], bool]) -> None:
@@ -155,7 +155,7 @@ class Worker:
         self._urgent = self._pending = self._stopping = False
 
     def wake(self, *, urgent: bool) -> None:
-        """Say that something was written: merge at once, or when it has been quiet for a moment."""
+        """Merge at once if urgent, otherwise when nobody has written for a moment."""
         with self._condition:
             if self._stopping:
                 return
@@ -168,20 +168,25 @@ class Worker:
             self._urgent |= urgent
             self._pending = True
 
+    @property
+    def pending(self) -> bool:
+        """Whether the thread will merge as soon as nobody writes."""
+        return self._pending
+
     def raise_failure(self) -> None:
-        """Raise what went wrong in the thread, once."""
+        """Raise an error of the thread, once."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     def stop(self) -> None:
-        """Tell the thread to end after the merge that it is busy with."""
+        """Let the thread end after its current merge."""
         with self._condition:
             self._stopping = True
             self._condition.notify()
 
     def join(self) -> None:
-        """Wait for the end of the thread."""
+        """Wait until the thread has ended."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 

@@ -149,7 +149,8 @@ class Store:
             with self._writing:
                 self._directory.cancel(handle)
             raise
-        while self._merge(choose_small):  # at once: there would soon be too many of them
+        # Small segments are merged at once: there would soon be too many of them.
+        while choose_small(self._sizes(self.state.segments, None)) and self._merge(choose_small):
             pass
         self._wake_worker()
         return taken
@@ -386,6 +387,9 @@ class Store:
         state, now_us = self.state, self._clock_us()
         sizes = self._sizes(state.segments, None)
         urgent = bool(choose(sizes, quiet=False))
+        if self.worker.pending:  # it will look at everything when nobody writes
+            self.worker.wake(urgent=urgent)
+            return
         expiring = any(segment.first_expiry_us <= now_us for segment in state.segments)
         if urgent or expiring or choose(sizes, quiet=True):
             self.worker.wake(urgent=urgent)

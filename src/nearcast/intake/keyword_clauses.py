@@ -5,7 +5,7 @@ Keywords are tokenized by column. Expressions are parsed one by one, each distin
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,10 +65,20 @@ def keyword_clauses_of(
     ([0, 1], [2])
     """
     flat = list(chain.from_iterable(clauses))
-    positive = _token_ids([clause.positive for clause in flat], vocabulary)
-    negative = _token_ids([clause.negative for clause in flat], vocabulary)
-    clause_start = starts(np.fromiter(map(len, clauses), np.int64, len(clauses)))
-    return Conjunctions(clause_start, *positive, *negative)
+    tokens = [token for clause in flat for token in (*clause.positive, *clause.negative)]
+    number = iter(vocabulary.add(tokens).tolist())
+    positive, negative = [], []
+    for clause in flat:
+        positive.append(sorted(set(islice(number, len(clause.positive)))))
+        negative.append(sorted(set(islice(number, len(clause.negative)))))
+    clause_start = np.array([0, *accumulate(map(len, clauses))])
+    return Conjunctions(clause_start, *_end_to_end(positive), *_end_to_end(negative))
+
+
+def _end_to_end(lists: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the start array and the content of lists laid end to end."""
+    start = np.array([0, *accumulate(map(len, lists))])
+    return start, np.array(list(chain.from_iterable(lists)), np.int32)
 
 
 def distinct(
@@ -81,13 +91,6 @@ def distinct(
         read_only(token, np.int32), read_only(start, np.int64), token_start, kept
     )
     return token_start, kept[:count]
-
-
-def _token_ids(
-    tokens: list[tuple[str, ...]], vocabulary: Vocabulary
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    number = vocabulary.add(list(chain.from_iterable(tokens)))
-    return distinct(number, starts(np.fromiter(map(len, tokens), np.int64, len(tokens))))
 
 
 def _all_keywords(

@@ -6,6 +6,7 @@ each. Rows with invalid numbers are passed to the constructors of the model for 
 
 from __future__ import annotations
 
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -38,6 +39,9 @@ __all__ = [
     "split_meridian",
     "unite_meridian",
 ]
+
+
+_NO_SHAPES = Shapes.empty()
 
 
 class _Pieces(NamedTuple):
@@ -124,7 +128,11 @@ def regions_of(places: Sequence[Region]) -> Regions:
     [0, 2, 3]
     """
     boxes = [place.boxes() for place in places]
+    box_start = np.array([0, *accumulate(map(len, boxes))])
+    box = np.array(list(chain.from_iterable(boxes)), np.int32).reshape(-1, 4)
     rings = [place.rings() for place in places]
+    if all(outline is None for outline in rings):
+        return Regions(box_start, box, np.full(len(places), -1, np.int32), _NO_SHAPES)
     shaped = [number for number, outline in enumerate(rings) if outline is not None]
     shape = np.full(len(places), -1, np.int32)
     shape[shaped] = np.arange(len(shaped))
@@ -136,8 +144,7 @@ def regions_of(places: Sequence[Region]) -> Regions:
         starts(np.array([len(ring) for ring in points], np.int64)),
         np.concatenate([np.empty((0, 2), np.int32), *points]),
     )
-    box = np.array([box for some in boxes for box in some], np.int32).reshape(-1, 4)
-    return Regions(starts(np.array([len(b) for b in boxes], np.int64)), box, shape, shapes)
+    return Regions(box_start, box, shape, shapes)
 
 
 def unite_meridian(box: NDArray[np.int32]) -> NDArray[np.int32]:

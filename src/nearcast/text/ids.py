@@ -134,6 +134,15 @@ class IdTable:
 
 def _keys_of_ids(ids: Ids) -> Keys:
     """Return UTF-8 for strings, NUL and eight bytes for integers; no string contains a NUL."""
+    if len(ids) == 1:  # single calls ask for the same id several times
+        known: Keys | None = vars(ids).get("_keys")
+        if known is None:
+            known = vars(ids)["_keys"] = _hashed(ids)
+        return known
+    return _hashed(ids)
+
+
+def _hashed(ids: Ids) -> Keys:
     if ids.text is None:
         return keys_of(np.arange(len(ids) + 1) * _INTEGER_BYTES, _integer_bytes(ids.number))
     text_start, text = string_buffers(ids.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,6 +66,9 @@ WRONG_CALLS: list[tuple[type[Exception], str, Callable[[Engine], object]]] = [
     (RegionError, "region", lambda e: e.move("a", "somewhere")),
     (InvalidInput, "time", lambda e: e.move("a", THERE, time="noon")),  # type: ignore[arg-type]
     (UnknownId, "'x'", lambda e: e.get("x")),
+    (InvalidInput, "id", lambda e: e.unsubscribe(1.5)),  # type: ignore[arg-type]
+    (InvalidInput, "id", lambda e: e.unsubscribe(np.bool_(True))),  # type: ignore[arg-type]
+    (InvalidInput, "id", lambda e: e.get(np.array(7))),  # type: ignore[arg-type]
     (InvalidInput, "must be a Message", lambda e: e.publish(["hello"])),  # type: ignore[list-item]
     (UnsupportedFile, "id", lambda e: e.subscribe_table(pa.table({"x": [1]}))),
     (UnsupportedFile, "id", lambda e: e.publish_table(pa.table({"x": [1]}))),
@@ -370,3 +374,27 @@ def test_an_engine_carries_its_statistics(
     opened.subscribe([Subscription(i, HERE, ["honey"]) for i in range(1000, 1600)])
     opened.settle()
     assert len(matched(opened, Message("m", (0.5, 0.5), "Tea with milk and honey"))) == 1300
+
+
+def test_numpy_integers_are_ids() -> None:
+    seven: Any = np.int64(7)
+    engine = engine_with(Subscription(seven, HERE, "tea"), Subscription(8, HERE, "tea"))
+    assert engine.get(seven).id == 7
+    engine.unsubscribe(np.array([7, 8]))
+    assert len(engine) == 0
+
+
+def test_a_very_long_word_does_not_refuse_a_table() -> None:
+    """No vocabulary holds a word above 16 MB, also not that of messages that stay alive."""
+    engine = engine_with(Subscription("a", HERE, "tea"))
+    texts = ["tea " + "x" * (1 << 24), "tea"]
+    columns = {"id": [1, 2], "text": texts, "lon": [0.5, 0.5], "lat": [0.5, 0.5], "ttl_s": [9, 9]}
+    published = engine.publish_table(pa.table(columns))
+    assert published.matches["message_id"].to_pylist() == [1, 2]
+    assert engine.stats().live_messages == 2
+
+
+def test_the_last_moment_comes_back() -> None:
+    engine = engine_with(Subscription("a", HERE, expires_at=datetime.max))
+    assert engine.get("a").expires_at == datetime.max.replace(tzinfo=UTC)
+    assert [subscription.id for subscription in engine] == ["a"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from nearcast.columns import Ids
 from nearcast.errors import InvalidInput
 from nearcast.intake.rejects import Rejects, RowErrors
-from nearcast.model.checks import identifier
+from nearcast.model.checks import identifiers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,10 +50,7 @@ def list_of(values: T | Iterable[T], kind: type[T]) -> list[T]:
 
 def ids_of(ids: Id | Iterable[Id] | pa.Array) -> Ids:
     """Return one id, or several, checked."""
-    if isinstance(ids, (pa.Array, pa.ChunkedArray)):
-        ids = ids.to_pylist()
-    several = [ids] if isinstance(ids, (str, int)) else [*ids]
-    return Ids.of([identifier("id", one) for one in several])
+    return Ids.of(identifiers("id", ids))
 
 
 def with_taken(table: pa.Table, rejects: Rejects, taken: NDArray[np.bool_]) -> Rejects:

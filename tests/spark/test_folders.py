@@ -171,5 +171,5 @@ def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for address in (tmp_path / "a", "a", f"file://{tmp_path}/a", f"file:{tmp_path}/a"):
         assert open_folder(address).local == tmp_path / "a"
-    with pytest.raises(StorageError, match="nosuch://there: no file system of this kind"):
+    with pytest.raises(StorageError, match="nosuch://there: cannot open this file system"):
         open_folder("nosuch://there")

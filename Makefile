@@ -48,8 +48,9 @@ tests: install
 	$(BIN)/pytest -n 2 --ignore tests/spark --ignore tests/kafka
 
 # The kernels once more as plain Python: what Numba compiles is what was written.
+KERNEL_TESTS = tests/compiled/test_partition.py tests/compiled/test_simd_boxes.py tests/compiled/test_token_table.py
 tests-interpreted: install
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/indexes tests/kernels tests/text
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/indexes tests/text $(KERNEL_TESTS)
 
 # Spark on two threads of one process, and on executors of their own; one session each.
 tests-spark: install java

@@ -109,7 +109,7 @@ def build(tmp_path: Path, told: list[dict[str, Any]], index: str = "scan") -> Sh
 
 
 def test_what_tasks_write_is_what_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "_ROWS_OF_A_PART", 50)
+    monkeypatch.setattr(building, "_MAX_PART_ROWS", 50)
     table = subscription_table(200, faulty=0.2)
     told = write(tmp_path, table)
     assert sum(row["name"] is not None for row in told) > 2, "a large task writes several parts"

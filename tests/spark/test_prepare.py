@@ -214,7 +214,7 @@ def test_wrong_columns_are_told_before_anything_runs(
 
 
 def test_ids_are_strings_or_integers(spark: SparkSession) -> None:
-    with pytest.raises(UnsupportedFile, match="holds double; cast it"):
+    with pytest.raises(UnsupportedFile, match="got double; cast it"):
         prepare(spark.createDataFrame([], RAW), "messages", {**NAMES, "id": F.lit(1.5e0)})
 
 
@@ -368,7 +368,7 @@ def test_the_command_says_what_it_did(spark: SparkSession, tmp_path: Path) -> No
         ("x.csv", "id,text,lon\n1,2,3\n", [], "not a table of messages: found the columns"),
         ("x.csv", "id,text,lon,lat\n", ["--column", "text=body"], "no column 'body'"),
         ("x.csv", "id,text,lon,lat\n", ["--format", "xml"], "must be parquet, csv or json"),
-        ("x.csv", "id,text,lon,lat\n", ["--rejects", "OUT"], "written twice"),
+        ("x.csv", "id,text,lon,lat\n", ["--rejects", "OUT"], "used for rejects"),
         ("x.json", "", [], "not a table of messages: found the columns"),
     ],
 )

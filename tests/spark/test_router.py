@@ -290,7 +290,7 @@ def test_routes_beyond_the_first_room() -> None:
 
 def test_missing_ranks_are_named() -> None:
     router = Router.single()
-    with pytest.raises(InvalidInput, match=r"every token, up to number 3; .*got '1 ranks'"):
+    with pytest.raises(InvalidInput, match=r"every token, up to 3; .*got '1 ranks'"):
         router.route_messages(Messages.of([[3]], [[0, 0]]), router.ranks(Vocabulary(["a"])))
 
 

@@ -91,7 +91,7 @@ def test_what_cannot_be_opened_is_said(spark: SparkSession, tmp_path: Path) -> N
 def test_a_session_without_the_connector_is_told_how_to_get_it(spark: SparkSession) -> None:
     if spark.conf.get("spark.jars.packages", None):
         pytest.skip("this session has packages")
-    with pytest.raises(NearcastError, match=r"session\(packages=\[connector\(\)\]\)"):
+    with pytest.raises(NearcastError, match=r"packages=\[nearcast.spark.connector"):
         open_stream(spark, "kafka://localhost:9/messages")
 
 

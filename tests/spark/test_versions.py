@@ -80,17 +80,6 @@ def test_other_files_are_no_versions(raw: bytes) -> None:
         Version.parse(raw, "here")
 
 
-@pytest.mark.parametrize("name", ["../other", "data/../../etc", "/etc", "data", "data/a/b", ""])
-def test_a_version_names_only_folders_of_its_own(name: str) -> None:
-    first, wrong = FULL.shards[0].segments[0], Stored(name, "d1" * 32, 1)
-    for segment in (replace(first, data=wrong), replace(first, dead=wrong)):
-        raw = replace(FULL, shards=(ShardRef((segment,)),)).render()
-        with pytest.raises(StorageError, match="no stored folder of an index has the name"):
-            Version.parse(raw, "here")
-    with pytest.raises(StorageError, match="no stored folder"):
-        Version.parse(replace(FULL, router=wrong).render(), "here")
-
-
 def test_another_format_is_refused_by_its_number() -> None:
     body = json.loads(FULL.render())
     body["format"] = 99

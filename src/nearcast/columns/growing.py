@@ -1,7 +1,7 @@
-"""Arrays and clauses that grow at their end: appending costs what is appended.
+"""Arrays and clauses that grow at their end; appending costs what is appended.
 
-Rows are kept with room to spare; where it runs out, they move to a place of twice the size. What
-was handed out before is a view of the old place, and stays as it was.
+Rows are stored with spare capacity. When it runs out, they are copied to an array of twice the
+size; earlier views keep the old array and do not change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GrowingArray:
 
     def __init__(self, values: NDArray[Any]) -> None:
         self._used = len(values)
-        self._rows = np.empty((_room(self._used), *values.shape[1:]), values.dtype)
+        self._rows = np.empty((_capacity(self._used), *values.shape[1:]), values.dtype)
         self._rows[: self._used] = values
 
     def __len__(self) -> int:
@@ -66,15 +66,15 @@ class GrowingArray:
             self.extend(len(rows))[:] = rows
 
     def extend(self, count: int) -> NDArray[Any]:
-        """Add so many rows at the end and return them, writable; what they hold is undefined."""
+        """Add ``count`` rows at the end and return them, writable and undefined."""
         self.reserve(self._used + count)
         self._used += count
         return self._rows[self._used - count : self._used]
 
     def reserve(self, count: int) -> None:
-        """Make room for so many rows in all."""
+        """Reserve capacity for ``count`` rows in total."""
         if count > len(self._rows):
-            rows = np.empty((_room(count), *self._rows.shape[1:]), self._rows.dtype)
+            rows = np.empty((_capacity(count), *self._rows.shape[1:]), self._rows.dtype)
             rows[: self._used] = self._rows[: self._used]
             self._rows = rows
 
@@ -103,7 +103,7 @@ class GrowingClauses:
 
     @property
     def clauses(self) -> Clauses:
-        """All clauses; what was handed out before does not change."""
+        """All clauses; values returned before do not change."""
         return self._whole
 
     def append(self, clauses: Clauses) -> None:
@@ -163,8 +163,8 @@ class _GrowingShapes:
         )
 
 
-def _room(rows: int) -> int:
-    """Return for how many rows there shall be room: memory that is not touched costs nothing."""
+def _capacity(rows: int) -> int:
+    """Return the capacity for this many rows; untouched memory costs nothing."""
     return max(_MIN_ROWS, 2 * rows)
 
 

@@ -1,7 +1,7 @@
-"""The directory: where the subscription of an id lies.
+"""The directory: the segment and row of every id.
 
-Only writers use it, one at a time. An id has a handle, a small number that is used again when the
-id is gone; by handle it is noted in which segment and row the subscription lies. An id can be
+Only writers use it, one at a time. An id has a handle, a small number that is reused when the id is
+gone; arrays by handle hold the segment and row of the subscription. An id can be
 *reserved* for a subscription that is still being prepared: then nobody else can take it.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["NOWHERE", "Directory", "duplicate_id", "unknown_id"]
 
 NOWHERE = -1
-"""The segment of an id that lies in none."""
+"""The segment of an id that is in none."""
 
 
 class Directory:
@@ -50,7 +50,7 @@ class Directory:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the directory takes in memory."""
+        """The bytes of the directory in memory."""
         arrays = (self._segment, self._row, self._reserved)
         return self._table.nbytes + sum(array.nbytes for array in arrays)
 
@@ -65,7 +65,7 @@ class Directory:
         return np.where(handle < 0, NOWHERE, self._segment[handle])
 
     def row_of(self, handle: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the row of every handle that lies in a segment."""
+        """Return the row of every handle that is in a segment."""
         return self._row[handle]
 
     def reserved(self, handle: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -75,41 +75,41 @@ class Directory:
         return (handle >= 0) & self._reserved[handle]
 
     def reserve(self, ids: Ids) -> NDArray[np.int32]:
-        """Return the handles of ids, known ones or not, and reserve them."""
+        """Reserve ids, known or new, and return their handles."""
         handle = self._table.add(ids)
-        self._make_room(self._table.handles)
+        self._reserve_handles(self._table.handles)
         self._reserved[handle] = True
         return handle
 
     def cancel(self, handle: NDArray[np.int32]) -> None:
-        """Give reservations up; ids that lie nowhere are forgotten."""
+        """Cancel reservations; ids that are in no segment are forgotten."""
         self._reserved[handle] = False
         self._forget(handle[self._segment[handle] == NOWHERE])
 
     def place(self, handle: NDArray[np.int32], segment: int, row: NDArray[Any]) -> None:
-        """Note where handles lie; reservations are fulfilled."""
+        """Set the segment and rows of handles, and end their reservations."""
         self._segment[handle] = segment
         self._row[handle] = row
         self._reserved[handle] = False
 
     def move(self, handle: NDArray[np.int32], segment: int, row: NDArray[Any]) -> None:
-        """Note that handles lie elsewhere now; reservations stay."""
+        """Set the segment and rows of handles; reservations stay."""
         self._segment[handle] = segment
         self._row[handle] = row
 
     def release(self, handle: NDArray[np.int32]) -> None:
-        """Forget ids; one that is reserved lies nowhere from now on, but stays reserved."""
+        """Forget ids; a reserved one is in no segment any more but stays reserved."""
         self._segment[handle] = NOWHERE
         self._forget(handle[~self._reserved[handle]])
 
     def _forget(self, handle: NDArray[np.int32]) -> None:
         self._table.remove(handle)
 
-    def _make_room(self, handles: int) -> None:
-        room = len(self._segment)
-        if handles <= room:
+    def _reserve_handles(self, handles: int) -> None:
+        capacity = len(self._segment)
+        if handles <= capacity:
             return
-        grown = max(handles, room + room // 2, 64)
+        grown = max(handles, capacity + capacity // 2, 64)
         self._segment = _grown(self._segment, grown, NOWHERE)
         self._row = _grown(self._row, grown, 0)
         self._reserved = _grown(self._reserved, grown, False)
@@ -132,11 +132,11 @@ def unknown_id(ids: Ids, unknown: NDArray[np.bool_]) -> UnknownId:
     """Return the error for ids that are not registered."""
     return UnknownId(
         f"no subscription with the id {_listed(ids, unknown)} is registered; "
-        "subscribe first, or look whether it has expired"
+        "subscribe first, or check whether it has expired"
     )
 
 
-def _listed(ids: Ids, chosen: NDArray[np.bool_], most: int = 3) -> str:
+def _listed(ids: Ids, chosen: NDArray[np.bool_], maximum: int = 3) -> str:
     rows = np.flatnonzero(chosen)
-    shown = ", ".join(repr(value) for value in ids.take(rows[:most]).tolist())
-    return shown if len(rows) <= most else f"{shown} and {len(rows) - most:,} more"
+    shown = ", ".join(repr(value) for value in ids.take(rows[:maximum]).tolist())
+    return shown if len(rows) <= maximum else f"{shown} and {len(rows) - maximum:,} more"

@@ -1,4 +1,4 @@
-"""The engine: subscriptions come and go and move, messages find those that they match."""
+"""The engine: a live set of subscriptions that messages are matched against."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Engine:
     """A live set of subscriptions that messages are published to.
 
     Any number of threads may use an engine. A write is seen as a whole or not at all; publishing
-    never waits for one. After an error the engine holds the subscriptions that it held before.
+    never waits for one. After an error the engine is unchanged.
     Whole tables are taken in and matched many times faster than one object at a time.
 
     Parameters
@@ -93,7 +93,7 @@ class Engine:
         weakref.finalize(self, self._store.worker.stop)
 
     def subscribe(self, subscriptions: Subscription | Iterable[Subscription]) -> None:
-        """Register a subscription or several, all of them or, if one is wrong, none.
+        """Register one or several subscriptions: all of them, or none if one is invalid.
 
         Raises
         ------
@@ -109,9 +109,9 @@ class Engine:
         self._store.add(Part(columns, vocabulary), skip=False)
 
     def subscribe_table(self, table: pa.Table | pa.RecordBatch) -> Rejects:
-        """Register the subscriptions of a table, and return the rows that could not be taken.
+        """Register the subscriptions of a table, and return the rejected rows.
 
-        Those that could all become visible at the same moment. See
+        The accepted ones become visible at the same moment. See
         `nearcast.intake.read_subscriptions` for the columns.
 
         Examples
@@ -130,7 +130,7 @@ class Engine:
         return with_taken(table, rejects, taken) if taken.any() else rejects
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> None:
-        """Remove the subscription with this id, or several, all of them or none.
+        """Remove one or several subscriptions: all of them, or none if one is unknown.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class Engine:
         self._store.remove(ids_of(ids))
 
     def move(self, id: Id, region: Region | Any, time: Time | None = None) -> list[Update]:
-        """Give a subscription another region, and return what that changes.
+        """Move a subscription to another region, and return the matches that begin or end.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class Engine:
         return updates_of(before, after, live, when, when_us)
 
     def publish(self, messages: Message | Iterable[Message]) -> list[Match]:
-        """Return the subscriptions that a message or several match, in the order of the messages.
+        """Return the matches of one or several messages, in the order of the messages.
 
         A message whose ``ttl_s`` is more than 0 is kept until it expires, for `move`.
         """
@@ -236,7 +236,7 @@ class Engine:
             return self._store.state
 
     def get(self, id: Id) -> Subscription:
-        """Return the subscription with this id, as it was given but for its wording.
+        """Return the subscription with this id; it means the same as the one that was given.
 
         Keywords and expressions come back as tokens.
         """

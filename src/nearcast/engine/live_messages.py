@@ -1,7 +1,7 @@
 """Messages that stay alive after they were published, for subscriptions that move.
 
-They have a vocabulary of their own with all their words, also those that no subscription asked for
-when they were published: somebody may ask for them before they expire.
+Their vocabulary has all their words, including those that no subscription asked for when they were
+published: somebody may ask for them before they expire.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MIN_ROWS = 1024
 
 
 class LiveBatch(NamedTuple):
-    """Messages, and the ids by which their senders know them."""
+    """Messages and their ids."""
 
     ids: Ids
     messages: Messages
@@ -39,16 +39,16 @@ class LiveBatch(NamedTuple):
 
 
 class LiveSnapshot(NamedTuple):
-    """Messages in the order in which they were published, and the vocabulary of their tokens."""
+    """Messages in the order of publication, and the vocabulary of their tokens."""
 
     batches: tuple[LiveBatch, ...]
     vocabulary: Vocabulary
 
 
 class LiveMessages:
-    """Messages in the order in which they were published, without those that have expired.
+    """Messages in the order of publication, without those that have expired.
 
-    Whoever calls its methods holds ``lock``. Time is what the messages say, unless that lies in
+    Callers hold ``lock``. Time is what the messages say, unless that lies in
     the future: a recording can be replayed years later, and a message from the future does not
     make all others expire.
     """
@@ -65,7 +65,7 @@ class LiveMessages:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the messages take in memory."""
+        """The bytes of the messages in memory."""
         batches = (batch.ids.nbytes + batch.messages.nbytes for batch in self._batches)
         return self.vocabulary.nbytes + sum(batches)
 
@@ -74,11 +74,11 @@ class LiveMessages:
         return LiveSnapshot(tuple(self._batches), self.vocabulary)
 
     def tick(self, time_us: int) -> None:
-        """Note that this time has come."""
+        """Advance the time."""
         self._latest_us = max(self._latest_us, time_us)
 
     def add(self, batch: MessageBatch, now_us: int) -> None:
-        """Keep messages; ``vocabulary`` takes up all their words."""
+        """Keep messages, and add all their words to ``vocabulary``."""
         self.tick(int(batch.time_us.max(initial=self._latest_us)))
         self._batches.append(LiveBatch(batch.ids, batch.number(self.vocabulary, add=True)))
         # As in a binary counter: every message is copied a few times, and there are few batches.
@@ -88,14 +88,14 @@ class LiveMessages:
             self._tidy(min(now_us, self._latest_us))
 
     def install(self, batch: LiveBatch, vocabulary: Vocabulary) -> None:
-        """Begin with messages that were stored, and their vocabulary."""
+        """Start with stored messages and their vocabulary."""
         self.vocabulary.add(vocabulary.tokens().to_pylist())
         self._batches = [batch] if len(batch.ids) else []
         self.tick(int(batch.messages.time_us.max(initial=self._latest_us)))
         self._tidy_at = max(_MIN_ROWS, 2 * len(batch.ids))
 
     def _tidy(self, now_us: int) -> None:
-        """Drop what has expired, and the tokens that nobody uses any more."""
+        """Drop expired messages and unused tokens."""
         everything = joined(self._batches)
         messages = everything.messages
         left = everything.take(np.flatnonzero(messages.time_us + messages.ttl_us > now_us))
@@ -110,7 +110,7 @@ class LiveMessages:
 
 
 def joined(batches: Sequence[LiveBatch]) -> LiveBatch:
-    """Return messages end to end."""
+    """Return all messages as one batch."""
     if not batches:
         return LiveBatch(Ids.of([]), Messages.of([], np.empty((0, 4))))
     parts = [batch.messages for batch in batches]

@@ -142,8 +142,8 @@ class BooleanIndex(Index):
                 self._idle.append((tokens, scratch))
                 return Found(start[first : last + 1], clause[: start[last]], examined, visited)
             rate = start[done] / max(1, done - first)
-            room = max(2 * len(clause), int(1.1 * rate * (last - first)))
-            clause = np.concatenate([clause[: start[done]], np.empty(room, np.int32)])
+            more = max(2 * len(clause), int(1.1 * rate * (last - first)))
+            clause = np.concatenate([clause[: start[done]], np.empty(more, np.int32)])
 
     def _take_scratch(self, messages: Messages, first: int, last: int) -> tuple[int, Any]:
         """Return scratch that nobody uses, and for how many tokens it is.

@@ -31,7 +31,7 @@ _BATCH = 1 << 16
 
 
 class Vocabulary:
-    """Tokens, numbered from 0 in the order in which they came; none is ever removed.
+    """Tokens, numbered from 0 in order of arrival; none is ever removed.
 
     Any number of threads may look up tokens while one adds some. A vocabulary can be pickled.
 
@@ -74,11 +74,11 @@ class Vocabulary:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the vocabulary takes in memory."""
+        """The bytes of the vocabulary in memory."""
         return sum(array.nbytes for array in self._table) + self._frequency.nbytes
 
     def snapshot(self) -> ByteTable:
-        """Return the table for kernels: it stays right, whatever is added meanwhile.
+        """Return the table for kernels; it stays valid while tokens are added.
 
         A token that is added later may be found in it or not.
         """
@@ -119,14 +119,14 @@ class Vocabulary:
         unknown = number < 0
         new = int(unknown.sum())
         if new:
-            self._make_room(new, int(np.diff(keys.byte_start)[unknown].sum()))
+            self._reserve(new, int(np.diff(keys.byte_start)[unknown].sum()))
             fresh = read_only(np.arange(self._count, self._count + new), np.int32)
             taken, self._used = add_keys(self._table, self._used, keys, fresh, number)
             self._count += taken
         return number
 
-    def _make_room(self, keys: int, key_bytes: int) -> None:
-        """Have room for that many more keys; a table that readers may hold is left as it is."""
+    def _reserve(self, keys: int, key_bytes: int) -> None:
+        """Reserve space for more keys; a table that readers may hold is not changed."""
         count, used = self._count + keys, self._used + key_bytes
         slot, span, key = (len(array) for array in self._table)
         if count * 2 <= slot and count <= span and used <= key:

@@ -80,7 +80,7 @@ def find_slot(tables: Tables, owner: Number, token: Number) -> Number:
 def claim_slot(tables: Tables, owner: Number, token: Number) -> Number:
     """Return the slot of a token; a new token gets a slot, with the owner's bits and word 0.
 
-    The region must have a free slot to spare: see `slots_needed`.
+    The region must have a free slot to spare: see `reserve_tokens`.
     """
     start, size = tables.table[owner, START], tables.table[owner, SIZE]
     wanted = np.uint64(token) + np.uint64(1)
@@ -155,6 +155,17 @@ def move_table(tables: Tables, owner: Number, size: Number) -> None:
         if word != np.uint64(0):
             new = claim_slot(tables, owner, (word & LOW32) - np.uint64(1))
             tables.slot[new, 0], tables.slot[new, 1] = word, tables.slot[at, 1]
+
+
+@kernel
+def reserve_tokens(tables: Tables, owner: Number, more: Number) -> Number:
+    """Make sure that a table can take more tokens; return the slots that the pool lacks, or 0."""
+    size = slots_needed(tables, owner, more)
+    if size > 0:
+        if tables.top[0] + size > len(tables.slot):
+            return np.int64(size)
+        move_table(tables, owner, size)
+    return np.int64(0)
 
 
 @kernel

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.token_regions import list_count
+from nearcast.compiled.token_lists import list_count
 from nearcast.compiled.token_table import LOW32 as TOKEN_BITS
 from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.compiled.token_table import SIZE as SLOTS

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.token_regions import ONE, list_count, list_start, make_room, place_list
-from nearcast.compiled.token_table import LOW32, claim_slot, new_region, region_size
+from nearcast.compiled.token_lists import ONE, list_count, list_start, place_list
+from nearcast.compiled.token_table import LOW32, claim_slot, new_region, region_size, reserve_tokens
 from nearcast.compiled.token_table import SIZE as SLOTS
 from nearcast.compiled.token_table import START as FIRST_SLOT
 from nearcast.indexes.pt_quadtree.layout import (
@@ -302,7 +302,7 @@ def reserve_in_sets(
     """Reserve space for tokens in all sets that have the tokens of a node's own lists."""
     holder, _ = lowest_set(tree.node, at)
     while holder >= 0:
-        shortage[MORE_SET_SLOTS] = make_room(tree.sets, holder, tokens)
+        shortage[MORE_SET_SLOTS] = reserve_tokens(tree.sets, holder, tokens)
         if shortage[MORE_SET_SLOTS] > 0:
             return False
         holder, _ = parent_set(tree.node, holder)

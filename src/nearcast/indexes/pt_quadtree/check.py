@@ -14,7 +14,7 @@ import numpy as np
 
 from nearcast.columns import starts
 from nearcast.compiled.jit import Number, bit_count, kernel
-from nearcast.compiled.token_regions import ROOM_BITS, ROOM_MASK
+from nearcast.compiled.token_lists import CAPACITY_BITS, CAPACITY_MASK
 from nearcast.compiled.token_table import BITS32, LOW32, NO_TOKEN, Tables, find_slot
 from nearcast.compiled.token_table import SIZE as SLOTS
 from nearcast.compiled.token_table import START as FIRST_SLOT
@@ -164,7 +164,8 @@ def _check_tables(tree: Quadtree) -> Lists:
     _require((tree.sets.table[:nodes, SLOTS][leaves] == 0).all(), "sets has tokens of a leaf")
     _require(sets_have_tokens(tree), "sets must have exactly the tokens of the lists below")
     key, word = tree.lists.slot[slot].T
-    start, capacity = (word >> ROOM_BITS).astype(np.int64), (word & ROOM_MASK).astype(np.int64)
+    start = (word >> CAPACITY_BITS).astype(np.int64)
+    capacity = (word & CAPACITY_MASK).astype(np.int64)
     return Lists(owner, start, (key >> BITS32).astype(np.int64), capacity)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from nearcast.columns import WORLD, read_only
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
-from nearcast.compiled.token_regions import list_count, list_room, list_start, place_list
+from nearcast.compiled.token_lists import list_capacity, list_count, list_start, place_list
 from nearcast.compiled.token_table import (
     LOW32,
     NO_TOKEN,
@@ -61,7 +61,7 @@ class Quadtree(NamedTuple):
     - ``sets``: for inner nodes, a table of the pivotal tokens at and below the node, each with a
       bit for every child that has it and one (`OWN_LISTS`) for the node's own lists.
     - ``lists``: a table of the pivotal tokens of the node's own lists
-      (`nearcast.compiled.token_regions`). The labels in a list ascend.
+      (`nearcast.compiled.token_lists`). The labels in a list ascend.
     - ``entry`` int32[m, 8]: the pool of lists: the box of a clause, its number, and three of its
       other tokens, rarest first. `NO_TOKEN` pads fewer tokens; the last one is inverted if there
       are more.
@@ -201,7 +201,7 @@ def move_lists(tree: Quadtree, entry: NDArray[np.int32], rank: NDArray[np.int32]
         first, slots = tree.lists.table[at, FIRST_SLOT], tree.lists.table[at, SLOTS]
         for slot in range(first, first + slots):
             if (tree.lists.slot[slot, 0] & LOW32) != np.uint64(0):
-                start, capacity = list_start(tree.lists, slot), list_room(tree.lists, slot)
+                start, capacity = list_start(tree.lists, slot), list_capacity(tree.lists, slot)
                 for i in range(list_count(tree.lists, slot)):
                     for column in range(ENTRY_WIDTH):
                         entry[end + i, column] = tree.entry[start + i, column]

@@ -21,7 +21,7 @@ from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefet
 from nearcast.compiled.messages import known_tokens
 from nearcast.compiled.ordered_clauses import Ordered
 from nearcast.compiled.token_filter import LOW_BITS, clear_filter, occurs, set_filter
-from nearcast.compiled.token_regions import list_count, list_start
+from nearcast.compiled.token_lists import list_count, list_start
 from nearcast.compiled.token_table import COUNT, LOW32, NO_TOKEN, Tables, find_slot, home
 from nearcast.compiled.token_table import SIZE as SLOTS
 from nearcast.compiled.token_table import START as FIRST_SLOT

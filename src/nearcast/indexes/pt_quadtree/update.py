@@ -14,15 +14,21 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
-from nearcast.compiled.token_regions import (
+from nearcast.compiled.token_lists import (
     ONE,
+    list_capacity,
     list_count,
-    list_room,
     list_start,
-    make_room,
     place_list,
 )
-from nearcast.compiled.token_table import LOW32, claim_slot, drop_table, find_slot, remove_slot
+from nearcast.compiled.token_table import (
+    LOW32,
+    claim_slot,
+    drop_table,
+    find_slot,
+    remove_slot,
+    reserve_tokens,
+)
 from nearcast.compiled.token_table import SIZE as SLOTS
 from nearcast.compiled.token_table import START as FIRST_SLOT
 from nearcast.indexes.pt_quadtree.build import (
@@ -136,7 +142,7 @@ def choose_pivot(tree: Quadtree, ordered: Ordered, at: Number, clause: Number) -
 def reserve_entry(tree: Quadtree, at: Number, pivot: Number, shortage: NDArray[np.int64]) -> Number:
     """Reserve one more entry in a list, which may be new; return whether there was enough space."""
     slot = find_slot(tree.lists, at, pivot)
-    if slot >= 0 and list_count(tree.lists, slot) < list_room(tree.lists, slot):
+    if slot >= 0 and list_count(tree.lists, slot) < list_capacity(tree.lists, slot):
         return True
     count = list_count(tree.lists, slot) if slot >= 0 else np.int64(0)
     capacity = count + (count >> 1) + 2
@@ -144,7 +150,7 @@ def reserve_entry(tree: Quadtree, at: Number, pivot: Number, shortage: NDArray[n
         shortage[MORE_ENTRIES] = capacity
         return False
     if slot < 0:
-        shortage[MORE_LIST_SLOTS] = make_room(tree.lists, at, np.int64(1))
+        shortage[MORE_LIST_SLOTS] = reserve_tokens(tree.lists, at, np.int64(1))
         if shortage[MORE_LIST_SLOTS] > 0 or not reserve_in_sets(tree, at, np.int64(1), shortage):
             return False
         slot = claim_slot(tree.lists, at, pivot)
@@ -153,7 +159,7 @@ def reserve_entry(tree: Quadtree, at: Number, pivot: Number, shortage: NDArray[n
         start = list_start(tree.lists, slot)
         for i in range(count):
             copy_entry(tree, start + i, tree.state[ENTRIES] + i)
-        tree.state[FREED] += list_room(tree.lists, slot)
+        tree.state[FREED] += list_capacity(tree.lists, slot)
     place_list(tree.lists, slot, tree.state[ENTRIES], capacity)
     tree.state[ENTRIES] += capacity
     return True
@@ -214,7 +220,7 @@ def drop_lists(tree: Quadtree, at: Number) -> None:
     for slot in range(first, first + slots):
         token = tree.lists.slot[slot, 0] & LOW32
         if token != np.uint64(0):
-            tree.state[FREED] += list_room(tree.lists, slot)
+            tree.state[FREED] += list_capacity(tree.lists, slot)
             remove_from_sets(tree, at, np.int64(token) - 1)
     drop_table(tree.lists, at)
     tree.node[at, SIZE] = 0
@@ -254,7 +260,7 @@ def remove_from_node(tree: Quadtree, ordered: Ordered, at: Number, clause: Numbe
         tree.lists.slot[slot, 0] -= ONE
         tree.node[at, SIZE] -= 1
         if count == 1:
-            tree.state[FREED] += list_room(tree.lists, slot)
+            tree.state[FREED] += list_capacity(tree.lists, slot)
             remove_slot(tree.lists, at, slot)
             remove_from_sets(tree, at, token)
         return

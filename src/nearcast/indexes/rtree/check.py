@@ -13,7 +13,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, bit_count, kernel, lowest_bit
 from nearcast.compiled.ordered_clauses import token_at
-from nearcast.compiled.token_regions import list_count, list_room, list_start
+from nearcast.compiled.token_lists import list_capacity, list_count, list_start
 from nearcast.compiled.token_table import COUNT, LOW32, NO_TOKEN, SIZE, START
 from nearcast.errors import StorageError
 from nearcast.indexes.rtree.nodes import FAR, FREE, MARKED, NODES, ROOT, ROOT_CHANGED, RTree, bit
@@ -186,7 +186,7 @@ def find_wrong_table(index: IndexArrays, kind: Number) -> Number:
             if tables.slot[at, 0] & LOW32 != np.uint64(0):
                 count += 1
                 if has_lists:
-                    space -= list_room(tables, at)
+                    space -= list_capacity(tables, at)
                     if space < 0 or not is_list(index, at):
                         return np.int64(node)
             elif tables.slot[at, 0] != np.uint64(0):
@@ -209,7 +209,7 @@ def is_list(index: IndexArrays, at: Number) -> Number:
     start, count, capacity = (
         list_start(tables, at),
         list_count(tables, at),
-        list_room(tables, at),
+        list_capacity(tables, at),
     )
     if not 0 < count <= capacity or start > len(posting) - capacity:
         return False

@@ -20,7 +20,7 @@ from nearcast.compiled.jit import Number, bit_count, borrow, kernel, lowest_bit,
 from nearcast.compiled.messages import MessageArrays, known_tokens
 from nearcast.compiled.ordered_clauses import length_of
 from nearcast.compiled.token_filter import FILTER_WORDS, clear_filter, occurs, set_filter
-from nearcast.compiled.token_regions import list_count, list_start
+from nearcast.compiled.token_lists import list_count, list_start
 from nearcast.compiled.token_table import LOW32, NO_TOKEN, SIZE, START, find_slot, home
 from nearcast.indexes.rtree.nodes import ROOT, Box, RTree, bit, overlapping_slots
 from nearcast.indexes.rtree.tokens import (

@@ -27,7 +27,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, kernel, lowest_bit
 from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
-from nearcast.compiled.token_regions import ONE, list_count, list_room, list_start, place_list
+from nearcast.compiled.token_lists import ONE, list_capacity, list_count, list_start, place_list
 from nearcast.compiled.token_table import (
     COUNT,
     LOW32,
@@ -121,7 +121,7 @@ def move_postings(
         start, size = tables.table[node, START], tables.table[node, SIZE]
         for at in range(start, start + size):
             if (tables.slot[at, 0] & LOW32) != np.uint64(0):
-                first, capacity = list_start(tables, at), list_room(tables, at)
+                first, capacity = list_start(tables, at), list_capacity(tables, at)
                 for i in range(list_count(tables, at)):
                     posting[end + i] = postings.posting[first + i]
                 place_list(tables, at, end, capacity)

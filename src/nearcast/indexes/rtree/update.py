@@ -18,12 +18,11 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, kernel, lowest_bit
 from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
-from nearcast.compiled.token_regions import (
+from nearcast.compiled.token_lists import (
     ONE,
+    list_capacity,
     list_count,
-    list_room,
     list_start,
-    make_room,
     place_list,
 )
 from nearcast.compiled.token_table import (
@@ -34,6 +33,7 @@ from nearcast.compiled.token_table import (
     claim_slot,
     find_slot,
     remove_slot,
+    reserve_tokens,
 )
 from nearcast.indexes.rtree.balance import delete_item
 from nearcast.indexes.rtree.nodes import (
@@ -156,7 +156,7 @@ def add_bit(tables: Tables, node: Number, token: Number, word: Number) -> Number
         known = (tables.slot[at, 1] & word) != np.uint64(0)
         tables.slot[at, 1] |= word
         return np.int64(-1) if known else np.int64(0)
-    shortage = make_room(tables, node, np.int64(1))
+    shortage = reserve_tokens(tables, node, np.int64(1))
     if shortage > 0:
         return shortage
     at = claim_slot(tables, node, token)
@@ -190,7 +190,7 @@ def add_tokens(
     lowest = leaf if kind == INVERTED_FILES else np.int64(tree.parent[leaf])
     node = lowest
     while node >= 0:
-        shortage = make_room(tables, node, last)
+        shortage = reserve_tokens(tables, node, last)
         if shortage > 0:
             return shortage
         node = np.int64(tree.parent[node])
@@ -334,7 +334,7 @@ def reserve_posting(
     """Make space for one more clause of a token; return the slots and postings that are missing."""
     at = find_slot(tables, node, token)
     if at < 0:
-        slots = make_room(tables, node, np.int64(1))
+        slots = reserve_tokens(tables, node, np.int64(1))
         if slots > 0:
             return slots, np.int64(0)
         if postings.top[0] + 2 > len(postings.posting):
@@ -344,7 +344,7 @@ def reserve_posting(
         postings.top[0] += 2
         return np.int64(0), np.int64(0)
     count = list_count(tables, at)
-    if count < list_room(tables, at):
+    if count < list_capacity(tables, at):
         return np.int64(0), np.int64(0)
     if postings.top[0] + 2 * count > len(postings.posting):
         return np.int64(0), np.int64(2 * count)

@@ -190,3 +190,23 @@ def test_missing_columns_are_named() -> None:
             UnsupportedFile, match=r"found the columns .*; wanted id, text or tokens"
         ):
             read_messages(pa.table(columns), now_us=0)
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_timestamps_of_small_tables(
+    unit: str, zone: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [0, -1, 1_700_000_000, None, 10**11, -(10**11), 2**62]
+    times = pa.array(values, pa.int64()).cast(pa.timestamp(unit, zone))
+    columns = {"id": range(len(values)), "text": ["tea"] * len(values), "time": times}
+    place = {"lon": [0.0] * len(values), "lat": [0.0] * len(values)}
+    table = pa.table({**columns, **place})
+    for piece in [table, *(table.slice(row, 1) for row in range(len(values)))]:
+        found, rejects = read_messages(piece, now_us=7)
+        with monkeypatch.context() as patch:
+            patch.setattr(messages, "_FEW_ROWS", 0)
+            expected, refused = read_messages(piece, now_us=7)
+        assert found.ids.tolist() == expected.ids.tolist()
+        assert found.time_us.tolist() == expected.time_us.tolist()
+        assert rejects.row.tolist() == refused.row.tolist()

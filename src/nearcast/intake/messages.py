@@ -31,7 +31,10 @@ MESSAGE_COLUMNS = ("id", "text", "tokens", *POINT, *BOX, "time", "ttl_s")
 """The columns that a table of messages may have; others are ignored."""
 
 _FEW_ROWS = 16
-_PLAIN_TYPES = (pa.string(), pa.large_string(), pa.int64(), pa.float64())
+_PLAIN_TYPES = (
+    *(pa.string(), pa.large_string(), pa.int64(), pa.float64()),
+    *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us") for zone in (None, "UTC")),
+)
 
 _WANTED = "id, text or tokens, and a place (lon, lat; or west, south, east, north)"
 
@@ -141,8 +144,12 @@ def _read_few(
     columns = [table.column(name) for name in names]
     if not all(column.type in _PLAIN_TYPES for column in columns) or "tokens" in names:
         return None
+    try:
+        lists = [column.to_pylist() for column in columns]
+    except (ValueError, OverflowError):  # a time that no datetime can hold
+        return None
     messages = []
-    for values in zip(*(column.to_pylist() for column in columns), strict=True):
+    for values in zip(*lists, strict=True):
         row = dict(zip(names, values, strict=True))
         point: list[Any] = [row.get(name) for name in POINT]
         box: list[Any] = [row.get(name) for name in BOX]

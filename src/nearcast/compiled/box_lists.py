@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.columns import at_cache_line
-from nearcast.compiled.jit import Number, inlined_kernel, kernel, lowest_bit, prefetch
+from nearcast.compiled.jit import Number, kernel, lowest_bit, prefetch
 from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
 from nearcast.compiled.simd_boxes import LANES, touching_boxes
 from nearcast.compiled.token_filter import FILTER_WORDS, occurs
@@ -48,9 +48,6 @@ PADDING = 3
 
 ALIGNMENT = 8
 """Blocks start at a multiple of this many entries, which is a cache line."""
-
-ANYWHERE = np.int64(-(1 << 31))
-"""The corner of a list all of whose clauses are reported."""
 
 _AHEAD = 128
 _CANDIDATES = 1024
@@ -83,8 +80,7 @@ class ScanScratch(NamedTuple):
     """Scratch space to scan the lists of one message.
 
     - ``token_filter`` uint64[512]: the filter of the message's tokens.
-    - ``lists`` int64[n, 5]: start, size and capacity of each list to scan, and a corner (west and
-      south): clauses whose box starts before it are skipped.
+    - ``lists`` int64[n, 3]: start, size and capacity of each list to scan.
     - ``candidate`` int64[many]: positions of the tails of entries whose boxes overlap the message.
     - ``undecided`` int32[many]: clauses whose other tokens are still to be verified.
     """
@@ -104,7 +100,7 @@ def new_scan_scratch(lists: int) -> ScanScratch:
     """Return scratch space for messages with at most ``lists`` lists to scan at a time."""
     return ScanScratch(
         np.zeros(FILTER_WORDS, np.uint64),
-        np.empty((lists, 5), np.int64),
+        np.empty((lists, 3), np.int64),
         np.empty(_CANDIDATES, np.int64),
         np.empty(_CANDIDATES, np.int32),
     )
@@ -314,31 +310,11 @@ def find_damaged_list(
 # Scanning lists.
 
 
-@inlined_kernel
-def queue_list(
-    entry: NDArray[np.int32],
-    row: NDArray[np.int32],
-    corner: tuple[Number, Number],
-    lists: NDArray[np.int64],
-    count: Number,
-) -> Number:
-    """Add a list to the ``count`` ones to scan, unless it is empty; return how many there are.
-
-    Prefetches the start of the list. There is space for it.
-    """
-    start, size = np.int64(row[START]), np.int64(row[SIZE])
-    lists[count, 0], lists[count, 1], lists[count, 2] = start, size, row[CAPACITY]
-    lists[count, 3], lists[count, 4] = corner[0], corner[1]
-    # The boxes of the first block are four cache lines, each nearly three entries long.
-    for line in range(0, min(size, np.int64(10)), 3):
-        prefetch(entry, start + line)
-    return count + np.int64(size > 0)
-
-
 @kernel
 def scan_list(
     flat: NDArray[np.int32],
     which: NDArray[np.int64],
+    corner: NDArray[np.int32] | None,
     box: NDArray[np.int32],
     candidate: NDArray[np.int64],
     first: Number,
@@ -347,10 +323,10 @@ def scan_list(
     """Collect, and prefetch, the tails of a list's entries whose boxes overlap the message.
 
     Starts at entry ``first``, with ``count`` candidates collected. Returns the same two for the
-    next call: it stops early when ``candidate`` is nearly full.
+    next call: it stops early when ``candidate`` is nearly full. Skips boxes that start west or
+    south of the ``corner``; None is compiled to a loop without that comparison.
     """
     size, stride = which[1], side_stride(which[2])
-    west, south = which[3], which[4]
     base = ENTRY_WIDTH * which[0] + 4 * first
     tail = tail_position(which[0], which[2], first)
     while first < size and count + LANES <= len(candidate):
@@ -363,10 +339,13 @@ def scan_list(
         while touches != np.uint64(0):
             lane = lowest_bit(touches)
             touches &= touches - _ONE
-            here = (flat[base + lane] >= west) & (flat[base + stride + lane] >= south)
             prefetch(flat, tail + 2 * lane)
             candidate[count] = tail + 2 * lane
-            count += np.int64(here)
+            if corner is None:
+                count += 1
+            else:
+                here = (flat[base + lane] >= corner[0]) & (flat[base + stride + lane] >= corner[1])
+                count += np.int64(here)
         base += 4 * LANES
         tail += 2 * LANES
         first += LANES
@@ -425,16 +404,19 @@ def scan_lists(
     clauses: ClauseTokens,
     message: MessageView,
     scratch: ScanScratch,
+    corners: NDArray[np.int32] | None,
     count: Number,
     match: NDArray[np.int32],
 ) -> tuple[Number, Number]:
     """Write the matches in the first ``count`` lists of the scratch space.
 
-    Returns how many there are, -1 if they do not fit, and how many entries were examined.
+    ``corners`` int32[n, 2]: clauses of list ``i`` are skipped if their box starts west or south of
+    corner ``i``; None if no clause is skipped. Returns how many matches there are, -1 if they do
+    not fit, and how many entries were examined.
     """
     examined, found, candidates = np.int64(0), np.int64(0), np.int64(0)
     for i in range(count):
-        which = scratch.lists[i]
+        which, corner = scratch.lists[i], None if corners is None else corners[i]
         if i + 1 < count:
             ahead = ENTRY_WIDTH * scratch.lists[i + 1, 0]
             for line in range(0, 4 * min(scratch.lists[i + 1, 1], _AHEAD), LANES):
@@ -443,7 +425,7 @@ def scan_lists(
         first = np.int64(0)
         while True:
             first, candidates = scan_list(
-                flat, which, message.box, scratch.candidate, first, candidates
+                flat, which, corner, message.box, scratch.candidate, first, candidates
             )
             if first >= which[1] and i + 1 < count:
                 break

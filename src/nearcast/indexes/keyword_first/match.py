@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.compiled.box_lists import (
-    ANYWHERE,
+    CAPACITY,
+    SIZE,
+    START,
     ClauseTokens,
     MessageView,
     ScanScratch,
-    queue_list,
     scan_lists,
 )
 from nearcast.compiled.jit import Number, borrow, kernel, prefetch
@@ -33,7 +34,15 @@ def collect_lists(lists: Lists, tokens: NDArray[np.int32], found: NDArray[np.int
     known = known_tokens(tokens)
     for i in range(known + 1):
         at = find_list(lists.slot, np.int64(tokens[i]) if i < known else NO_TOKEN)
-        count = queue_list(lists.entry, lists.slot[at], (ANYWHERE, ANYWHERE), found, count)
+        start, size = np.int64(lists.slot[at, START]), np.int64(lists.slot[at, SIZE])
+        if size == 0:
+            continue
+        found[count, 0], found[count, 1] = start, size
+        found[count, 2] = lists.slot[at, CAPACITY]
+        count += 1
+        # The boxes of the first block are four cache lines, each nearly three entries long.
+        for line in range(0, min(size, np.int64(10)), 3):
+            prefetch(lists.entry, start + line)
     return count
 
 
@@ -72,7 +81,7 @@ def match_messages(
         count = collect_lists(lists, message.tokens, scratch.lists)
         set_filter(scratch.token_filter, message.tokens)
         start = match_start[m]
-        found, more = scan_lists(flat, clauses, message, scratch, count, match[start:])
+        found, more = scan_lists(flat, clauses, message, scratch, None, count, match[start:])
         clear_filter(scratch.token_filter, message.tokens)
         if found < 0:
             return m, examined

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.box_lists import (
-    ANYWHERE,
     CAPACITY,
     SIZE,
     START,
@@ -19,7 +18,6 @@ from nearcast.compiled.box_lists import (
     MessageView,
     ScanScratch,
     new_scan_scratch,
-    queue_list,
     scan_lists,
 )
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
@@ -53,6 +51,9 @@ FOUND, LISTS, EXAMINED, VISITED, TREES, BRANCHES = range(6)
 """Items of ``counters``: matches of the message (-1: they do not fit) and lists to scan; candidates
 examined and nodes visited so far; and quadtrees and branches of the trie to walk."""
 
+ANYWHERE = np.int32(-(1 << 31))
+"""The corner of a list of which all clauses are reported."""
+
 _LEVELS = 32
 _LOOKUPS = 1024
 _QUEUE = 4096
@@ -61,7 +62,8 @@ _QUEUE = 4096
 class MatchScratch(NamedTuple):
     """Scratch space for one message.
 
-    - ``scan``: for the lists to scan.
+    - ``scan`` and ``corner`` int32[many, 2]: the lists to scan, and before which corner no clause
+      starts that is reported there.
     - ``lookup`` int64[many, 4]: an owner and a token to look up, and the corner of the cell.
     - ``queue`` int64[many], ``stack`` int64[many] and ``branch`` int64[many]: quadtree nodes and
       branches of the trie to visit.
@@ -71,6 +73,7 @@ class MatchScratch(NamedTuple):
     """
 
     scan: ScanScratch
+    corner: NDArray[np.int32]
     lookup: NDArray[np.int64]
     queue: NDArray[np.int64]
     stack: NDArray[np.int64]
@@ -85,6 +88,7 @@ def new_match_scratch(tokens: int, trie_levels: int) -> MatchScratch:
     lookups = max(_LOOKUPS, 2 * (tokens + 1))
     return MatchScratch(
         new_scan_scratch(lookups),
+        np.empty((lookups, 2), np.int32),
         np.empty((lookups, 4), np.int64),
         np.empty(max(_QUEUE, lookups), np.int64),
         np.empty(4 * MAX_DEPTH, np.int64),
@@ -106,6 +110,7 @@ def borrow_scratch(scratch: MatchScratch) -> MatchScratch:
             borrow(scan.candidate),
             borrow(scan.undecided),
         ),
+        borrow(scratch.corner),
         borrow(scratch.lookup),
         borrow(scratch.queue),
         borrow(scratch.stack),
@@ -138,6 +143,27 @@ def corner_of(cell: Cell, box: NDArray[np.int32]) -> tuple[Number, Number]:
     return west, south
 
 
+@inlined_kernel
+def queue_list(
+    entry: NDArray[np.int32],
+    row: NDArray[np.int32],
+    corner: tuple[Number, Number],
+    scratch: MatchScratch,
+    count: Number,
+) -> Number:
+    """Add a list to the ``count`` ones to scan, unless it is empty; return how many there are.
+
+    Prefetches the start of the list. There is space for it.
+    """
+    start, size, lists = np.int64(row[START]), np.int64(row[SIZE]), scratch.scan.lists
+    lists[count, 0], lists[count, 1], lists[count, 2] = start, size, row[CAPACITY]
+    scratch.corner[count, 0], scratch.corner[count, 1] = corner[0], corner[1]
+    # The boxes of the first block are four cache lines, each nearly three entries long.
+    for line in range(0, min(size, np.int64(10)), 3):
+        prefetch(entry, start + line)
+    return count + np.int64(size > 0)
+
+
 @kernel
 def scan_queued(
     flat: NDArray[np.int32],
@@ -152,7 +178,9 @@ def scan_queued(
     counters[LISTS] = 0
     if found < 0:
         return
-    more, examined = scan_lists(flat, clauses, message, scratch.scan, lists, match[found:])
+    more, examined = scan_lists(
+        flat, clauses, message, scratch.scan, scratch.corner, lists, match[found:]
+    )
     counters[EXAMINED] += examined
     counters[FOUND] = found + more if more >= 0 else np.int64(-1)
 
@@ -221,7 +249,7 @@ def queue_lists(quad: QuadArrays, lookups: Number, scratch: MatchScratch) -> Non
         at = find_row(quad.slot, lookup[0], lookup[1])
         if quad.slot[at, OWNER] != 0:
             corner = lookup[2], lookup[3]
-            count = queue_list(quad.entry, quad.slot[at], corner, scratch.scan.lists, count)
+            count = queue_list(quad.entry, quad.slot[at], corner, scratch, count)
     scratch.counters[LISTS] = count
 
 
@@ -310,7 +338,7 @@ def queue_trie_nodes(quad: QuadArrays, lookups: Number, scratch: MatchScratch) -
             scratch.queue[trees] = row[START]
             trees += 1
         else:
-            lists = queue_list(quad.entry, row, (ANYWHERE, ANYWHERE), scratch.scan.lists, lists)
+            lists = queue_list(quad.entry, row, (ANYWHERE, ANYWHERE), scratch, lists)
         if row[BRANCH] != 0:
             prefetch(quad.run, np.int64(row[BRANCH]))
             scratch.branch[branches] = row[BRANCH]
@@ -328,14 +356,14 @@ def visit_node(
     match: NDArray[np.int32],
 ) -> Number:
     """Queue the list of a quadtree node; return a bit for each child that the message touches."""
-    counters, lists = scratch.counters, scratch.scan.lists
+    counters = scratch.counters
     counters[VISITED] += 1
     row, cell, box = quad.node[node], cell_of(quad, node), message.box
     if row[SIZE] > 0:
-        if counters[LISTS] == len(lists):
+        if counters[LISTS] == len(scratch.corner):
             scan_queued(quad.entry.reshape(-1), clauses, message, scratch, match)
         corner = corner_of(cell, box)
-        counters[LISTS] = queue_list(quad.entry, row, corner, lists, counters[LISTS])
+        counters[LISTS] = queue_list(quad.entry, row, corner, scratch, counters[LISTS])
     if row[CHILD] < 0:
         return np.int64(0)
     sides = Sides(np.int64(box[0]), np.int64(box[1]), np.int64(box[2]), np.int64(box[3]))

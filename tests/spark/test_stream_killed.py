@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-KILLS = int(os.environ.get("NEARCAST_KILLS", "6"))
+KILLS = int(os.environ.get("NEARCAST_KILLS", "8"))
 MOMENTS = [
     ("checkpoint/sources/0", 0.0),  # a file was seen
     ("checkpoint/offsets", 0.0),  # a batch begins

@@ -276,7 +276,7 @@ def _spark(result: dict[str, Any]) -> str:
 
 
 def _paper(result: dict[str, Any]) -> str:
-    # Judged anew: statements and explanations may have been worded better since the run.
+    # Judged again: statements and explanations may have been reworded since the run.
     experiment = PAPERS[result["paper"]]
     header, rows = statement_table(judge(experiment, result))
     command = (

@@ -40,7 +40,7 @@ def whiskers(found: Sequence[Measured]) -> list[list[float]] | None:
 
 
 def wide(found: Sequence[Measured]) -> bool:
-    """Return whether values are of so many sizes that only a logarithmic axis shows them."""
+    """Return whether values differ so much in size that only a logarithmic axis shows them."""
     positive = [one.median for one in found if one.median > 0]
     return bool(positive) and max(positive) > 20 * min(positive)
 

@@ -120,7 +120,7 @@ class Plan:
     Parameters
     ----------
     subscriptions, messages, seed
-        The workloads; so many messages of each group.
+        The workloads, and the number of messages of each group.
     rounds
         How often the messages are matched by each index.
     sample

@@ -49,7 +49,7 @@ class _Part(NamedTuple):
     def of(
         cls, first: NDArray[np.int64], tokens: NDArray[np.int64], joined_or: NDArray[np.bool_]
     ) -> _Part:
-        """Return the part that has so many tokens."""
+        """Return the part with this number of tokens."""
         one = np.minimum(tokens, 1)
         return cls(first, np.where(joined_or, tokens, one), np.where(joined_or, one, tokens))
 

@@ -128,7 +128,7 @@ class _DatasetRun:
         """Return the bytes that an index takes, with clauses of its own where it takes changes."""
         changes = bool(self.experiment.needed(self.dataset, runner.label, mixed=True))
         shared = runner.series.share == runner.series.built == 1.0 and not changes
-        # An index that grows has room to spare.
+        # An index that grows has spare capacity.
         return runner.index.nbytes + (0 if shared else clauses.nbytes * 3 // 2)
 
     def _run(self, heat: list[Runner], clauses: Clauses) -> None:

@@ -112,8 +112,8 @@ def _plain(value: Any) -> Any:
 def _compile(builder: Builder, clauses: Clauses) -> None:
     """Compile or load the kernels, those for changes included, before the clock runs.
 
-    A few clauses would not do: what makes inner nodes, or moves what has outgrown its room, runs
-    only where there are many.
+    A few clauses are not enough: kernels that split nodes, or move what outgrew its capacity, run
+    only with many clauses.
     """
     some = clauses.take(np.arange(min(_WARM, clauses.subscriptions)))
     messages = Messages.of([some.token[:20].tolist()], [[0, 0]])

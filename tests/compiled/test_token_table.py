@@ -56,7 +56,7 @@ def content(tables: Tables, owner: int) -> dict[int, tuple[int, int]]:
 
 
 def write(tables: Tables, owner: int, token: int, bits: int, word: int) -> None:
-    """Put a token into a table that has room, with what is the owner's."""
+    """Put a token and its value into a table that has a free slot."""
     at = claim_slot(tables, owner, token)
     tables.slot[at] = (bits << 32) | (token + 1), word
 

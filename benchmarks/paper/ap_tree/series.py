@@ -119,7 +119,7 @@ def narrow(dataset: str) -> str:
 
 
 def worded(dataset: str, keywords: int) -> str:
-    """Return the data set whose subscriptions have so many keywords."""
+    """Return the data set whose subscriptions have this number of keywords."""
     return f"{dataset} keywords={keywords}"
 
 
@@ -129,7 +129,7 @@ def boxed(share: float) -> str:
 
 
 def boolean(keywords: int) -> str:
-    """Return the tweets with expressions of so many keywords."""
+    """Return the tweets with expressions of this number of keywords."""
     return f"boolean tweets keywords={keywords}"
 
 

@@ -26,7 +26,7 @@ MAX_WORDS = sum(_BASE**syllables for syllables in range(_SHORTEST, _LONGEST + 1)
 
 
 def invented_words(count: int) -> pa.StringArray:
-    """Return so many words: the first 10,000 of two syllables, the next million of three.
+    """Return ``count`` words: the first 10,000 of two syllables, the next million of three.
 
     Examples
     --------

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Tweets", "TweetsProfile"]
 
 _TOPIC_TOKENS = 40
-"""A long text goes from topic to topic, one for so many tokens."""
+"""A long text has several topics, one for this number of tokens."""
 
 _PART = 500_000
 """So many texts are drawn at a time."""

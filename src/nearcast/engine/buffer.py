@@ -65,7 +65,7 @@ class Buffer:
         return len(self._handle)
 
     def append(self, subscriptions: Subscriptions, handle: NDArray[np.int32]) -> LiveSegment:
-        """Return the segment with more rows; ``segment`` stays as it is until `accept`."""
+        """Append rows, and return the new view of all of them; earlier views do not change."""
         before = len(self)
         self._text = _appended(self._text, before, subscriptions.ids.text, len(subscriptions))
         self._owner = _appended(self._owner, before, subscriptions.owner, len(subscriptions))

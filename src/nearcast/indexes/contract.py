@@ -86,11 +86,11 @@ class Index(ABC):
     ) -> Self:
         """Make the index from what `arrays` gave."""
 
-    def check_structure(self) -> None:  # noqa: B027
+    @abstractmethod
+    def check_structure(self) -> None:
         """Raise `StorageError` unless every offset, size and level in the arrays is in range.
 
-        Called for arrays that were read from disk: kernels do not check bounds. An index that
-        has no arrays of its own has nothing to check.
+        Called for arrays that were read from disk: kernels do not check bounds.
         """
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:

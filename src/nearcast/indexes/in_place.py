@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, GrowingClauses, read_only, starts
+from nearcast.columns import Clauses, GrowingArray, GrowingClauses, read_only
 from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.errors import InvalidInput, UnknownId
 from nearcast.indexes.boolean import BooleanIndex
@@ -61,7 +61,7 @@ class InPlaceIndex(BooleanIndex, UpdatableIndex):
         gone = self._present(np.asarray(rows).reshape(-1))
         _, alive = self._changeable()
         self._drop_scratch()
-        clauses = _clauses_of(self.clauses.row, gone)
+        _, clauses = self.clauses.clauses_of(gone)
         if len(clauses):
             self._remove(clauses)
         alive.writable[gone] = False
@@ -122,13 +122,3 @@ def check_tokens(clauses: Clauses) -> None:
     """Raise unless all token ids are below the one that stands for no token."""
     if len(clauses.token) and int(clauses.token.max()) >= NO_TOKEN:
         raise InvalidInput("token", int(NO_TOKEN), f"token ids must be below {NO_TOKEN:,}")
-
-
-def _clauses_of(row: NDArray[np.int32], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers of the clauses of these rows."""
-    wanted = rows.astype(np.int32)  # of the type of ``row``, which would be copied otherwise
-    first = np.searchsorted(row, wanted)
-    length = np.searchsorted(row, wanted, side="right") - first
-    start = starts(length)
-    clauses: NDArray[np.int64] = np.arange(start[-1]) + np.repeat(first - start[:-1], length)
-    return clauses

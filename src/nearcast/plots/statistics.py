@@ -101,7 +101,7 @@ def _frequencies(axes: Any, statistics: Statistics, kind: str) -> None:
         _note(axes, "no tokens")
         return
     rank = np.arange(1, len(frequency) + 1)
-    # Of a long tail, so many points that none is missed.
+    # Enough points of a long tail that none is visibly missing.
     shown = np.unique(np.geomspace(1, len(rank), 2_000).astype(np.int64)) - 1
     axes.loglog(rank[shown], frequency[shown], color=BEST, linewidth=2, zorder=3)
     axes.loglog(

@@ -8,7 +8,9 @@ import pytest
 
 from nearcast.engine import Engine, store
 from nearcast.errors import DuplicateId
+from nearcast.intake import subscriptions_from
 from nearcast.model import Message, Rect, Subscription, Update
+from nearcast.segments import Part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +80,25 @@ def test_segments_with_different_vocabularies(
     opened = Engine.open(tmp_path / "engine", clock=lambda: 50.0)
     assert sorted(map(str, received(opened, "word551 pair275"))) == ["551", "new"]
     assert [s.keywords for s in opened if s.id == "buffered"] == [("word550",)]
+
+
+@pytest.mark.parametrize("count", [3, 600])
+def test_a_write_that_was_read_under_the_old_vocabulary(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Merging may replace the vocabulary while subscriptions are being read, few or many."""
+    monkeypatch.setattr(store, "_MIN_UNUSED_TOKENS", 0)
+    engine = Engine()
+    engine._store.worker.stop()
+    engine.subscribe(word_subscriptions(0, 25_000))
+    engine.unsubscribe(range(15_000))  # what is left is too large to be merged with a few more
+    old = engine._store.vocabulary
+    read = subscriptions_from(word_subscriptions(50_000, count), old)
+    engine.settle()
+    assert engine._store.vocabulary is not old
+    engine._store.add(Part(read, old), skip=False)
+    text = "word50001 pair25000 word20001 pair10000"
+    assert received(engine, text) == {50_001, 20_001}
 
 
 def test_a_failed_unsubscribe_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

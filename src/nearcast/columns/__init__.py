@@ -14,11 +14,19 @@ from nearcast.columns.arrays import (
     WORLD,
     at_cache_line,
     chain,
+    frozen,
     gather,
     read_only,
     starts,
 )
-from nearcast.columns.clauses import Clauses, Conjunctions, Regions, Shapes, place_conjunctions
+from nearcast.columns.clauses import (
+    Clauses,
+    Conjunctions,
+    Regions,
+    Shapes,
+    clauses_of_lists,
+    place_conjunctions,
+)
 from nearcast.columns.growing import GrowingArray, GrowingClauses
 from nearcast.columns.messages import Matches, Messages, join_scores
 from nearcast.columns.subscriptions import Ids, Subscriptions
@@ -41,6 +49,8 @@ __all__ = [
     "Subscriptions",
     "at_cache_line",
     "chain",
+    "clauses_of_lists",
+    "frozen",
     "gather",
     "join_scores",
     "place_conjunctions",

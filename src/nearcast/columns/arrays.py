@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -22,6 +22,7 @@ __all__ = [
     "at_cache_line",
     "chain",
     "freeze",
+    "frozen",
     "gather",
     "read_only",
     "starts",
@@ -42,18 +43,30 @@ EARTH_RADIUS_M = 6_371_008.8
 TOLERANCE_M = 1e-3
 """A place within this distance of a circle counts as inside."""
 
+_NATIVE = {kind: np.dtype(kind) for kind in (np.int32, np.int64, np.uint8, np.uint32, np.uint64)}
+
 
 def read_only(values: Any, dtype: Any, width: int | None = None) -> NDArray[Any]:
     """Return the values as a contiguous read-only array of the type, copied only where needed."""
-    if type(values) is np.ndarray and values.dtype == dtype and values.flags.c_contiguous:
-        array = values  # most calls: single messages and subscriptions must stay cheap
+    # Most arrays need no change: every step here is paid several times by each single message.
+    if type(values) is np.ndarray and values.dtype is _NATIVE.get(dtype):
+        array, flags = values, values.flags
+        if not flags.c_contiguous:
+            array = np.ascontiguousarray(values)
+        elif not flags.writeable and (width is None or array.shape[1:] == (width,)):
+            return array
     else:
         array = np.ascontiguousarray(values, dtype=dtype)
     if width is not None and (array.ndim != 2 or array.shape[1] != width):
         array = array.reshape(-1, width)
-    if array.flags.writeable or type(array) is not np.ndarray:
-        array = array.view(np.ndarray)
-        array.flags.writeable = False
+    array = array.view(np.ndarray)
+    array.setflags(write=False)
+    return array
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Make a new array, which nobody else has yet, read-only, and return it."""
+    array.setflags(write=False)
     return array
 
 
@@ -104,13 +117,11 @@ def _rebuilt(kind: type[Any], values: dict[str, Any]) -> Any:
     return kind(**values)
 
 
-def freeze(arrays: Any, **types: Any) -> None:
+def freeze(arrays: Any, types: Mapping[str, Any]) -> None:
     """Make the named arrays of a frozen dataclass read-only arrays of these types."""
+    values = vars(arrays)
     for name, dtype in types.items():
-        given = getattr(arrays, name)
-        array = read_only(given, dtype)
-        if array is not given:
-            object.__setattr__(arrays, name, array)
+        values[name] = read_only(values[name], dtype)
 
 
 def chain(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, pairwise
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from nearcast.columns.arrays import Arrays, chain, freeze, gather, read_only, starts
+from nearcast.columns.arrays import Arrays, chain, freeze, frozen, gather, read_only, starts
 from nearcast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Clauses", "Conjunctions", "Regions", "Shapes", "place_conjunctions"]
+__all__ = [
+    "Clauses",
+    "Conjunctions",
+    "Regions",
+    "Shapes",
+    "clauses_of_lists",
+    "place_conjunctions",
+]
+
+_SHAPE_TYPES = {"radius_m": np.float64, "ring_start": np.int64, "point_start": np.int64}
+_CLAUSE_TYPES = {
+    **dict.fromkeys(("token_start", "negative_start"), np.int64),
+    **dict.fromkeys(("token", "negative", "row", "shape"), np.int32),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +49,7 @@ class Shapes(Arrays):
     point: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        freeze(self, radius_m=np.float64, ring_start=np.int64, point_start=np.int64)
+        freeze(self, _SHAPE_TYPES)
         object.__setattr__(self, "point", read_only(self.point, np.int32, 2))
 
     def __len__(self) -> int:
@@ -65,10 +78,6 @@ class Shapes(Arrays):
         )
 
 
-_NO_SHAPES = Shapes.empty()
-_FEW_ROWS = 16
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clauses(Arrays):
     """The clauses of a set of subscriptions: what must occur, what must not, and where.
@@ -91,15 +100,25 @@ class Clauses(Arrays):
     subscriptions: int
 
     def __post_init__(self) -> None:
-        freeze(self, token_start=np.int64, token=np.int32, row=np.int32, shape=np.int32)
-        freeze(self, negative_start=np.int64, negative=np.int32)
+        freeze(self, _CLAUSE_TYPES)
         object.__setattr__(self, "box", read_only(self.box, np.int32, 4))
-        for name, length in {"box": len(self.box), "shape": len(self.shape)}.items():
-            if length != len(self.row):
-                raise InvalidInput(name, length, f"must have one row per clause, {len(self.row)}")
+        count = len(self.row)
+        for name, length in (("box", len(self.box)), ("shape", len(self.shape))):
+            if length != count:
+                raise InvalidInput(name, length, f"must have one row per clause, {count}")
 
     def __len__(self) -> int:
         return len(self.row)
+
+    @classmethod
+    def of_frozen(cls, *, plain: bool, **fields: Any) -> Self:
+        """Take read-only arrays of the right types as they are: the fields, and `plain`.
+
+        For single subscriptions: checking the arrays costs more than making them.
+        """
+        clauses = object.__new__(cls)
+        vars(clauses).update(fields, plain=plain)
+        return clauses
 
     @classmethod
     def of(
@@ -149,6 +168,14 @@ class Clauses(Arrays):
             and bool((self.row == np.arange(len(self))).all())
         )
 
+    def clause_range(self, row: int) -> tuple[int, int]:
+        """Return the first clause of a subscription row, and the end."""
+        if self.plain:
+            return row, row + 1
+        wanted = np.array([row, row + 1], self.row.dtype)
+        low, high = np.searchsorted(self.row, wanted).tolist()
+        return low, high
+
     def clauses_of(self, rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the clauses of these subscription rows, and where those of each row begin.
 
@@ -165,8 +192,7 @@ class Clauses(Arrays):
 
     def row_slice(self, row: int) -> Self:
         """Return the clauses of one subscription row, which lie side by side."""
-        wanted = np.array([row, row + 1], self.row.dtype)
-        low, high = np.searchsorted(self.row, wanted).tolist()
+        low, high = self.clause_range(row)
         token_start = self.token_start[low : high + 1]
         negative_start = self.negative_start[low : high + 1]
         shape, shapes = self.shape[low:high], self.shapes
@@ -186,6 +212,20 @@ class Clauses(Arrays):
             shapes=shapes,
             subscriptions=1,
         )
+
+    def conjunction_lists(self, row: int) -> list[tuple[list[int], list[int]]]:
+        """Return what one subscription asks for, without its place: tokens and negative ones."""
+        low, high = self.clause_range(row)
+        boxes = self.box[low:high].tolist()
+        pieces = [
+            [content[a:b].tolist() for a, b in pairwise(start[low : high + 1].tolist())]
+            for start, content in (
+                (self.token_start, self.token),
+                (self.negative_start, self.negative),
+            )
+        ]
+        triples = zip(*pieces, boxes, strict=True)
+        return [(token, negative) for token, negative, box in triples if box == boxes[0]]
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return the clauses of these subscription rows (ascending), renumbered from 0."""
@@ -218,14 +258,6 @@ class Clauses(Arrays):
         A conjunction stands in one clause for each box of the region; those of the first box are
         taken.
         """
-        if self.subscriptions == 1 and (self.box == self.box[:1]).all():
-            return Conjunctions(
-                np.array([0, len(self)]),
-                self.token_start,
-                self.token,
-                self.negative_start,
-                self.negative,
-            )
         clause_start = np.searchsorted(self.row, np.arange(self.subscriptions + 1))
         first_box = self.box[clause_start[:-1][self.row]] if len(self) else self.box
         chosen = np.flatnonzero((self.box == first_box).all(axis=1))
@@ -306,8 +338,6 @@ def place_conjunctions(
     """
     if rows is None:
         rows = np.arange(len(wanted.clause_start) - 1)
-    if len(rows) <= _FEW_ROWS:
-        return _place_few(wanted, regions, rows.tolist())
     conjunctions, boxes = np.diff(wanted.clause_start)[rows], np.diff(regions.box_start)[rows]
     pairs = conjunctions * boxes
     row = np.repeat(np.arange(len(rows)), pairs)
@@ -333,43 +363,67 @@ def place_conjunctions(
     )
 
 
-def _place_few(wanted: Conjunctions, regions: Regions, rows: list[int]) -> Clauses:
-    """Place the conjunctions of a few rows: lists are quicker than arrays of one element."""
-    clause_start, box_start = wanted.clause_start.tolist(), regions.box_start.tolist()
-    positive, negative = (
-        [content[a:b].tolist() for a, b in pairwise(start.tolist())]
-        for start, content in (
-            (wanted.token_start, wanted.token),
-            (wanted.negative_start, wanted.negative),
-        )
-    )
-    all_boxes, all_shapes = regions.box.tolist(), regions.shape.tolist()
-    tokens: list[list[int]] = []
-    negatives: list[list[int]] = []
-    boxes: list[list[int]] = []
+def clauses_of_lists(
+    wanted: Sequence[Sequence[tuple[Sequence[int], Sequence[int]]]],
+    boxes: Sequence[Sequence[Sequence[int]]],
+    shape: Sequence[int],
+    shapes: Shapes,
+) -> Clauses:
+    """Return the clauses of a few rows: for them lists are quicker than arrays.
+
+    Parameters
+    ----------
+    wanted
+        The conjunctions of each row: their tokens, and their negative ones, both ascending.
+    boxes, shape, shapes
+        The boxes of each row, its shape or -1, and all shapes.
+
+    Examples
+    --------
+    >>> clauses_of_lists([[([1, 2], [])]], [[[0, 0, 9, 9]]], [-1], Shapes.empty()).plain
+    True
+    """
+    tokens: list[int] = []
+    negatives: list[int] = []
+    token_start, negative_start = [0], [0]
+    box: list[Sequence[int]] = []
     row: list[int] = []
-    shape: list[int] = []
-    used: list[int] = []
-    for number, one in enumerate(rows):
-        own = all_boxes[box_start[one] : box_start[one + 1]]
-        at = -1
-        if all_shapes[one] >= 0:
-            at = len(used)
-            used.append(all_shapes[one])
-        for conjunction in range(clause_start[one], clause_start[one + 1]):
-            tokens += [positive[conjunction]] * len(own)
-            negatives += [negative[conjunction]] * len(own)
-            boxes += own
-            row += [number] * len(own)
-            shape += [at] * len(own)
-    return Clauses(
-        token_start=np.array([0, *accumulate(map(len, tokens))]),
-        token=np.array([t for ts in tokens for t in ts], np.int32),
-        negative_start=np.array([0, *accumulate(map(len, negatives))]),
-        negative=np.array([t for ts in negatives for t in ts], np.int32),
-        box=np.array(boxes, np.int32).reshape(-1, 4),
-        row=np.array(row, np.int32),
-        shape=np.array(shape, np.int32),
-        shapes=regions.shapes.take(np.array(used, np.int64)) if used else _NO_SHAPES,
-        subscriptions=len(rows),
+    shape_of: list[int] = []
+    for number, conjunctions in enumerate(wanted):
+        own = boxes[number]
+        for positive, negative in conjunctions:
+            for one in own:
+                tokens += positive
+                negatives += negative
+                token_start.append(len(tokens))
+                negative_start.append(len(negatives))
+                box.append(one)
+                row.append(number)
+                shape_of.append(shape[number])
+    one_each = row == list(range(len(wanted)))
+    return Clauses.of_frozen(
+        token_start=_column(token_start, np.int64),
+        token=frozen(np.array(tokens, np.int32)),
+        negative_start=_column(negative_start, np.int64),
+        negative=_column(negatives, np.int32),
+        box=frozen(np.array(box, np.int32).reshape(-1, 4)),
+        row=_column(row, np.int32),
+        shape=_column(shape_of, np.int32),
+        shapes=shapes,
+        subscriptions=len(wanted),
+        plain=one_each and not negatives and not len(shapes),
     )
+
+
+def _column(values: list[int], dtype: Any) -> NDArray[Any]:
+    """Return a read-only array; those of single subscriptions are nearly always the same."""
+    return _short_column(*values, dtype=dtype) if len(values) <= 2 else _new_column(values, dtype)
+
+
+def _new_column(values: Sequence[int], dtype: type[Any]) -> NDArray[Any]:
+    return frozen(np.array(values, dtype))
+
+
+@lru_cache
+def _short_column(*values: int, dtype: Any) -> NDArray[Any]:
+    return _new_column(values, dtype)

@@ -34,7 +34,8 @@ class GrowingArray:
 
     def __init__(self, values: NDArray[Any]) -> None:
         self._used = len(values)
-        self._rows = np.empty((_capacity(self._used), *values.shape[1:]), values.dtype)
+        self._capacity = _capacity(self._used)
+        self._rows = np.empty((self._capacity, *values.shape[1:]), values.dtype)
         self._rows[: self._used] = values
 
     def __len__(self) -> int:
@@ -47,7 +48,7 @@ class GrowingArray:
     def view(self) -> NDArray[Any]:
         """The rows in use, read-only."""
         view = self._rows[: self._used]
-        view.flags.writeable = False
+        view.setflags(write=False)
         return view
 
     @property
@@ -56,14 +57,31 @@ class GrowingArray:
         return self._rows[: self._used]
 
     @property
+    def last(self) -> Any:
+        """The last row."""
+        return self._rows[self._used - 1]
+
+    @property
     def nbytes(self) -> int:
         """The bytes of the rows in use."""
         return self.view.nbytes
 
     def append(self, rows: NDArray[Any]) -> None:
         """Add rows at the end."""
-        if len(rows):
-            self.extend(len(rows))[:] = rows
+        first = self._used
+        last = first + len(rows)
+        if last > self._capacity:
+            self.reserve(last)
+        self._rows[first:last] = rows
+        self._used = last
+
+    def push(self, row: Any) -> None:
+        """Add one row at the end."""
+        used = self._used
+        if used == self._capacity:
+            self.reserve(used + 1)
+        self._rows[used] = row
+        self._used = used + 1
 
     def extend(self, count: int) -> NDArray[Any]:
         """Add ``count`` rows at the end and return them, writable and undefined."""
@@ -73,8 +91,9 @@ class GrowingArray:
 
     def reserve(self, count: int) -> None:
         """Reserve capacity for ``count`` rows in total."""
-        if count > len(self._rows):
-            rows = np.empty((_capacity(count), *self._rows.shape[1:]), self._rows.dtype)
+        if count > self._capacity:
+            self._capacity = _capacity(count)
+            rows = np.empty((self._capacity, *self._rows.shape[1:]), self._rows.dtype)
             rows[: self._used] = self._rows[: self._used]
             self._rows = rows
 
@@ -110,14 +129,24 @@ class GrowingClauses:
         """Add clauses; their rows follow those that are there."""
         whole = self._whole
         numbers_are_rows = not len(clauses) or len(whole) == whole.subscriptions
-        shape = np.where(clauses.shape >= 0, clauses.shape + len(whole.shapes), -1)
-        _chain(self._token_start, clauses.token_start)
+        shape = clauses.shape
+        if len(clauses.shapes):
+            shape = np.where(shape >= 0, shape + len(whole.shapes), -1)
         self._token.append(clauses.token)
-        _chain(self._negative_start, clauses.negative_start)
-        self._negative.append(clauses.negative)
-        self._box.append(clauses.box)
-        self._row.append(clauses.row + np.int32(whole.subscriptions))
-        self._shape.append(shape)
+        if len(clauses) == 1:  # as most writes to an engine have it: five times as fast
+            self._token_start.push(len(self._token))
+            self._negative_start.push(self._negative_start.last + len(clauses.negative))
+            self._box.push(clauses.box[0])
+            self._row.push(whole.subscriptions)
+            self._shape.push(shape[0])
+        else:
+            _chain(self._token_start, clauses.token_start)
+            _chain(self._negative_start, clauses.negative_start)
+            self._box.append(clauses.box)
+            self._row.append(clauses.row + np.int32(whole.subscriptions))
+            self._shape.append(shape)
+        if len(clauses.negative):
+            self._negative.append(clauses.negative)
         self._shapes.append(clauses.shapes)
         self._whole = self._views(
             whole.subscriptions + clauses.subscriptions,
@@ -125,7 +154,7 @@ class GrowingClauses:
         )
 
     def _views(self, subscriptions: int, plain: bool) -> Clauses:
-        clauses = Clauses(
+        return Clauses.of_frozen(
             token_start=self._token_start.view,
             token=self._token.view,
             negative_start=self._negative_start.view,
@@ -135,10 +164,8 @@ class GrowingClauses:
             shape=self._shape.view,
             shapes=self._shapes.shapes,
             subscriptions=subscriptions,
+            plain=plain,
         )
-        # Known here; looking through all clauses again would make every change cost that much.
-        vars(clauses)["plain"] = plain
-        return clauses
 
 
 class _GrowingShapes:
@@ -171,4 +198,4 @@ def _capacity(rows: int) -> int:
 def _chain(start: GrowingArray, more: NDArray[np.int64]) -> None:
     """Append a start array, whose content is appended to that of the first."""
     if len(more) > 1:
-        start.append(more[1:] + start.writable[-1])
+        start.append(more[1:] + start.last)

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Matches", "Messages", "join_scores"]
 
+_TYPES = {
+    "token_start": np.int64,
+    "token": np.int32,
+    "time_us": np.int64,
+    "ttl_us": np.int64,
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Messages(Arrays):
@@ -34,11 +41,18 @@ class Messages(Arrays):
     ttl_us: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        freeze(self, token_start=np.int64, token=np.int32, time_us=np.int64, ttl_us=np.int64)
+        freeze(self, _TYPES)
         object.__setattr__(self, "box", read_only(self.box, np.int32, 4))
 
     def __len__(self) -> int:
         return len(self.box)
+
+    @classmethod
+    def of_frozen(cls, **fields: Any) -> Self:
+        """Take read-only arrays of the right types as they are."""
+        messages = object.__new__(cls)
+        vars(messages).update(fields)
+        return messages
 
     @classmethod
     def of(cls, tokens: Sequence[Iterable[int]], box: Any, *, time_us: Any = 0) -> Self:
@@ -72,6 +86,21 @@ class Messages(Arrays):
     def wraps(self) -> NDArray[np.bool_]:
         """Which messages cross the antimeridian."""
         return self.box[:, 0] > self.box[:, 2]
+
+    @property
+    def any_wraps(self) -> bool:
+        """Whether a message crosses the antimeridian."""
+        if len(self.box) == 1:
+            west, _, east, _ = self.box[0].tolist()
+            return bool(west > east)
+        return bool(self.wraps.any())
+
+    def max_tokens(self, first: int, last: int) -> int:
+        """Return the number of tokens of the longest of these messages."""
+        start = self.token_start
+        if last - first == 1:
+            return int(start[last]) - int(start[first])
+        return int((start[first + 1 : last + 1] - start[first:last]).max(initial=0))
 
     def cut(self) -> tuple[Self, NDArray[np.int64]]:
         """Cut messages at the antimeridian; return the pieces and the message row of each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,18 +19,45 @@ if TYPE_CHECKING:
 __all__ = ["Ids", "Subscriptions"]
 
 
-@dataclass(frozen=True, eq=False)
 class Ids:
     """The ids that users gave, strings or integers, to be given back as they came.
 
     ``text`` is None where all ids are integers; where it is not, it is null for the integers.
+    Ids made from a list (`Ids.of`) become arrays only when somebody asks for them.
     """
 
-    number: NDArray[np.int64]
-    text: pa.StringArray | None = None
+    _values: list[str | int] | None = None
+    _from_text = False
+
+    def __init__(self, number: NDArray[np.int64], text: pa.StringArray | None = None) -> None:
+        vars(self).update(number=number, text=text)
 
     def __len__(self) -> int:
-        return len(self.number)
+        return len(self.number if self._values is None else self._values)
+
+    @cached_property
+    def number(self) -> NDArray[np.int64]:
+        """The ids that are integers, 0 for the others."""
+        return np.array([0 if isinstance(v, str) else v for v in self._given()], np.int64)
+
+    @cached_property
+    def text(self) -> pa.StringArray | None:
+        """The ids that are strings."""
+        if not self.has_text:
+            return None
+        texts = [v if isinstance(v, str) else None for v in self._given()]
+        return pa.array(texts, pa.string())
+
+    @property
+    def has_text(self) -> bool:
+        """Whether some ids are strings."""
+        if self._values is None:
+            return self.text is not None
+        return self._from_text or any(isinstance(v, str) for v in self._values)
+
+    def _given(self) -> list[str | int]:
+        assert self._values is not None
+        return self._values
 
     @property
     def nbytes(self) -> int:
@@ -45,26 +73,34 @@ class Ids:
         >>> Ids.of(["a", 7]).tolist()
         ['a', 7]
         """
-        texts = sum(isinstance(v, str) for v in values)
-        if not texts:
-            return cls(np.array(values, np.int64))
-        if texts == len(values):
-            return cls(np.zeros(texts, np.int64), pa.array(values, pa.string()))
-        numbers = np.array([0 if isinstance(v, str) else v for v in values], np.int64)
-        return cls(
-            numbers, pa.array([v if isinstance(v, str) else None for v in values], pa.string())
-        )
+        return cls._of(list(values), False)
+
+    @classmethod
+    def _of(cls, values: list[str | int], from_text: bool) -> Self:
+        """Take ids from a list; ``from_text`` if they were chosen from some that had strings."""
+        ids = cls.__new__(cls)
+        ids._values, ids._from_text = values, from_text
+        return ids
 
     def tolist(self) -> list[str | int]:
         """Return the ids as they were given."""
+        if self._values is not None:
+            return self._values.copy()
         numbers: list[str | int] = self.number.tolist()
         if self.text is None:
             return numbers
         texts = self.text.to_pylist()
         return [n if t is None else t for n, t in zip(numbers, texts, strict=True)]
 
+    def slice(self, first: int, last: int) -> Self:
+        """Return the ids of neighbouring rows, the last excluded."""
+        text = None if self.text is None else self.text.slice(first, last - first)
+        return type(self)(self.number[first:last], text)
+
     def take(self, rows: NDArray[Any]) -> Self:
         """Return the ids of these rows."""
+        if self._values is not None:
+            return self._of([self._values[row] for row in rows.tolist()], self.has_text)
         text = None if self.text is None else self.text.take(pa.array(rows))
         return type(self)(self.number[rows], text)
 
@@ -82,10 +118,9 @@ class Ids:
 
         A column has one type: where integers and strings are mixed, 7 becomes "7".
         """
-        numbers = pa.array(self.number)
         if self.text is None:
-            return numbers
-        return self.text.fill_null("") if self.text.null_count == 0 else self._mixed()
+            return pa.array(self.number)
+        return self._mixed() if self.text.null_count else self.text
 
     def _mixed(self) -> pa.Array:
         return pa.array([str(v) for v in self.tolist()], pa.string())

@@ -54,6 +54,7 @@ class Buffer:
         self._serial = serial
         self._clauses = GrowingClauses(subscriptions.clauses)
         self._expires_us = GrowingArray(subscriptions.expires_us)
+        self._first_expiry_us = int(subscriptions.expires_us.min(initial=NEVER))
         self._number = GrowingArray(subscriptions.ids.number)
         self._text = subscriptions.ids.text
         self._owner = subscriptions.owner
@@ -67,13 +68,25 @@ class Buffer:
     def append(self, subscriptions: Subscriptions, handle: NDArray[np.int32]) -> LiveSegment:
         """Append rows, and return the new view of all of them; earlier views do not change."""
         before = len(self)
-        self._text = _appended(self._text, before, subscriptions.ids.text, len(subscriptions))
+        ids = subscriptions.ids
+        if self._text is not None or ids.has_text:
+            self._text = _appended(self._text, before, ids.text, len(subscriptions))
         self._owner = _appended(self._owner, before, subscriptions.owner, len(subscriptions))
         self._clauses.append(subscriptions.clauses)
-        self._expires_us.append(subscriptions.expires_us)
-        self._number.append(subscriptions.ids.number)
-        self._handle.append(handle)
-        self._died.append(np.full(len(handle), NEVER))
+        if len(handle) == 1:
+            expires_us = int(subscriptions.expires_us[0])
+            self._first_expiry_us = min(self._first_expiry_us, expires_us)
+            self._expires_us.push(expires_us)
+            self._number.push(0 if ids.has_text else ids.tolist()[0])
+            self._handle.push(handle[0])
+            self._died.push(NEVER)
+        else:
+            first = int(subscriptions.expires_us.min(initial=NEVER))
+            self._first_expiry_us = min(self._first_expiry_us, first)
+            self._expires_us.append(subscriptions.expires_us)
+            self._number.append(ids.number)
+            self._handle.append(handle)
+            self._died.append(np.full(len(handle), NEVER))
         self.segment = self._view(self.segment.tombstones)
         return self.segment
 
@@ -92,6 +105,7 @@ class Buffer:
             handle=self._handle.view,
             serial=self._serial,
             indexed=False,
+            first_expiry_us=self._first_expiry_us,
         )
         segment.share_deaths(self._died.writable, tombstones)
         return segment

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Ids
+    from nearcast.model import Id
 
 __all__ = ["NOWHERE", "Directory", "duplicate_id", "unknown_id"]
 
@@ -58,6 +59,22 @@ class Directory:
         """Return the handle of every id, -1 where it is unknown."""
         return self._table.find(ids)
 
+    def find_one(self, id: Id) -> int:
+        """Return the handle of an id, -1 if it is unknown."""
+        return self._table.find_one(id)
+
+    def segment_at(self, handle: int) -> int:
+        """Return the segment of a handle, `NOWHERE` if it has none or is -1."""
+        return int(self._segment[handle]) if handle >= 0 else NOWHERE
+
+    def row_at(self, handle: int) -> int:
+        """Return the row of a handle that is in a segment."""
+        return int(self._row[handle])
+
+    def is_reserved(self, handle: int) -> bool:
+        """Return whether a handle is reserved; -1 is not."""
+        return handle >= 0 and bool(self._reserved[handle])
+
     def segment_of(self, handle: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the segment of every handle, `NOWHERE` where it has none or is -1."""
         if not len(self._segment):
@@ -76,6 +93,11 @@ class Directory:
 
     def reserve(self, ids: Ids) -> NDArray[np.int32]:
         """Reserve ids, known or new, and return their handles."""
+        if len(ids) == 1:
+            one = self._table.add_one(ids.tolist()[0])
+            self._reserve_handles(self._table.handles)
+            self._reserved[one] = True
+            return np.array([one], np.int32)
         handle = self._table.add(ids)
         self._reserve_handles(self._table.handles)
         self._reserved[handle] = True
@@ -88,6 +110,10 @@ class Directory:
 
     def place(self, handle: NDArray[np.int32], segment: int, row: NDArray[Any]) -> None:
         """Set the segment and rows of handles, and end their reservations."""
+        if len(handle) == 1:
+            one = int(handle[0])
+            self._segment[one], self._row[one], self._reserved[one] = segment, row[0], False
+            return
         self._segment[handle] = segment
         self._row[handle] = row
         self._reserved[handle] = False
@@ -99,6 +125,12 @@ class Directory:
 
     def release(self, handle: NDArray[np.int32]) -> None:
         """Forget ids; a reserved one is in no segment any more but stays reserved."""
+        if len(handle) == 1:
+            one = int(handle[0])
+            self._segment[one] = NOWHERE
+            if not self._reserved[one]:
+                self._forget(handle)
+            return
         self._segment[handle] = NOWHERE
         self._forget(handle[~self._reserved[handle]])
 

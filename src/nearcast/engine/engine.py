@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast import indexes
-from nearcast.columns import Ids
 from nearcast.engine.arguments import ids_of, list_of, table_of, with_taken
 from nearcast.engine.live_messages import LiveMessages, joined
 from nearcast.engine.moving import moved, updates_of
@@ -169,14 +168,17 @@ class Engine:
         [Update(time=159.0, subscription_id='s1', message_id='m1', sign=1)]
         """
         self._check_open()
-        ids, place = Ids.of([identifier("id", id)]), region_of(region)
+        id, place = identifier("id", id), region_of(region)
         when = self._clock() if time is None else time
         when_us = time_us("time", when)
         # A message is published before the move or after it, never half and half.
         with self._live.lock:
-            before, after = self._store.replace(ids, lambda columns: moved(columns, place))
+            (segment, row), after = self._store.replace(id, lambda old, row: moved(old, row, place))
             self._live.tick(when_us)
+            if not len(self._live):
+                return []
             live = self._live.snapshot()
+        before = Part(segment.subscriptions.take(np.array([row])), segment.vocabulary)
         return updates_of(before, after, live, when, when_us)
 
     def publish(self, messages: Message | Iterable[Message]) -> list[Match]:
@@ -228,7 +230,7 @@ class Engine:
         subscriptions is unknown. Messages that stay alive are kept and meet their state in one
         step: for a subscription that moves they come either before the move or after it.
         """
-        if not batch.ttl_us.any():
+        if not batch.any_stays:
             return self._store.state
         kept = batch.take(np.flatnonzero(batch.ttl_us > 0))
         with self._live.lock:
@@ -240,7 +242,7 @@ class Engine:
 
         Keywords and expressions come back as tokens.
         """
-        place = self._store.find(Ids.of([identifier("id", id)]))
+        place = self._store.find(identifier("id", id))
         if place is None:
             raise UnknownId(f"no subscription with the id {id!r} is registered; subscribe first")
         segment, row = place
@@ -248,7 +250,7 @@ class Engine:
 
     def __contains__(self, id: object) -> bool:
         try:
-            return self._store.find(Ids.of([identifier("id", id)])) is not None
+            return self._store.find(identifier("id", id)) is not None
         except InvalidInput:
             return False
 

@@ -101,10 +101,12 @@ def choose_all(sizes: Sequence[Size]) -> tuple[int, ...]:
 
 
 def _full_tier(sizes: Sequence[Size]) -> tuple[int, ...]:
+    closed = [number for number, size in enumerate(sizes) if not size.open]
+    if len(closed) < _TIER_SEGMENTS:  # nearly always, and asked after every write
+        return ()
     tiers: dict[int, list[int]] = {}
-    for number, size in enumerate(sizes):
-        if not size.open:
-            tiers.setdefault(size.tier, []).append(number)
+    for number in closed:
+        tiers.setdefault(sizes[number].tier, []).append(number)
     full = [tier for tier, members in tiers.items() if len(members) >= _TIER_SEGMENTS]
     return tuple(tiers[min(full)]) if full else ()
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import Subscriptions, place_conjunctions
+from nearcast.columns import Subscriptions, clauses_of_lists
 from nearcast.indexes.boolean import Linear
-from nearcast.intake.places import regions_of
+from nearcast.intake.places import region_lists
 from nearcast.model import Update
 
 if TYPE_CHECKING:
@@ -23,10 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["moved", "updates_of"]
 
 
-def moved(subscriptions: Subscriptions, region: Region) -> Subscriptions:
-    """Return one subscription with another region; it asks for the same words."""
-    clauses = place_conjunctions(subscriptions.clauses.conjunctions(), regions_of([region]))
-    return replace(subscriptions, clauses=clauses)
+def moved(subscriptions: Subscriptions, row: int, region: Region) -> Subscriptions:
+    """Return the subscription of a row with another region; it asks for the same words."""
+    wanted = subscriptions.clauses.conjunction_lists(row)
+    owner = subscriptions.owner
+    return Subscriptions(
+        ids=subscriptions.ids.slice(row, row + 1),
+        clauses=clauses_of_lists([wanted], *region_lists([region])),
+        expires_us=subscriptions.expires_us[row : row + 1],
+        owner=None if owner is None else owner.slice(row, 1),
+    )
 
 
 def updates_of(
@@ -43,8 +49,6 @@ def updates_of(
     time, time_us
         When it moves: messages that are not alive then do not count.
     """
-    if not live.batches:
-        return []
     both = Subscriptions.concatenate(
         [_translated(part, live.vocabulary) for part in (before, after)]
     )

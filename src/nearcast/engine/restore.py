@@ -83,10 +83,14 @@ class _Rows:
     ) -> None:
         last = min(last, len(subscriptions))
         clauses = subscriptions.clauses
-        row = clauses.row
-        start = np.searchsorted(row, np.arange(first, last + 1, dtype=row.dtype))
-        low, high = int(start[0]), int(start[-1])
-        self._clause_start = (start - low).tolist()
+        if last - first == 1:
+            low, high = clauses.clause_range(first)
+            self._clause_start = [0, high - low]
+        else:
+            row = clauses.row
+            start = np.searchsorted(row, np.arange(first, last + 1, dtype=row.dtype))
+            low, high = int(start[0]), int(start[-1])
+            self._clause_start = (start - low).tolist()
         self._box: list[_Box] = [tuple(box) for box in clauses.box[low:high].tolist()]
         self._shape = clauses.shape[low:high].tolist()
         self._shapes = clauses.shapes
@@ -96,9 +100,7 @@ class _Rows:
             {n for lists in (self._positive, self._negative) for ns in lists for n in ns}
         )
         self._text = dict(zip(numbers, texts(numbers), strict=True))
-        whole = first == 0 and last == len(subscriptions)
-        ids = subscriptions.ids
-        self._id = (ids if whole else ids.take(np.arange(first, last))).tolist()
+        self._id = subscriptions.ids.slice(first, last).tolist()
         self._expires_us = subscriptions.expires_us[first:last].tolist()
         owner = subscriptions.owner
         self._owner = None if owner is None else owner.slice(first, last - first).to_pylist()
@@ -149,8 +151,10 @@ class _Rows:
 
 
 def _lists(start: NDArray[np.int64], token: NDArray[np.int32]) -> list[list[int]]:
-    flat = token[start[0] : start[-1]].tolist()
-    return [flat[a:b] for a, b in pairwise((start - start[0]).tolist())]
+    borders = start.tolist()
+    base = borders[0]
+    flat = token[base : borders[-1]].tolist()
+    return [flat[a - base : b - base] for a, b in pairwise(borders)]
 
 
 def _made(kind: type[_T], **fields: Any) -> _T:

@@ -22,7 +22,7 @@ class LiveSegment(Segment):
 
     Parameters
     ----------
-    subscriptions, index, vocabulary
+    subscriptions, index, vocabulary, first_expiry_us
         As for `nearcast.segments.Segment`.
     handle
         The handle of every row.
@@ -41,8 +41,9 @@ class LiveSegment(Segment):
         handle: NDArray[np.int32],
         serial: int,
         indexed: bool,
+        first_expiry_us: int | None = None,
     ) -> None:
-        super().__init__(subscriptions, index, vocabulary)
+        super().__init__(subscriptions, index, vocabulary, first_expiry_us=first_expiry_us)
         self.handle = handle
         self.serial = serial
         self.indexed = indexed

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.indexes import Builder, Index
+    from nearcast.model import Id
     from nearcast.text import Vocabulary
 
 __all__ = ["Store", "StoredSegment"]
@@ -102,14 +103,10 @@ class Store:
                 + sum(vocabulary.nbytes for vocabulary in vocabularies)
             )
 
-    def find(self, ids: Ids) -> tuple[LiveSegment, int] | None:
-        """Return where the one subscription with this id is; None if it is not registered."""
+    def find(self, id: Id) -> tuple[LiveSegment, int] | None:
+        """Return where the subscription with this id is; None if it is not registered."""
         with self._writing:
-            handle = self._directory.find(ids)
-            if not self._registered(handle)[0]:
-                return None
-            [(segment, rows, _)] = self._places(handle)
-            return segment, int(rows[0])
+            return self._place(self._directory.find_one(id))
 
     def add(self, part: Part, *, skip: bool) -> NDArray[np.bool_]:
         """Add subscriptions, all in one version.
@@ -130,16 +127,17 @@ class Store:
         subscriptions = part.subscriptions
         with self._writing:
             taken = self._taken(subscriptions.ids)
-            if taken.any():
+            if np.count_nonzero(taken):
                 if not skip:
                     raise duplicate_id(subscriptions.ids, taken)
                 subscriptions = subscriptions.take(np.flatnonzero(~taken))
+                part = Part(subscriptions, part.vocabulary)
             handle = self._directory.reserve(subscriptions.ids)
-        part = Part(subscriptions, part.vocabulary)
+        segments = self.state.segments
         try:
             part = self._renumbered(part)
             if len(subscriptions) >= _BULK_ROWS:
-                index = self.builder.build(subscriptions.clauses)
+                index = self.builder.build(part.subscriptions.clauses)
                 with self._writing:
                     self._install(part, index, handle)
             elif len(subscriptions):
@@ -149,6 +147,9 @@ class Store:
             with self._writing:
                 self._directory.cancel(handle)
             raise
+        if len(self.state.segments) == len(segments) and self.worker.pending:
+            self.worker.wake(urgent=False)  # the buffer grew: there is nothing else to merge
+            return taken
         # Small segments are merged at once: there would soon be too many of them.
         while choose_small(self._sizes(self.state.segments, None)) and self._merge(choose_small):
             pass
@@ -159,11 +160,12 @@ class Store:
         """Remove subscriptions, all in one version; an id that is not registered is an error."""
         self.worker.raise_failure()
         with self._writing:
-            handle = self._directory.find(ids)
+            handle = self._found(ids)
             registered = self._registered(handle)
-            if not registered.all():
+            if np.count_nonzero(registered) < len(registered):
                 raise unknown_id(ids, ~registered)
-            handle = np.unique(handle)
+            if len(handle) > 1:
+                handle = np.unique(handle)
             places = self._places(handle)
             for segment, _, _ in places:
                 segment.reserve_deaths()
@@ -175,26 +177,33 @@ class Store:
         self._wake_worker()
 
     def replace(
-        self, ids: Ids, change: Callable[[Subscriptions], Subscriptions]
-    ) -> tuple[Part, Part]:
+        self, id: Id, change: Callable[[Subscriptions, int], Subscriptions]
+    ) -> tuple[tuple[LiveSegment, int], Part]:
         """Put a changed subscription in the place of the one with this id, in one version.
+
+        Parameters
+        ----------
+        id
+            The id.
+        change
+            Returns the changed subscription, given the subscriptions of a segment and a row.
 
         Returns
         -------
         tuple
-            The subscription as it was, and as it is.
+            The segment and row of the subscription as it was, and the subscription as it is.
         """
         self.worker.raise_failure()
         with self._writing:
-            handle = self._directory.find(ids)
-            if not self._registered(handle)[0]:
-                raise unknown_id(ids, np.ones(1, np.bool_))
-            [(segment, rows, _)] = self._places(handle)
-            old = Part(segment.subscriptions.take(rows), segment.vocabulary)
-            new = self._renumbered(Part(change(old.subscriptions), segment.vocabulary))
-            self._append(new, handle)
+            handle = self._directory.find_one(id)
+            place = self._place(handle)
+            if place is None:
+                raise unknown_id(Ids.of([id]), np.ones(1, np.bool_))
+            segment, row = place
+            new = self._renumbered(Part(change(segment.subscriptions, row), segment.vocabulary))
+            self._append(new, np.array([handle], np.int32))
         self._wake_worker()
-        return old, new
+        return place, new
 
     def sizes(self) -> list[Size]:
         """Return the sizes of all segments; the expired count as dead."""
@@ -255,13 +264,23 @@ class Store:
             raise StorageError("a stored segment has the same id twice; restore a copy")
         self.state = State(0, tuple(made))
 
+    def _found(self, ids: Ids) -> NDArray[np.int32]:
+        if len(ids) == 1:
+            return np.array([self._directory.find_one(ids.tolist()[0])], np.int32)
+        return self._directory.find(ids)
+
     def _taken(self, ids: Ids) -> NDArray[np.bool_]:
         """Return which ids cannot be registered; an expired registration is no obstacle."""
+        if len(ids) == 1:
+            one = self._directory.find_one(ids.tolist()[0])
+            return np.array([self._place(one) is not None or self._directory.is_reserved(one)])
         handle = self._directory.find(ids)
         return self._registered(handle) | self._directory.reserved(handle)
 
     def _registered(self, handle: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which handles belong to subscriptions that have not expired."""
+        if len(handle) == 1:
+            return np.array([self._place(int(handle[0])) is not None])
         registered: NDArray[np.bool_] = self._directory.segment_of(handle) != NOWHERE
         now_us = self._clock_us()
         for segment, rows, positions in self._places(handle):
@@ -269,15 +288,36 @@ class Store:
                 registered[positions] = segment.subscriptions.expires_us[rows] > now_us
         return registered
 
+    def _place(self, handle: int) -> tuple[LiveSegment, int] | None:
+        """Return the segment and row of one handle; None if it has none, or has expired."""
+        segment = self._segment_of(handle)
+        if segment is None:
+            return None
+        row = self._directory.row_at(handle)
+        expires = segment.first_expiry_us < NEVER
+        if expires and segment.subscriptions.expires_us[row] <= self._clock_us():
+            return None
+        return segment, row
+
+    def _segment_of(self, handle: int) -> LiveSegment | None:
+        serial = self._directory.segment_at(handle)
+        if serial != NOWHERE:
+            for segment in self.state.segments:
+                if segment.serial == serial:
+                    return segment
+        return None
+
     def _places(
         self, handle: NDArray[np.int32]
     ) -> list[tuple[LiveSegment, NDArray[np.int32], NDArray[np.int64]]]:
         """Return segment by segment the rows of handles, and their positions among the handles."""
+        if len(handle) == 1:
+            one = int(handle[0])
+            segment = self._segment_of(one)
+            if segment is None:
+                return []
+            return [(segment, np.array([self._directory.row_at(one)], np.int32), _FIRST)]
         serial = self._directory.segment_of(handle)
-        if len(serial) == 1:
-            [one] = serial.tolist()
-            segment = next((s for s in self.state.segments if s.serial == one), None)
-            return [] if segment is None else [(segment, self._directory.row_of(handle), _FIRST)]
         if len(serial) == 0 or serial.max() == NOWHERE:
             return []
         of_segment = [(s, np.flatnonzero(serial == s.serial)) for s in self.state.segments]
@@ -370,8 +410,8 @@ class Store:
         version = self.state.version + 1
         for dying, rows, _ in old:
             dying.kill(rows, version)
-        first = len(segment) - len(handle)
-        self._directory.place(handle, segment.serial, np.arange(first, len(segment)))
+        rows = np.arange(len(segment) - len(handle), len(segment))
+        self._directory.place(handle, segment.serial, rows)
         self.state = State(version, (*others, segment))
 
     def _unused_serial(self) -> int:
@@ -384,13 +424,14 @@ class Store:
 
     def _wake_worker(self) -> None:
         """Tell the thread if something is worth merging, at once or when nobody writes."""
-        state, now_us = self.state, self._clock_us()
-        sizes = self._sizes(state.segments, None)
+        segments = self.state.segments
+        sizes = self._sizes(segments, None)
         urgent = bool(choose(sizes, quiet=False))
         if self.worker.pending:  # it will look at everything when nobody writes
             self.worker.wake(urgent=urgent)
             return
-        expiring = any(segment.first_expiry_us <= now_us for segment in state.segments)
+        now_us = self._clock_us()
+        expiring = any(segment.first_expiry_us <= now_us for segment in segments)
         if urgent or expiring or choose(sizes, quiet=True):
             self.worker.wake(urgent=urgent)
 

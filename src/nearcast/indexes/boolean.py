@@ -102,7 +102,7 @@ class BooleanIndex(Index):
             raise InvalidInput("threads", threads, "must be at least 1")
         if not len(messages) or not len(self.clauses):
             return Matches(np.zeros(len(messages) + 1, np.int64), np.empty(0, np.int32), 0)
-        if not messages.wraps.any():
+        if not messages.any_wraps:
             return self._verify(messages, None, self.find(messages, threads))
         pieces, message_of = messages.cut()
         piece_start = np.searchsorted(message_of, np.arange(len(messages) + 1))
@@ -150,8 +150,7 @@ class BooleanIndex(Index):
 
         Scratch is kept from call to call: making it may take longer than matching a message.
         """
-        start = messages.token_start
-        tokens = int((start[first + 1 : last + 1] - start[first:last]).max(initial=0))
+        tokens = messages.max_tokens(first, last)
         try:
             idle = self._idle.pop()
             if idle[0] >= tokens:

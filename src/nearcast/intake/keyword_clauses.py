@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from nearcast.intake.rejects import RowErrors
     from nearcast.text import Tokenizer, Vocabulary
 
-__all__ = ["distinct", "keyword_clauses_of", "read_keyword_clauses"]
+__all__ = ["distinct", "keyword_clauses_of", "number_conjunctions", "read_keyword_clauses"]
+
+_FEW_TOKENS = 8
 
 MAX_KEYWORD_BYTES = 1_000_000
 """The maximum length of a keyword; folding can make its tokens a few times longer."""
@@ -64,15 +66,29 @@ def keyword_clauses_of(
     >>> clauses.token.tolist(), clauses.negative.tolist()
     ([0, 1], [2])
     """
-    flat = list(chain.from_iterable(clauses))
-    tokens = [token for clause in flat for token in (*clause.positive, *clause.negative)]
-    number = iter(vocabulary.add(tokens).tolist())
-    positive, negative = [], []
-    for clause in flat:
-        positive.append(sorted(set(islice(number, len(clause.positive)))))
-        negative.append(sorted(set(islice(number, len(clause.negative)))))
+    flat = list(chain.from_iterable(number_conjunctions(clauses, vocabulary)))
     clause_start = np.array([0, *accumulate(map(len, clauses))])
-    return Conjunctions(clause_start, *_end_to_end(positive), *_end_to_end(negative))
+    positive = _end_to_end([positive for positive, _ in flat])
+    return Conjunctions(clause_start, *positive, *_end_to_end([negative for _, negative in flat]))
+
+
+def number_conjunctions(
+    clauses: Sequence[Sequence[Conjunction]], vocabulary: Vocabulary
+) -> list[list[tuple[list[int], list[int]]]]:
+    """Return the tokens and the negative tokens of conjunctions as ids; new ones are added."""
+    tokens = [token for row in clauses for one in row for token in one.positive + one.negative]
+    few = len(tokens) <= _FEW_TOKENS
+    number = iter(vocabulary.add_few(tokens) if few else vocabulary.add(tokens).tolist())
+    return [
+        [
+            (
+                sorted(set(islice(number, len(one.positive)))),
+                sorted(set(islice(number, len(one.negative)))),
+            )
+            for one in row
+        ]
+        for row in clauses
+    ]
 
 
 def _end_to_end(lists: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

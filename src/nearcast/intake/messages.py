@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import Ids, Messages
+from nearcast.columns import Ids, Messages, frozen, read_only
 from nearcast.errors import NearcastError, UnsupportedFile
 from nearcast.intake.arrow_columns import not_null, read_lists, read_texts
 from nearcast.intake.ids import read_ids, refuse_repeated
@@ -31,9 +32,11 @@ MESSAGE_COLUMNS = ("id", "text", "tokens", *POINT, *BOX, "time", "ttl_s")
 """The columns that a table of messages may have; others are ignored."""
 
 _FEW_ROWS = 16
-_PLAIN_TYPES = (
-    *(pa.string(), pa.large_string(), pa.int64(), pa.float64()),
-    *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us") for zone in (None, "UTC")),
+_PLAIN_TYPES = frozenset(
+    [
+        *(pa.string(), pa.large_string(), pa.int64(), pa.float64()),
+        *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us") for zone in (None, "UTC")),
+    ]
 )
 
 _WANTED = "id, text or tokens, and a place (lon, lat; or west, south, east, north)"
@@ -44,7 +47,8 @@ class MessageBatch:
     """Messages as they were read: ids, words, places and times.
 
     The words have no numbers yet. `number` looks them up in a vocabulary, which is cheap and can be
-    done with several: that of each segment, of a router, of the messages that stay alive.
+    done with several: that of each segment, of a router, of the messages that stay alive. All
+    arrays are read-only.
     """
 
     ids: Ids
@@ -56,22 +60,35 @@ class MessageBatch:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def any_stays(self) -> bool:
+        """Whether a message stays alive for a while."""
+        if len(self.ttl_us) == 1:
+            return int(self.ttl_us[0]) > 0
+        return bool(self.ttl_us.any())
+
     def number(self, vocabulary: Vocabulary, *, add: bool = False) -> Messages:
         """Return the messages with the token ids of a vocabulary.
 
         Unknown words are left out, or added to the vocabulary with ``add=True``.
         """
         column = self.words.number(vocabulary, add=add)
-        return Messages(column.token_start, column.token, self.box, self.time_us, self.ttl_us)
+        return Messages.of_frozen(
+            token_start=column.token_start,
+            token=column.token,
+            box=self.box,
+            time_us=self.time_us,
+            ttl_us=self.ttl_us,
+        )
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return the messages of these rows."""
         return type(self)(
             self.ids.take(rows),
             self.words.take(rows),
-            self.box[rows],
-            self.time_us[rows],
-            self.ttl_us[rows],
+            frozen(self.box[rows]),
+            frozen(self.time_us[rows]),
+            frozen(self.ttl_us[rows]),
         )
 
 
@@ -126,7 +143,13 @@ def read_messages(
     found = _read_words(table, tokenizer, errors)
     if unique:
         refuse_repeated(ids, "id", errors)
-    batch = MessageBatch(ids, found, box, np.where(time.given, time.us, now_us), ttl.us)
+    batch = MessageBatch(
+        ids,
+        found,
+        read_only(box, np.int32),
+        frozen(np.where(time.given, time.us, now_us)),
+        read_only(ttl.us, np.int64),
+    )
     if not errors.valid.all():
         batch = batch.take(np.flatnonzero(errors.valid))
     return batch, errors.rejects(table, rows)
@@ -140,8 +163,9 @@ def _read_few(
     None if a row would be rejected, or a column is of a type that the model does not take as it
     is; then the columns are read, which gives the reasons.
     """
-    names = [name for name in MESSAGE_COLUMNS if name in table.column_names]
-    columns = [table.column(name) for name in names]
+    position = {name: at for at, name in enumerate(table.column_names)}
+    names = [name for name in MESSAGE_COLUMNS if name in position]
+    columns = [table.column(position[name]) for name in names]
     if not all(column.type in _PLAIN_TYPES for column in columns) or "tokens" in names:
         return None
     try:
@@ -190,31 +214,38 @@ def messages_from(
     >>> batch.number(Vocabulary(["tea"])).token.tolist(), batch.time_us.tolist()
     ([0], [7])
     """
-    texts: list[str] = []
-    start = [0]
-    for message in messages:
-        texts += (message.text,) if message.text is not None else message.tokens or ()
-        start.append(len(texts))
-    times = [now_us if m.time_us is None else m.time_us for m in messages]
+    times = [now_us if m.time is None else m.time_us for m in messages]
     return MessageBatch(
         Ids.of([m.id for m in messages]),
-        Words.of_texts(texts, tokenizer).group(np.array(start)),
-        np.array([m.box() for m in messages], np.int32).reshape(-1, 4),
-        np.array(times, np.int64),
-        np.array([m.ttl_us for m in messages], np.int64),
+        _words_of(messages, tokenizer),
+        frozen(np.array([m.box() for m in messages], np.int32).reshape(-1, 4)),
+        frozen(np.array(times, np.int64)),
+        frozen(np.array([m.ttl_us for m in messages], np.int64)),
     )
 
 
+def _words_of(messages: Sequence[Message], tokenizer: Tokenizer) -> Words:
+    texts = [m.text for m in messages if m.text is not None]
+    if len(texts) == len(messages):
+        return Words.of_texts(texts, tokenizer)
+    lists = [m.tokens or () if m.text is None else (m.text,) for m in messages]
+    start = np.array([0, *accumulate(map(len, lists))])
+    return Words.of_texts(list(chain.from_iterable(lists)), tokenizer).group(start)
+
+
 def _require_columns(table: pa.Table) -> None:
-    names = set(table.column_names)
+    columns = table.column_names
+    names = set(columns)
     place = names.issuperset(BOX) or names.issuperset(POINT)
     if "id" not in names or not place or not names & {"text", "tokens"}:
-        found = ", ".join(table.column_names) or "none"
+        found = ", ".join(columns) or "none"
         raise UnsupportedFile(
             f"not a table of messages: found the columns {found}; wanted {_WANTED}"
         )
+    if len(names) == len(columns):
+        return
     for name in MESSAGE_COLUMNS:
-        if table.column_names.count(name) > 1:
+        if columns.count(name) > 1:
             raise UnsupportedFile(f"the column {name} occurs twice; rename one of them")
 
 

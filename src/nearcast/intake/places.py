@@ -6,7 +6,7 @@ each. Rows with invalid numbers are passed to the constructors of the model for 
 
 from __future__ import annotations
 
-from itertools import accumulate, chain
+from itertools import accumulate, chain, count
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from nearcast.intake.rejects import RowErrors
     from nearcast.model import Region
+    from nearcast.model.circles import Box
 
 __all__ = [
     "BOX",
@@ -35,6 +36,7 @@ __all__ = [
     "Regions",
     "read_message_boxes",
     "read_regions",
+    "region_lists",
     "regions_of",
     "split_meridian",
     "unite_meridian",
@@ -127,24 +129,37 @@ def regions_of(places: Sequence[Region]) -> Regions:
     >>> regions_of([Rect(170, 0, -170, 1), Circle(0, 0, 5.0)]).box_start.tolist()
     [0, 2, 3]
     """
+    boxes, shape, shapes = region_lists(places)
+    return Regions(
+        np.array([0, *accumulate(map(len, boxes))]),
+        np.array(list(chain.from_iterable(boxes)), np.int32).reshape(-1, 4),
+        np.array(shape, np.int32),
+        shapes,
+    )
+
+
+def region_lists(places: Sequence[Region]) -> tuple[list[list[Box]], list[int], Shapes]:
+    """Return the boxes of each region, its shape or -1, and all shapes."""
     boxes = [place.boxes() for place in places]
-    box_start = np.array([0, *accumulate(map(len, boxes))])
-    box = np.array(list(chain.from_iterable(boxes)), np.int32).reshape(-1, 4)
     rings = [place.rings() for place in places]
     if all(outline is None for outline in rings):
-        return Regions(box_start, box, np.full(len(places), -1, np.int32), _NO_SHAPES)
-    shaped = [number for number, outline in enumerate(rings) if outline is not None]
-    shape = np.full(len(places), -1, np.int32)
-    shape[shaped] = np.arange(len(shaped))
+        return boxes, [-1] * len(places), _NO_SHAPES
+    number = count()
+    shape = [-1 if outline is None else next(number) for outline in rings]
     outlines = [outline for outline in rings if outline is not None]
     points = [ring for outline in outlines for ring in outline]
+    radius_m = [
+        getattr(place, "radius_m", -1.0)
+        for place, outline in zip(places, rings, strict=True)
+        if outline is not None
+    ]
     shapes = Shapes(
-        np.array([getattr(places[number], "radius_m", -1.0) for number in shaped], np.float64),
+        np.array(radius_m, np.float64),
         starts(np.array([len(outline) for outline in outlines], np.int64)),
         starts(np.array([len(ring) for ring in points], np.int64)),
-        np.concatenate([np.empty((0, 2), np.int32), *points]),
+        np.concatenate(points),
     )
-    return Regions(box_start, box, shape, shapes)
+    return boxes, shape, shapes
 
 
 def unite_meridian(box: NDArray[np.int32]) -> NDArray[np.int32]:

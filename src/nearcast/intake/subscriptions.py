@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import NEVER, Ids, Subscriptions, place_conjunctions
+from nearcast.columns import (
+    NEVER,
+    Ids,
+    Subscriptions,
+    clauses_of_lists,
+    frozen,
+    place_conjunctions,
+)
 from nearcast.errors import DuplicateId, UnsupportedFile
 from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
-from nearcast.intake.keyword_clauses import keyword_clauses_of, read_keyword_clauses
-from nearcast.intake.places import read_regions, regions_of
+from nearcast.intake.keyword_clauses import number_conjunctions, read_keyword_clauses
+from nearcast.intake.places import read_regions, region_lists
 from nearcast.intake.rejects import Rejects, RowErrors
 from nearcast.intake.times import read_times
 from nearcast.model.json_form import BOX, CIRCLE, FIELDS, RANKED, RANKED_PROBLEM
@@ -124,29 +131,30 @@ def subscriptions_from(
     if len(set(ids)) < len(ids):
         again, _ = Counter(ids).most_common(1)[0]
         raise DuplicateId(f"two subscriptions have the id {again!r}; give each its own")
-    keyword_clauses = keyword_clauses_of([s.clauses(tokenizer) for s in subscriptions], vocabulary)
-    regions = regions_of([s.region for s in subscriptions])
+    wanted = number_conjunctions([s.clauses(tokenizer) for s in subscriptions], vocabulary)
+    regions = region_lists([s.region for s in subscriptions])
     expires = [NEVER if s.expires_us is None else s.expires_us for s in subscriptions]
     owners = [s.owner for s in subscriptions]
     named = any(owner is not None for owner in owners)
     return Subscriptions(
         ids=Ids.of(ids),
-        clauses=place_conjunctions(keyword_clauses, regions),
-        expires_us=np.array(expires, np.int64),
+        clauses=clauses_of_lists(wanted, *regions),
+        expires_us=frozen(np.array(expires, np.int64)),
         owner=pa.array(owners, pa.string()) if named else None,
     )
 
 
 def _require_columns(table: pa.Table) -> None:
-    names = set(table.column_names)
+    columns = table.column_names
+    names = set(columns)
     places = names.issuperset(BOX) or names.issuperset(CIRCLE) or "geometry" in names
     if "id" not in names or not places:
-        found = ", ".join(table.column_names) or "none"
+        found = ", ".join(columns) or "none"
         raise UnsupportedFile(
             f"not a table of subscriptions: found the columns {found}; wanted {_WANTED}"
         )
     for name in SUBSCRIPTION_COLUMNS:
-        if table.column_names.count(name) > 1:
+        if columns.count(name) > 1:
             raise UnsupportedFile(f"the column {name} occurs twice; rename one of them")
 
 

@@ -124,9 +124,9 @@ def _datetime_us(field: str, value: datetime) -> int:
 
 
 def _microseconds(field: str, value: object, problem: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
         raise InvalidInput(field, value, problem)
-    if isinstance(value, Integral):
+    if type(value) is not float and isinstance(value, Integral):
         microseconds = int(value) * _SECOND_US
     else:
         seconds = float(value)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Delivery", "deliver"]
 
+_COLUMNS = ["message_id", "subscription_id", "score"]
+
 
 class Delivery(NamedTuple):
     """Matches of a batch: message row (ascending) and subscription id of each, and their scores.
@@ -64,13 +66,12 @@ class Delivery(NamedTuple):
         score = pa.nulls(len(message), pa.float64())
         if self.score is not None:
             score = pa.array(self.score[first:last], from_pandas=True)
-        return pa.table(
-            {
-                "message_id": gather_ids(message_ids, message).to_arrow(),
-                "subscription_id": subscription.to_arrow(),
-                "score": score,
-            }
-        )
+        columns = [
+            gather_ids(message_ids, message).to_arrow(),
+            subscription.to_arrow(),
+            score,
+        ]
+        return pa.Table.from_arrays(columns, _COLUMNS)
 
 
 def deliver(
@@ -83,17 +84,17 @@ def deliver(
     numbered: dict[Vocabulary, Messages] = {}
     found: list[Matches] = []
     ids: list[Ids] = []
+    examined = visited = 0
     for segment in segments:
         messages = numbered.get(segment.vocabulary)
         if messages is None:
             messages = numbered[segment.vocabulary] = batch.number(segment.vocabulary)
         matches = segment.match(messages, version=version, threads=threads)
-        found.append(matches)
+        examined += matches.examined
+        visited += matches.visited
         if len(matches):
+            found.append(matches)
             ids.append(gather_ids(segment.subscriptions.ids, matches.subscription))
-    examined = sum(matches.examined for matches in found)
-    visited = sum(matches.visited for matches in found)
-    found = [matches for matches in found if len(matches)]
     if not found:
         return Delivery(np.empty(0, np.int64), Ids.of([]), None, examined, visited)
     if len(found) == 1:

@@ -45,6 +45,8 @@ class Segment:
         An index over their clauses.
     vocabulary
         Numbers the tokens of the clauses.
+    first_expiry_us
+        When the first of them expires, if that is known already.
 
     Examples
     --------
@@ -60,14 +62,23 @@ class Segment:
     {(0, 0)}
     """
 
-    def __init__(self, subscriptions: Subscriptions, index: Index, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        index: Index,
+        vocabulary: Vocabulary,
+        *,
+        first_expiry_us: int | None = None,
+    ) -> None:
         self.subscriptions = subscriptions
         self.index = index
         self.vocabulary = vocabulary
         self.tombstones = 0
         self.died = _NO_ROWS
         self._died: NDArray[np.int64] | None = None
-        self.first_expiry_us = int(subscriptions.expires_us.min(initial=NEVER))
+        if first_expiry_us is None:
+            first_expiry_us = int(subscriptions.expires_us.min(initial=NEVER))
+        self.first_expiry_us = first_expiry_us
         self._expires_us = _NO_ROWS
         if self.first_expiry_us < NEVER:
             self._expires_us = read_only(subscriptions.expires_us, np.int64)
@@ -100,7 +111,10 @@ class Segment:
         """Let rows die in a version that nobody reads yet, or each in its own."""
         self.reserve_deaths()
         assert self._died is not None
-        self._died[rows] = version
+        if len(rows) == 1 and isinstance(version, int):
+            self._died[int(rows[0])] = version
+        else:
+            self._died[rows] = version
         self.tombstones += len(rows)
         self.died = read_only(self._died, np.int64)
 

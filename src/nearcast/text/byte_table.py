@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import kernel, prefetch
+from nearcast.compiled.jit import kernel, prefetch, short_kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +27,9 @@ __all__ = [
     "MAX_KEY_BYTES",
     "ByteTable",
     "Keys",
+    "add_key",
     "add_keys",
+    "find_key",
     "find_keys",
     "hash_keys",
     "move_keys",
@@ -230,6 +232,32 @@ def add_keys(
             used += length
         number[i] = found
     return taken, used
+
+
+@kernel
+def _single_key(byte: NDArray[np.uint8]) -> Keys:
+    """Return a batch of one key."""
+    start = np.zeros(2, np.int64)
+    start[1] = len(byte)
+    tag = np.empty(1, np.uint32)
+    hash_keys(start, byte, tag)
+    return Keys(start, byte, tag)
+
+
+@short_kernel
+def find_key(table: ByteTable, byte: NDArray[np.uint8]) -> int:
+    """Return the number of one key, -1 if it is unknown."""
+    return max(_find(table, _single_key(byte), 0), -1)
+
+
+@short_kernel
+def add_key(table: ByteTable, used: int, byte: NDArray[np.uint8], fresh: int) -> int:
+    """Add one key, which must be new, with the number ``fresh``; return the new ``used``.
+
+    The table must have the capacity for it, as for `add_keys`.
+    """
+    number = np.full(1, -1, np.int32)
+    return add_keys(table, used, _single_key(byte), np.full(1, fresh, np.int32), number)[1]
 
 
 @kernel

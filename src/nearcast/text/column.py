@@ -7,18 +7,27 @@ vocabularies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import chain, gather, read_only, starts
+from nearcast.columns import chain, frozen, gather, read_only, starts
 from nearcast.errors import InvalidInput
 from nearcast.text.byte_table import MAX_KEY_BYTES, Keys
 from nearcast.text.keys import string_buffers, strings_as_keys
-from nearcast.text.splitting import Texts, WordBuffers, distinct_tokens, split_words
+from nearcast.text.splitting import (
+    Texts,
+    WordBuffers,
+    distinct_tokens,
+    max_words,
+    number_texts,
+    number_words,
+    split_words,
+)
 from nearcast.text.tokenizer import UnicodeWords, alphabet, fold
 
 if TYPE_CHECKING:
@@ -35,17 +44,25 @@ _ROWS = 8192  # the words of this many short texts fit in the L2 cache
 
 
 class TokenColumn(NamedTuple):
-    """The tokens of every row, ascending and distinct, and how many words the row had.
-
-    ``word_count`` counts unknown and repeated words too: 0 means that there was no word at all.
-    """
+    """The tokens of every row, ascending and distinct, and where the words of the row began."""
 
     token_start: NDArray[np.int64]
     token: NDArray[np.int32]
-    word_count: NDArray[np.int64]
+    word_start: NDArray[np.int64]
+
+    @property
+    def word_count(self) -> NDArray[np.int64]:
+        """How many words each row had, unknown and repeated ones too."""
+        return np.diff(self.word_start)
 
 
-@dataclass(frozen=True, eq=False)
+class _FewTexts(NamedTuple):
+    """Texts that were not split yet, folded unless they are ASCII."""
+
+    texts: Texts
+    ascii_only: bool
+
+
 class Words:
     """The words of every row as hashed keys, which no vocabulary has numbered yet.
 
@@ -62,11 +79,30 @@ class Words:
     [0, 0, 0, 1]
     """
 
-    word_start: NDArray[np.int64]
-    keys: Keys
+    _texts: _FewTexts | None = None
+
+    def __init__(self, word_start: NDArray[np.int64], keys: Keys) -> None:
+        vars(self).update(word_start=word_start, keys=keys)
 
     def __len__(self) -> int:
         return len(self.word_start) - 1
+
+    @cached_property
+    def word_start(self) -> NDArray[np.int64]:
+        """Where the words of each row begin, and the end."""
+        return self._split_texts()[0]
+
+    @cached_property
+    def keys(self) -> Keys:
+        """All words."""
+        return self._split_texts()[1]
+
+    def _split_texts(self) -> tuple[NDArray[np.int64], Keys]:
+        assert self._texts is not None
+        texts, ascii_only = self._texts
+        split = _split(texts.begin, texts.end, texts.byte, ascii_only)
+        vars(self).update(word_start=split[0], keys=split[1])
+        return split
 
     @classmethod
     def read(cls, strings: pa.Array | pa.ChunkedArray, tokenizer: Tokenizer | None = None) -> Self:
@@ -78,6 +114,8 @@ class Words:
     def of_texts(cls, texts: Sequence[str], tokenizer: Tokenizer | None = None) -> Self:
         """Read a list of texts: for a few of them quicker than a column.
 
+        They are split when somebody asks for their words, or when they are numbered.
+
         Examples
         --------
         >>> Words.of_texts(["Flat white", ""]).word_start.tolist()
@@ -87,9 +125,11 @@ class Words:
             return cls(*_call(tokenizer, texts))
         plain = all(map(str.isascii, texts))
         encoded = [text.encode() for text in (texts if plain else map(fold, texts))]
-        start = starts(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        start = frozen(np.array([0, *accumulate(map(len, encoded))], np.int64))
         byte = np.frombuffer(b"".join(encoded), np.uint8)
-        return cls(*_split(start[:-1], start[1:], byte, plain))
+        words = cls.__new__(cls)
+        words._texts = _FewTexts(Texts(start[:-1], start[1:], byte), plain)
+        return words
 
     @classmethod
     def _read_chunk(cls, chunk: pa.Array, tokenizer: Tokenizer | None) -> Self:
@@ -135,12 +175,28 @@ class Words:
             Whether unknown words are added to the vocabulary, in order of appearance; otherwise
             they are left out.
         """
-        number = self._added(vocabulary) if add else vocabulary.ids_of_keys(self.keys)
-        row_start = read_only(self.word_start, np.int64)
-        token_start = np.empty(len(row_start), np.int64)
-        token = np.empty(len(number), np.int32)
-        count = distinct_tokens(read_only(number, np.int32), row_start, token_start, token)
-        return TokenColumn(token_start, token[:count], np.diff(row_start))
+        if self._texts is not None and not add:
+            return self._number_texts(self._texts, vocabulary)
+        word_start = read_only(self.word_start, np.int64)
+        token_start = np.empty(len(word_start), np.int64)
+        token = np.empty(len(self.keys.tag), np.int32)
+        if add:
+            number = read_only(self._added(vocabulary), np.int32)
+            count = distinct_tokens(number, word_start, token_start, token)
+        else:
+            table = vocabulary.snapshot()
+            count = number_words(table, self.keys, word_start, token_start, token)
+        return TokenColumn(frozen(token_start), frozen(token[:count]), word_start)
+
+    def _number_texts(self, few: _FewTexts, vocabulary: Vocabulary) -> TokenColumn:
+        """Split and number texts in one step: for a message, each step costs more than its work."""
+        texts, ascii_only = few
+        word_start = np.empty(len(texts.begin) + 1, np.int64)
+        token_start = np.empty(len(texts.begin) + 1, np.int64)
+        token = np.empty(max_words(len(texts.byte), len(texts.begin)), np.int32)
+        table = vocabulary.snapshot()
+        count = number_texts(texts, alphabet(ascii_only), table, word_start, token_start, token)
+        return TokenColumn(frozen(token_start), frozen(token[:count]), frozen(word_start))
 
     def _added(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
         """Add all words that a vocabulary can hold; the others get no number."""
@@ -184,11 +240,11 @@ def tokenize_column(
     """
     parts = [Words.read(piece, tokenizer).number(vocabulary, add=add) for piece in _pieces(strings)]
     if not parts:
-        return TokenColumn(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
+        return TokenColumn(np.zeros(1, np.int64), np.empty(0, np.int32), np.zeros(1, np.int64))
     return TokenColumn(
         chain([part.token_start for part in parts]),
         np.concatenate([part.token for part in parts]),
-        np.concatenate([part.word_count for part in parts]),
+        chain([part.word_start for part in parts]),
     )
 
 
@@ -247,7 +303,7 @@ def _split(
     begin: NDArray[np.int64], end: NDArray[np.int64], byte: NDArray[np.uint8], ascii_only: bool
 ) -> tuple[NDArray[np.int64], Keys]:
     """Split texts, text ``i`` in ``byte[begin[i]:end[i]]``; non-ASCII ones are folded already."""
-    words = (len(byte) + len(begin)) // 2 + 1
+    words = max_words(len(byte), len(begin))
     out = WordBuffers(
         np.empty(len(begin) + 1, np.int64),
         np.empty(words + 1, np.int64),
@@ -256,10 +312,9 @@ def _split(
     )
     source = Texts(read_only(begin, np.int64), read_only(end, np.int64), read_only(byte, np.uint8))
     count = split_words(source, alphabet(ascii_only), out)
-    byte_start = read_only(out.byte_start[: count + 1], np.int64)
-    byte = out.byte[: byte_start[-1]]
-    tag = read_only(out.tag[:count], np.uint32)
-    return out.word_start, Keys(byte_start, read_only(byte, np.uint8), tag)
+    byte_start = frozen(out.byte_start[: count + 1])
+    used = frozen(out.byte[: int(byte_start[-1])])
+    return frozen(out.word_start), Keys(byte_start, used, frozen(out.tag[:count]))
 
 
 def _folded(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

@@ -17,6 +17,7 @@ __all__ = ["gather_ids"]
 
 _MAX_BYTES = np.iinfo(np.int32).max
 _PREFETCH_DISTANCE = 16  # rows
+_FEW_ROWS = 4
 
 
 def gather_ids(ids: Ids, rows: NDArray[Any]) -> Ids:
@@ -27,7 +28,7 @@ def gather_ids(ids: Ids, rows: NDArray[Any]) -> Ids:
     >>> gather_ids(Ids.of(["a", "bc", "def"]), np.array([2, 0, 2])).tolist()
     ['def', 'a', 'def']
     """
-    if ids.text is None or ids.text.null_count or not len(rows):
+    if len(rows) <= _FEW_ROWS or ids.text is None or ids.text.null_count:
         return ids.take(rows)
     text = _gather(ids.text, read_only(rows, np.int32))
     # Where all ids are strings, their numbers have no meaning.

@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import read_only, starts
+from nearcast.columns import frozen, read_only, starts
 from nearcast.errors import InvalidInput
-from nearcast.text.byte_table import MAX_KEY_BYTES, Keys, add_keys, remove_keys
+from nearcast.text.byte_table import (
+    MAX_KEY_BYTES,
+    Keys,
+    add_key,
+    add_keys,
+    find_key,
+    remove_keys,
+)
 from nearcast.text.keys import (
+    check_length,
     check_lengths,
     empty_table,
     keys_of,
@@ -85,13 +93,35 @@ class IdTable:
         check_lengths(keys, "id")
         count = len(keys.tag)
         self._reserve(count, int(keys.byte_start[-1]))
-        recycled = self._free[max(self._free_count - count, 0) : self._free_count][::-1]
-        beyond = np.arange(self._handles, self._handles + count - len(recycled))
-        fresh = read_only(np.concatenate([recycled, beyond]), np.int32)
+        recycled = min(count, self._free_count)
+        fresh = np.empty(count, np.int32)
+        fresh[:recycled] = self._free[self._free_count - recycled : self._free_count][::-1]
+        fresh[recycled:] = np.arange(self._handles, self._handles + count - recycled)
         handle = np.full(count, -1, np.int32)
-        taken, self._used = add_keys(self._table, self._used, keys, fresh, handle)
-        self._free_count -= min(taken, len(recycled))
-        self._handles += max(taken - len(recycled), 0)
+        taken, self._used = add_keys(self._table, self._used, keys, frozen(fresh), handle)
+        self._free_count -= min(taken, recycled)
+        self._handles += max(taken - recycled, 0)
+        return handle
+
+    def find_one(self, id: str | int) -> int:
+        """Return the handle of an id, -1 if it is unknown."""
+        return find_key(self._view, _key_of(id))
+
+    def add_one(self, id: str | int) -> int:
+        """Return the handle of an id, and add it if it is new."""
+        key = _key_of(id)
+        handle = find_key(self._view, key)
+        if handle >= 0:
+            return handle
+        check_length(key, "id")
+        self._reserve(1, len(key))
+        recycled = self._free_count > 0
+        handle = int(self._free[self._free_count - 1]) if recycled else self._handles
+        self._used = add_key(self._table, self._used, key, handle)
+        if recycled:
+            self._free_count -= 1
+        else:
+            self._handles += 1
         return handle
 
     def remove(self, handles: NDArray[Any]) -> None:
@@ -100,7 +130,7 @@ class IdTable:
         A handle that is not in use raises `InvalidInput`; the others are removed nevertheless.
         """
         chosen = read_only(handles, np.int32)
-        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self._handles:
+        if not _all_below(chosen, self._handles):
             raise InvalidInput("handles", chosen, f"must be from 0 to {self._handles - 1}")
         needed = self._free_count + len(chosen)
         if needed > len(self._free):
@@ -132,17 +162,21 @@ class IdTable:
         self._free = self._free[: self._free_count].copy()
 
 
+def _all_below(handles: NDArray[np.int32], limit: int) -> bool:
+    if len(handles) == 1:
+        return 0 <= int(handles[0]) < limit
+    return not len(handles) or bool(0 <= handles.min() <= handles.max() < limit)
+
+
+def _key_of(id: str | int) -> NDArray[np.uint8]:
+    """Return the bytes of an id, as `_keys_of_ids` does."""
+    if isinstance(id, str):
+        return np.frombuffer(id.encode(), np.uint8)
+    return np.frombuffer(b"\0" + id.to_bytes(8, "little", signed=True), np.uint8)
+
+
 def _keys_of_ids(ids: Ids) -> Keys:
     """Return UTF-8 for strings, NUL and eight bytes for integers; no string contains a NUL."""
-    if len(ids) == 1:  # single calls ask for the same id several times
-        known: Keys | None = vars(ids).get("_keys")
-        if known is None:
-            known = vars(ids)["_keys"] = _hashed(ids)
-        return known
-    return _hashed(ids)
-
-
-def _hashed(ids: Ids) -> Keys:
     if ids.text is None:
         return keys_of(np.arange(len(ids) + 1) * _INTEGER_BYTES, _integer_bytes(ids.number))
     text_start, text = string_buffers(ids.text)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import read_only, starts
+from nearcast.columns import frozen, read_only
 from nearcast.errors import InvalidInput
 from nearcast.text.byte_table import (
     MAX_KEY_BYTES,
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "check_length",
     "check_lengths",
     "empty_table",
+    "encode_key",
     "keys_of",
     "numbers_of",
     "read_only_table",
@@ -42,7 +45,7 @@ def keys_of(byte_start: NDArray[Any], byte: NDArray[Any]) -> Keys:
     content = read_only(byte, np.uint8)
     tag = np.empty(len(start) - 1, np.uint32)
     hash_keys(start, content, tag)
-    return Keys(start, content, read_only(tag, np.uint32))
+    return Keys(start, content, frozen(tag))
 
 
 def strings_as_keys(strings: Sequence[str], field: str) -> Keys:
@@ -50,17 +53,20 @@ def strings_as_keys(strings: Sequence[str], field: str) -> Keys:
     try:
         encoded = [string.encode() for string in strings]
     except (AttributeError, UnicodeEncodeError):
-        wrong = next(s for s in strings if not _encodable(s))
-        raise InvalidInput(field, wrong, "must be a string without lone surrogates") from None
-    lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-    return keys_of(starts(lengths), np.frombuffer(b"".join(encoded), np.uint8))
+        for string in strings:
+            encode_key(string, field)
+        raise
+    start = np.array([0, *accumulate(map(len, encoded))], np.int64)
+    return keys_of(start, np.frombuffer(b"".join(encoded), np.uint8))
 
 
-def _encodable(string: object) -> bool:
+def encode_key(string: str, field: str) -> NDArray[np.uint8]:
+    """Return the UTF-8 bytes of one string; errors call it ``field``."""
     try:
-        return isinstance(string, str) and string.encode() is not None
-    except UnicodeEncodeError:
-        return False
+        return np.frombuffer(string.encode(), np.uint8)
+    except (AttributeError, UnicodeEncodeError):
+        problem = "must be a string without lone surrogates"
+        raise InvalidInput(field, string, problem) from None
 
 
 def string_buffers(strings: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -89,9 +95,15 @@ def check_lengths(keys: Keys, field: str) -> None:
     """Raise `InvalidInput` for a key that is empty or too long for a table."""
     length = np.diff(keys.byte_start)
     for wrong in np.flatnonzero((length == 0) | (length > MAX_KEY_BYTES))[:1]:
-        begin = keys.byte_start[wrong]
-        shown = keys.byte[begin : begin + min(length[wrong], 80)].tobytes().decode(errors="replace")
-        problem = f"must have 1 to {MAX_KEY_BYTES} bytes, has {length[wrong]}"
+        begin, end = keys.byte_start[wrong], keys.byte_start[wrong + 1]
+        check_length(keys.byte[begin:end], field)
+
+
+def check_length(key: NDArray[np.uint8], field: str) -> None:
+    """Raise `InvalidInput` if a key is empty or too long for a table."""
+    if not 0 < len(key) <= MAX_KEY_BYTES:
+        shown = key[:80].tobytes().decode(errors="replace")
+        problem = f"must have 1 to {MAX_KEY_BYTES} bytes, has {len(key)}"
         raise InvalidInput(field, shown, problem)
 
 

@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import kernel
-from nearcast.text.byte_table import HASH_SEED, hash_byte, hash_end
+from nearcast.text.byte_table import HASH_SEED, Keys, find_keys, hash_byte, hash_end
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Alphabet", "Texts", "WordBuffers", "distinct_tokens", "split_words"]
+    from nearcast.text.byte_table import ByteTable
+
+__all__ = [
+    "Alphabet",
+    "Texts",
+    "WordBuffers",
+    "distinct_tokens",
+    "max_words",
+    "number_texts",
+    "number_words",
+    "split_words",
+]
 
 _ENCODED = 0x80
 
@@ -67,11 +78,16 @@ def _is_word_character(bit: NDArray[np.uint8], byte: NDArray[np.uint8], at: int,
 
 
 @kernel
+def max_words(size: int, texts: int) -> int:
+    """Return how many words texts of ``size`` bytes in total can have at most."""
+    return (size + texts) // 2 + 1
+
+
+@kernel
 def split_words(texts: Texts, alphabet: Alphabet, out: WordBuffers) -> int:
     """Split texts into folded words and hash them; return the number of words.
 
-    ``out`` must have the capacity for all bytes of the texts, and for half as many words (rounded
-    up for every text).
+    ``out`` must have the capacity for all bytes of the texts and for `max_words`.
     """
     word = 0
     written = 0
@@ -141,6 +157,7 @@ def distinct_tokens(
     """Sort the numbers of each row's words, and drop repeated and negative ones.
 
     Row ``i`` has the words ``word_start[i]:word_start[i + 1]``. Returns the number of tokens.
+    ``token`` may be the same array as ``number``.
     """
     count = 0
     for row in range(len(word_start) - 1):
@@ -159,3 +176,40 @@ def distinct_tokens(
         count = kept
     token_start[len(word_start) - 1] = count
     return count
+
+
+@kernel
+def number_words(
+    table: ByteTable,
+    words: Keys,
+    word_start: NDArray[np.int64],
+    token_start: NDArray[np.int64],
+    token: NDArray[np.int32],
+) -> int:
+    """Write the tokens of each row, ascending and distinct; return how many they are.
+
+    Row ``i`` has the words ``word_start[i]:word_start[i + 1]``. A word that is not in the table has
+    no token. ``token`` int32[words] must have the capacity for all words.
+    """
+    find_keys(table, words, token)
+    return distinct_tokens(token, word_start, token_start, token)
+
+
+@kernel
+def number_texts(
+    texts: Texts,
+    alphabet: Alphabet,
+    table: ByteTable,
+    word_start: NDArray[np.int64],
+    token_start: NDArray[np.int64],
+    token: NDArray[np.int32],
+) -> int:
+    """Split texts, and write the tokens of each as `number_words` does."""
+    size = len(texts.byte)
+    capacity = max_words(size, len(texts.begin))
+    byte_start = np.empty(capacity + 1, np.int64)
+    byte = np.empty(size, np.uint8)
+    tag = np.empty(capacity, np.uint32)
+    count = split_words(texts, alphabet, WordBuffers(word_start, byte_start, byte, tag))
+    words = Keys(byte_start[: count + 1], byte, tag[:count])
+    return number_words(table, words, word_start, token_start, token[:count])

@@ -73,7 +73,7 @@ class Statistics(Arrays):
     height: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        freeze(self, **_ARRAYS, **_COUNTS)
+        freeze(self, _ARRAYS | _COUNTS)
 
     @classmethod
     def count(

@@ -80,7 +80,7 @@ class Router(Arrays):
     vocabulary: Vocabulary
 
     def __post_init__(self) -> None:
-        freeze(self, **_TYPES)
+        freeze(self, _TYPES)
         object.__setattr__(self, "region", read_only(self.region, np.int32, 4))
         object.__setattr__(self, "shards", int(self.shards))
         _check(self)

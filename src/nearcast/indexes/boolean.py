@@ -15,10 +15,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearcast.columns import Clauses, Matches, Messages
-from nearcast.compiled.messages import MessageArrays
+from nearcast.compiled.messages import MessageArrays, Output
 from nearcast.compiled.shapes import ShapeArrays
 from nearcast.errors import InvalidInput
 from nearcast.indexes.contract import Index, NoOptions
@@ -28,14 +27,14 @@ from nearcast.indexes.verification import ClauseArrays, join_pieces, verify_clau
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
 __all__ = ["BooleanIndex", "Found", "Linear", "Progress"]
 
 Progress: TypeAlias = tuple[int, int, int]
 """The message at which the output was full (or the end), candidates examined, nodes visited."""
 
-FindPart: TypeAlias = Callable[
-    [MessageArrays, tuple[int, int], Any, NDArray[np.int64], NDArray[np.int32]], Progress
-]
+FindPart: TypeAlias = Callable[[MessageArrays, tuple[int, int], Any, Output], Progress]
 
 
 class Found(NamedTuple):
@@ -66,12 +65,7 @@ class BooleanIndex(Index):
 
     @abstractmethod
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: Any,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: Any, output: Output
     ) -> Progress:
         """Find the clauses whose tokens all occur in, and whose box overlaps, each message.
 
@@ -83,9 +77,9 @@ class BooleanIndex(Index):
             The first message to look at, and the end (excluded).
         scratch
             What `make_scratch` returned; no other thread uses it.
-        start, clause
-            The output, as in `Found`; ``start[part[0]]`` is filled already. Clauses of a message
-            that do not fit are left out, and the message is the first of the next call.
+        output
+            What is found; ``output.start[part[0]]`` is filled already. Clauses of a message that do
+            not fit are left out, and the message is the first of the next call.
         """
 
     def make_scratch(self, tokens: int) -> Any:
@@ -133,9 +127,8 @@ class BooleanIndex(Index):
         clause = np.empty(1024 + 16 * (last - first), np.int32)
         done, examined, visited = first, 0, 0
         while True:
-            done, more_examined, more_visited = find_part(
-                arrays, (done, last), scratch, start, clause
-            )
+            output = Output(start, clause)
+            done, more_examined, more_visited = find_part(arrays, (done, last), scratch, output)
             examined += more_examined
             visited += more_visited
             if done == last:
@@ -213,17 +206,12 @@ class Linear(BooleanIndex):
         return cls(clauses, NoOptions())
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: Any,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: Any, output: Output
     ) -> Progress:
         """Compare every clause with each message."""
         clauses = self.clauses
         columns = LinearArrays(clauses.token_start, clauses.token, clauses.box)
-        done, examined = scan_clauses(columns, messages, part, start, clause)
+        done, examined = scan_clauses(columns, messages, part, output)
         return done, examined, 0
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:

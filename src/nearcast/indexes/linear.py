@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.messages import MessageArrays, contains
+from nearcast.compiled.messages import MessageArrays, Output, contains
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,14 +38,14 @@ def scan_clauses(
     clauses: LinearArrays,
     messages: MessageArrays,
     part: tuple[Number, Number],
-    start: NDArray[np.int64],
-    found: NDArray[np.int32],
+    output: Output,
 ) -> tuple[Number, Number]:
     """Find the clauses of the messages in a part, until the output is full.
 
-    Fills ``start`` int64[messages + 1] and ``found`` int32[any]. Returns the message whose clauses
-    did not fit (or the end), and the number of clauses whose boxes overlap a message.
+    Returns the message whose clauses did not fit (or the end), and the number of clauses whose
+    boxes overlap a message.
     """
+    start, found = output
     examined = np.int64(0)
     for message in range(part[0], part[1]):
         west, south = messages.box[message, 0], messages.box[message, 1]

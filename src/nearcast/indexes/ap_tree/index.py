@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.ap_tree.match import MatchScratch
     from nearcast.indexes.boolean import Progress
 
@@ -300,26 +300,13 @@ class ApTree(InPlaceIndex):
         check_arrays(self.clauses, self.options.header, self._all_arrays())
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Take every message down the tree."""
         tree = Tree(read_only(self._tree.arena, np.int32), read_only(self._tree.state, np.int64))
         scratch = scratch._replace(walk=scratch.walk._replace(box=messages.box))
-        return match_messages(
-            tree,
-            self._ranked(),
-            read_only(self._slot, np.uint64),
-            messages,
-            part,
-            scratch,
-            start,
-            clause,
-        )
+        slot = read_only(self._slot, np.uint64)
+        return match_messages(tree, self._ranked(), slot, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""

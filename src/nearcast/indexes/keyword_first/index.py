@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 __all__ = ["KeywordFirst"]
@@ -114,17 +114,12 @@ class KeywordFirst(InPlaceIndex):
             raise StorageError(f"{self.name}: {problem}; build it again from its subscriptions")
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: ScanScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: ScanScratch, output: Output
     ) -> Progress:
         """Scan the lists of the tokens of each message."""
         clauses = ClauseTokens(self.clauses.token_start, self.clauses.token)
         lists = _read_only(self._lists)
-        done, examined = match_messages(lists, clauses, messages, part, scratch, start, clause)
+        done, examined = match_messages(lists, clauses, messages, part, scratch, output)
         return done, examined, 0
 
     def make_scratch(self, tokens: int) -> ScanScratch:

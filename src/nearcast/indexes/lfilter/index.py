@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 __all__ = ["FILTERS", "VERIFIES", "Explanation", "Lfilter", "LfilterOptions"]
@@ -235,15 +235,10 @@ class Lfilter(InPlaceIndex):
                 )
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Filter every message by the index that costs less."""
-        return self._find_traced(_trace(0), messages, part, scratch, start, clause)
+        return self._find_traced(_trace(0), messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch for messages of at most ``tokens`` tokens."""
@@ -281,8 +276,7 @@ class Lfilter(InPlaceIndex):
         messages: MessageArrays,
         part: tuple[int, int],
         scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        output: Output,
     ) -> Progress:
         """Find clauses, and write what was chosen for each message to a trace that is not empty."""
         options = self.options
@@ -290,7 +284,7 @@ class Lfilter(InPlaceIndex):
             FILTERS[options.filter], VERIFIES[options.verify], PROBES[options.probe]
         )
         done, examined, visited = match_messages(
-            self._both(), self._model, messages, strategy, part, scratch, trace, start, clause
+            self._both(), self._model, messages, strategy, part, scratch, trace, output
         )
         return int(done), int(examined), int(visited)
 

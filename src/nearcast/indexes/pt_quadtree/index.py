@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 __all__ = ["PLACES", "PtQuadtree", "PtQuadtreeOptions"]
@@ -182,16 +182,11 @@ class PtQuadtree(InPlaceIndex):
         self._order.check_structure(self.name)
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Filter the nodes for every message, and verify their lists."""
         tree, ordered = self.view()
-        return match_messages(tree, ordered, messages, part, scratch, start, clause)
+        return match_messages(tree, ordered, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch for messages of at most ``tokens`` tokens."""

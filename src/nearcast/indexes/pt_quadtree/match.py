@@ -19,7 +19,6 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
 from nearcast.compiled.messages import known_tokens
-from nearcast.compiled.ordered_clauses import Ordered
 from nearcast.compiled.token_filter import LOW_BITS, clear_filter, occurs, set_filter
 from nearcast.compiled.token_lists import list_count, list_start
 from nearcast.compiled.token_table import COUNT, LOW32, NO_TOKEN, Tables, find_slot, home
@@ -42,7 +41,8 @@ from nearcast.indexes.pt_quadtree.layout import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
+    from nearcast.compiled.ordered_clauses import Ordered
 
 LOOKUP_COST = 4
 """Looking up a token costs as much as scanning this many slots."""
@@ -76,18 +76,16 @@ def match_messages(
     messages: MessageArrays,
     part: tuple[Number, Number],
     scratch: MatchScratch,
-    match_start: NDArray[np.int64],
-    match: NDArray[np.int32],
+    output: Output,
 ) -> tuple[Number, Number, Number]:
     """Match the messages of a part.
 
-    The clauses of message ``m`` go to ``match[match_start[m]:match_start[m + 1]]``. Return the
-    message at which the output was full (or the end), how many entries were examined and how many
-    nodes were visited.
+    Return the message at which the output was full (or the end), how many entries were examined
+    and how many nodes were visited.
     """
-    tree, scratch = borrow_tree(tree), borrow_scratch(scratch)
-    ordered = Ordered(borrow(ordered.start), borrow(ordered.token), borrow(ordered.box))
-    token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
+    tree, ordered, scratch = borrow(tree), borrow(ordered), borrow(scratch)
+    token, box = borrow(messages.token), borrow(messages.box)
+    match_start, match = borrow(output)
     examined, visited = np.int64(0), np.int64(0)
     for m in range(part[0], part[1]):
         tokens = token[messages.token_start[m] : messages.token_start[m + 1]]
@@ -369,34 +367,3 @@ def tokens_occur(
         if not occurs(query.token_filter, query.tokens, token):
             return False
     return True
-
-
-@kernel
-def borrow_tables(tables: Tables) -> Tables:
-    """Return tables without owners of their arrays."""
-    return Tables(borrow(tables.slot), borrow(tables.table), borrow(tables.top))
-
-
-@kernel
-def borrow_tree(tree: Quadtree) -> Quadtree:
-    """Return the tree without owners of its arrays."""
-    return Quadtree(
-        borrow(tree.node),
-        borrow_tables(tree.sets),
-        borrow_tables(tree.lists),
-        borrow(tree.entry),
-        borrow(tree.entry_rank),
-        borrow(tree.clause_label),
-        borrow(tree.state),
-    )
-
-
-@kernel
-def borrow_scratch(scratch: MatchScratch) -> MatchScratch:
-    """Return the scratch without owners of its arrays."""
-    return MatchScratch(
-        borrow(scratch.token_filter),
-        borrow(scratch.stack),
-        borrow(scratch.lists),
-        borrow(scratch.candidate),
-    )

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 __all__ = [
@@ -234,18 +234,13 @@ class QuadIndex(InPlaceIndex):
         return None
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Find the clauses of each message in the lists of its tokens and cells."""
         if self._read_only is None:
             self._read_only = layout.read_only_arrays(self._quad)
         clauses = ClauseTokens(self.clauses.token_start, _view(self._tokens))
-        return match_messages(self._read_only, clauses, messages, part, scratch, start, clause)
+        return match_messages(self._read_only, clauses, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""

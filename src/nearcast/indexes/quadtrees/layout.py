@@ -40,7 +40,7 @@ from nearcast.compiled.box_lists import (
     new_pool,
     pack_lists,
 )
-from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel
+from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.token_table import MIXER
 from nearcast.indexes.quadtrees.cells import SOUTH_END, WEST_END, Cell
 
@@ -104,19 +104,6 @@ class Demand(NamedTuple):
     owners: Number
     listed: Number
     entries: Number
-
-
-@kernel
-def borrow_arrays(quad: QuadArrays) -> QuadArrays:
-    """Return the same arrays without an owner, for the duration of a call."""
-    return QuadArrays(
-        borrow(quad.slot),
-        borrow(quad.node),
-        borrow(quad.run),
-        borrow(quad.listed),
-        borrow(quad.entry),
-        borrow(quad.state),
-    )
 
 
 @kernel

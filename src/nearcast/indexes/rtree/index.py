@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
     from nearcast.indexes.statistics import Statistics
 
@@ -184,19 +184,14 @@ class RTreeIndex(InPlaceIndex):
         return int(self._tree.level[self._tree.state[ROOT]])
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Walk every message down the tree."""
         if self._readable is None:
             # Always read-only, also while the tree changes: for other types Numba compiles again.
             arrays = self._index_arrays()
             self._readable = _each(arrays, lambda array: read_only(array, array.dtype))
-        return match_messages(self._readable, self.kind, messages, part, scratch, start, clause)
+        return match_messages(self._readable, self.kind, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, borrow, kernel, lowest_bit
+from nearcast.compiled.jit import Number, kernel, lowest_bit
 from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
 from nearcast.compiled.token_lists import ONE, list_capacity, list_count, list_start, place_list
 from nearcast.compiled.token_table import (
@@ -41,7 +41,7 @@ from nearcast.compiled.token_table import (
     new_region,
     region_size,
 )
-from nearcast.indexes.rtree.nodes import RTree, bit, borrow_tree, depth_of
+from nearcast.indexes.rtree.nodes import RTree, bit, depth_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -127,18 +127,6 @@ def move_postings(
                 place_list(tables, at, end, capacity)
                 end += capacity
     postings.top[0] = end
-
-
-@kernel
-def borrow_index(index: IndexArrays) -> IndexArrays:
-    """Return the same arrays without their owners (see `nearcast.compiled.jit.borrow`)."""
-    tree, tables, postings, ordered = index
-    return IndexArrays(
-        borrow_tree(tree),
-        Tables(borrow(tables.slot), borrow(tables.table), borrow(tables.top)),
-        Postings(borrow(postings.posting), borrow(postings.top)),
-        Ordered(borrow(ordered.start), borrow(ordered.token), borrow(ordered.box)),
-    )
 
 
 @kernel

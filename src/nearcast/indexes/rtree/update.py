@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, kernel, lowest_bit
+from nearcast.compiled.jit import Number, borrow, kernel, lowest_bit
 from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
 from nearcast.compiled.token_lists import (
     ONE,
@@ -53,7 +53,6 @@ from nearcast.indexes.rtree.tokens import (
     IndexArrays,
     Postings,
     append_posting,
-    borrow_index,
     first_leaf_token,
     posting_of,
     rebuild_lists,
@@ -89,7 +88,7 @@ def rebuild_nodes(
 
     A node that only gained or lost children is refreshed.
     """
-    index = borrow_index(index)
+    index = borrow(index)
     tree, tables, postings, ordered = index
     none = np.int64(0)
     for i in range(first, len(nodes)):
@@ -112,7 +111,7 @@ def rebuild_nodes(
 @kernel
 def add_clauses(index: IndexArrays, kind: Number, first: Number, last: Number) -> Shortage:
     """Add the tokens of clauses, which are in the tree, to the nodes above them."""
-    index = borrow_index(index)
+    index = borrow(index)
     tree, tables, postings, ordered = index
     none = np.int64(0)
     for clause in range(first, last):
@@ -130,7 +129,7 @@ def delete_clauses(
     index: IndexArrays, kind: Number, clauses: NDArray[np.int64], leaf: NDArray[np.int64]
 ) -> None:
     """Remove clauses from the tree and from what its nodes know; write the leaf of each."""
-    index = borrow_index(index)
+    index = borrow(index)
     tree, tables, postings, ordered = index
     for i in range(len(clauses)):
         clause = clauses[i]

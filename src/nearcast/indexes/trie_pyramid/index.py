@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 MAX_CLAUSES = (1 << SIZE_BITS) - 1
@@ -146,15 +146,10 @@ class TriePyramid(BooleanIndex):
         check_arrays(self._arrays)
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: Scratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: Scratch, output: Output
     ) -> Progress:
         """Look up the tokens of each message, and compare the boxes of their lists."""
-        return match_messages(self._arrays, messages, *part, scratch, start, clause)
+        return match_messages(self._arrays, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> Scratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""

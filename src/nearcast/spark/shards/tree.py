@@ -257,8 +257,7 @@ def route(
 
     A message that reaches only `EVERYWHERE` leaves visits one shard, chosen by its place.
     """
-    tree, pieces = borrowed_tree(tree), borrowed_pieces(pieces)
-    scratch = Scratch(borrow(scratch.stack), borrow(scratch.rank), borrow(scratch.seen))
+    tree, pieces, scratch = borrow(tree), borrow(pieces), borrow(scratch)
     shards = len(scratch.seen)
     shard = borrow(routes.shard)
     for row in range(first, len(pieces.piece_start) - 1):
@@ -284,34 +283,6 @@ def route(
             shard[begin:count].sort()
         routes.start[row + 1] = count
     return len(pieces.piece_start) - 1
-
-
-@kernel
-def borrowed_tree(tree: TreeArrays) -> TreeArrays:
-    """Return the tree with borrowed arrays, which are not reference-counted."""
-    return TreeArrays(
-        borrow(tree.kind),
-        borrow(tree.first),
-        borrow(tree.offset),
-        borrow(tree.columns),
-        borrow(tree.rows),
-        borrow(tree.dummy),
-        borrow(tree.split_start),
-        borrow(tree.split),
-        borrow(tree.region),
-    )
-
-
-@kernel
-def borrowed_pieces(pieces: Pieces) -> Pieces:
-    """Return the pieces with borrowed arrays, which are not reference-counted."""
-    return Pieces(
-        borrow(pieces.piece_start),
-        borrow(pieces.token_start),
-        borrow(pieces.token),
-        borrow(pieces.box),
-        borrow(pieces.rank),
-    )
 
 
 @kernel

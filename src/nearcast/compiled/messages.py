@@ -23,6 +23,14 @@ class MessageArrays(NamedTuple):
     box: NDArray[np.int32]
 
 
+class MessageView(NamedTuple):
+    """One message: ascending tokens, the box as int32[4], and the filter of its tokens."""
+
+    tokens: NDArray[np.int32]
+    box: NDArray[np.int32]
+    token_filter: NDArray[np.uint64]
+
+
 class Output(NamedTuple):
     """What kernels find: the clauses of message ``m`` are ``clause[start[m]:start[m + 1]]``.
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from nearcast.columns import Clauses, Matches, Messages
+from nearcast.compiled.clauses import clause_columns
 from nearcast.compiled.messages import MessageArrays, Output
 from nearcast.compiled.shapes import ShapeArrays
 from nearcast.errors import InvalidInput
 from nearcast.indexes.contract import Index, NoOptions
-from nearcast.indexes.linear import LinearArrays, scan_clauses
+from nearcast.indexes.linear import scan_clauses
 from nearcast.indexes.verification import ClauseArrays, join_pieces, verify_clauses
 
 if TYPE_CHECKING:
@@ -167,17 +168,16 @@ class BooleanIndex(Index):
             return Matches(found.start, found.clause, found.examined, visited=found.visited)
         if piece_start is None:
             piece_start = np.arange(len(pieces) + 1)
-        start = np.zeros(len(piece_start), np.int64)
+        start, output = np.zeros(len(piece_start), np.int64), Output(found.start, found.clause)
         if clauses.plain:
-            join_pieces(piece_start, found.start, found.clause, start)
+            join_pieces(piece_start, output, start)
         else:
             verify_clauses(
                 ClauseArrays(clauses.negative_start, clauses.negative, clauses.row, clauses.shape),
                 shape_arrays(clauses),
                 message_arrays(pieces),
                 piece_start,
-                found.start,
-                found.clause,
+                output,
                 start,
             )
         return Matches(start, found.clause[: start[-1]], found.examined, visited=found.visited)
@@ -209,8 +209,7 @@ class Linear(BooleanIndex):
         self, messages: MessageArrays, part: tuple[int, int], scratch: Any, output: Output
     ) -> Progress:
         """Compare every clause with each message."""
-        clauses = self.clauses
-        columns = LinearArrays(clauses.token_start, clauses.token, clauses.box)
+        columns = clause_columns(self.clauses)
         done, examined = scan_clauses(columns, messages, part, output)
         return done, examined, 0
 

@@ -17,7 +17,7 @@ from nearcast.compiled.box_lists import (
     new_scan_scratch,
     pack_lists,
 )
-from nearcast.compiled.ordered_clauses import Ordered
+from nearcast.compiled.clauses import Ordered
 from nearcast.errors import StorageError
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens

@@ -11,12 +11,11 @@ from nearcast.compiled.box_lists import (
     SIZE,
     START,
     ClauseTokens,
-    MessageView,
     ScanScratch,
     scan_lists,
 )
 from nearcast.compiled.jit import Number, borrow, kernel, prefetch
-from nearcast.compiled.messages import known_tokens
+from nearcast.compiled.messages import MessageView, known_tokens
 from nearcast.compiled.token_filter import clear_filter, set_filter
 from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.keyword_first.lists import Lists, find_list, home

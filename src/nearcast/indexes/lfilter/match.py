@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, kernel, prefetch
-from nearcast.compiled.messages import known_tokens
+from nearcast.compiled.messages import MessageView, known_tokens
 from nearcast.compiled.token_filter import clear_filter, set_filter
 from nearcast.compiled.token_table import home
 from nearcast.indexes.lfilter.cost import PRUNE_SHARE, Model, quadtree_cost
@@ -43,7 +43,6 @@ from nearcast.indexes.mbr_trie.match import (
 )
 from nearcast.indexes.pt_quadtree.match import MatchScratch as QuadtreeScratch
 from nearcast.indexes.pt_quadtree.match import (
-    TokenQuery,
     count_entries,
     filter_nodes,
     overlaps_root,
@@ -124,7 +123,7 @@ def match_messages(
         if m + 1 < part[1] and strategy.verify != VERIFY_DIRECTLY:
             for i in range(end, messages.token_start[m + 2]):
                 prefetch(both.trie.slot, home(np.int64(token[i]), len(both.trie.slot)))
-        query, start = TokenQuery(tokens, box[m], scratch.quadtree.token_filter), match_start[m]
+        query, start = MessageView(tokens, box[m], scratch.quadtree.token_filter), match_start[m]
         by_trie, by_quadtree, chosen = 0.0, 0.0, strategy.filter
         traced = len(trace.cost) > 0
         if (chosen == FILTER_CHEAPER or traced) and overlaps_root(both.tree, query.box):
@@ -153,7 +152,7 @@ def match_messages(
 @kernel
 def match_by_trie(
     both: BothIndexes,
-    query: TokenQuery,
+    query: MessageView,
     strategy: Strategy,
     scratch: MatchScratch,
     match: NDArray[np.int32],
@@ -172,7 +171,7 @@ def match_by_trie(
 @kernel
 def match_by_quadtree(
     both: BothIndexes,
-    query: TokenQuery,
+    query: MessageView,
     strategy: Strategy,
     scratch: MatchScratch,
     match: NDArray[np.int32],
@@ -192,7 +191,7 @@ def match_by_quadtree(
 @kernel
 def verify_all(
     both: BothIndexes,
-    query: TokenQuery,
+    query: MessageView,
     strategy: Strategy,
     scratch: MatchScratch,
     lists: Number,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.columns import Clauses, at_cache_line, gather, read_only, starts
+from nearcast.compiled.clauses import ClauseColumns, clause_columns
 from nearcast.compiled.jit import Number, kernel, prefetch
 from nearcast.compiled.token_table import home
 from nearcast.indexes.mbr_trie.layout import (
@@ -45,7 +46,6 @@ from nearcast.indexes.mbr_trie.layout import (
     STATE_WIDTH,
     TOKEN,
     TOKENS,
-    ClauseColumns,
     Trie,
     align_list,
     clause_box,
@@ -121,11 +121,6 @@ def build_trie(
     _build_nodes(trie, columns, ranked)
     assign_all_labels(trie, np.zeros((int(trie.state[DEPTH]) + 2, 2), np.int64))
     return trie
-
-
-def clause_columns(clauses: Clauses) -> ClauseColumns:
-    """Return the columns that kernels read."""
-    return ClauseColumns(clauses.token_start, clauses.token, clauses.box)
 
 
 def resize_slots(trie: Trie, slots: int) -> Trie:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast.compiled.clauses import ClauseColumns, clause_columns
 from nearcast.compiled.jit import Number, kernel
 from nearcast.errors import StorageError
-from nearcast.indexes.mbr_trie.build import clause_columns, next_in_preorder
+from nearcast.indexes.mbr_trie.build import next_in_preorder
 from nearcast.indexes.mbr_trie.layout import (
     ADDED,
     BUILT,
@@ -46,7 +47,6 @@ from nearcast.indexes.mbr_trie.layout import (
     STATE_WIDTH,
     TOKEN,
     TOKENS,
-    ClauseColumns,
     Trie,
     box_at,
     clause_at,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, at_cache_line, read_only
+from nearcast.compiled.clauses import clause_columns
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import UnknownName
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
-from nearcast.indexes.mbr_trie.build import build_trie, clause_columns, resize_slots
+from nearcast.indexes.mbr_trie.build import build_trie, resize_slots
 from nearcast.indexes.mbr_trie.check import check_trie
 from nearcast.indexes.mbr_trie.layout import (
     ADDED,

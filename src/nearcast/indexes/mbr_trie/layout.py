@@ -14,6 +14,8 @@ from nearcast.compiled.token_table import home
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.compiled.clauses import ClauseColumns
+
 TOKEN, RANK, ROOT_CHILD, FREQUENCY = range(4)
 """Columns of ``slot``."""
 
@@ -90,14 +92,6 @@ class Trie(NamedTuple):
     entry: NDArray[np.int32]
     clause_label: NDArray[np.int64]
     state: NDArray[np.int64]
-
-
-class ClauseColumns(NamedTuple):
-    """The columns of the clauses that kernels read."""
-
-    token_start: NDArray[np.int64]
-    token: NDArray[np.int32]
-    box: NDArray[np.int32]
 
 
 class ListPlace(NamedTuple):

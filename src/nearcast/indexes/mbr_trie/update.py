@@ -46,7 +46,6 @@ from nearcast.indexes.mbr_trie.layout import (
     ROOT_CHILD,
     TOKEN,
     TOKENS,
-    ClauseColumns,
     ListPlace,
     Trie,
     align_list,
@@ -69,6 +68,8 @@ from nearcast.indexes.mbr_trie.layout import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.compiled.clauses import ClauseColumns
 
 MIN_CAPACITY = 4
 """The capacity of a list when it gets its second clause."""

@@ -52,7 +52,7 @@ from nearcast.indexes.pt_quadtree.pivots import PivotScratch, choose_pivots, cou
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.ordered_clauses import Ordered
+    from nearcast.compiled.clauses import Ordered
 
 MORE_NODES, MORE_ENTRIES, MORE_LIST_SLOTS, MORE_SET_SLOTS, MORE_CLAUSES, MORE_PAIRS = range(6)
 """Fields of ``shortage``: what an operation needs more of, 0 for what it does not."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, GrowingArray, read_only, starts
-from nearcast.compiled.ordered_clauses import Ordered
+from nearcast.compiled.clauses import Ordered
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import UnknownName
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens

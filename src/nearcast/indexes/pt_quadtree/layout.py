@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.columns import WORLD, read_only
+from nearcast.compiled.clauses import Ordered, length_of, token_at
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
-from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
 from nearcast.compiled.token_lists import list_capacity, list_count, list_start, place_list
 from nearcast.compiled.token_table import (
     LOW32,

@@ -10,7 +10,7 @@ import numpy as np
 
 from nearcast.columns import Clauses, GrowingArray, read_only
 from nearcast.compiled.box_lists import ClauseTokens
-from nearcast.compiled.ordered_clauses import Ordered
+from nearcast.compiled.clauses import Ordered
 from nearcast.errors import StorageError, UnknownName
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.options import check_number, check_whole

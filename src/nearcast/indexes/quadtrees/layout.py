@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.ordered_clauses import Ordered
+    from nearcast.compiled.clauses import Ordered
 
 OWNER, BRANCH, SLOT_WIDTH = 4, 5, 6
 """Columns of ``slot`` after `TOKEN`, `START`, `SIZE` and `CAPACITY`."""

@@ -15,13 +15,12 @@ from nearcast.compiled.box_lists import (
     SIZE,
     START,
     ClauseTokens,
-    MessageView,
     ScanScratch,
     new_scan_scratch,
     scan_lists,
 )
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
-from nearcast.compiled.messages import known_tokens
+from nearcast.compiled.messages import MessageView, known_tokens
 from nearcast.compiled.token_filter import clear_filter, occurs, set_filter
 from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.quadtrees.cells import MAX_DEPTH, Sides, touched_children

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nearcast.compiled.clauses import token_at
 from nearcast.compiled.jit import Number, bit_count, kernel, lowest_bit
-from nearcast.compiled.ordered_clauses import token_at
 from nearcast.compiled.token_lists import list_capacity, list_count, list_start
 from nearcast.compiled.token_table import COUNT, LOW32, NO_TOKEN, SIZE, START
 from nearcast.errors import StorageError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from nearcast.columns import Clauses, GrowingArray, read_only
-from nearcast.compiled.ordered_clauses import Ordered
+from nearcast.compiled.clauses import Ordered
 from nearcast.compiled.token_table import NO_TOKEN, Tables
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.options import check_whole

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast.compiled.clauses import length_of
 from nearcast.compiled.jit import Number, bit_count, borrow, kernel, lowest_bit, prefetch
 from nearcast.compiled.messages import MessageArrays, Output, known_tokens
-from nearcast.compiled.ordered_clauses import length_of
 from nearcast.compiled.token_filter import FILTER_WORDS, clear_filter, occurs, set_filter
 from nearcast.compiled.token_lists import list_count, list_start
 from nearcast.compiled.token_table import LOW32, NO_TOKEN, SIZE, START, find_slot, home

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, read_only
+from nearcast.compiled.clauses import clause_columns
 from nearcast.errors import StorageError, UnknownName
 from nearcast.indexes.options import check_whole
 from nearcast.indexes.statistics import Grid, Statistics
 from nearcast.indexes.token_order import cover, kernels
 from nearcast.indexes.token_order.cover import Cover, Pairs
-from nearcast.indexes.token_order.kernels import Columns, Frequencies
+from nearcast.indexes.token_order.kernels import Frequencies, OrderedTokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,33 +99,31 @@ class TokenOrder:
             order._copy(Statistics.load(statistics))
         else:
             order._count(clauses)
-        ordered = np.empty(len(clauses.token), np.int32)
+        result = _result(clauses)
         if order._descending and not statistics:
-            order._cover(clauses, ordered)
+            order._cover(clauses, result)
         else:
-            columns, key = _columns(clauses), _keys(clauses)
-            kernels.order_clauses(columns, order._writable(), order._descending, key, ordered)
-        return order, ordered
+            columns, tables = clause_columns(clauses), order._writable()
+            kernels.order_clauses(columns, tables, order._descending, result)
+        return order, result.token
 
     def insert(self, clauses: Clauses, first: int = 0) -> NDArray[np.int32]:
         """Order each clause from number ``first`` on by the frequencies so far, then count it."""
         if self.kind == "random":
             return self._shuffle(clauses, first)
-        base = clauses.token_start[first]
-        ordered = np.empty(int(clauses.token_start[-1] - base), np.int32)
-        columns, key = _columns(clauses), _keys(clauses, first)
+        columns, result = clause_columns(clauses), _result(clauses, first)
         done = first
         while done < len(clauses):
-            done = kernels.insert_clauses(
-                columns, done, base, self._writable(), self._descending, key, ordered
-            )
+            tables = self._writable()
+            done = kernels.insert_clauses(columns, done, tables, self._descending, result)
             self._grow_for(clauses, done)
-        return ordered
+        return result.token
 
     def delete(self, clauses: Clauses, gone: NDArray[np.int64]) -> None:
         """Subtract the clauses with these numbers from the frequencies."""
         if self.kind != "random":
-            kernels.uncount_clauses(_columns(clauses), read_only(gone, np.int64), self._writable())
+            columns = clause_columns(clauses)
+            kernels.uncount_clauses(columns, read_only(gone, np.int64), self._writable())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the frequencies as arrays, to be stored with the index."""
@@ -191,14 +190,13 @@ class TokenOrder:
         return self.kind.endswith("-df") or self.kind == "df"
 
     def _shuffle(self, clauses: Clauses, first: int) -> NDArray[np.int32]:
-        ordered = np.empty(int(clauses.token_start[-1] - clauses.token_start[first]), np.int32)
-        seed = np.uint64(self.seed % (1 << 64))
-        kernels.shuffle_clauses(_columns(clauses), first, seed, _keys(clauses, first), ordered)
-        return ordered
+        result, seed = _result(clauses, first), np.uint64(self.seed % (1 << 64))
+        kernels.shuffle_clauses(clause_columns(clauses), first, seed, result)
+        return result.token
 
     def _count(self, clauses: Clauses) -> None:
         self._tables = self._empty(_MIN_SLOTS, _MIN_SLOTS)
-        columns, done = _columns(clauses), 0
+        columns, done = clause_columns(clauses), 0
         while done < len(clauses):
             done = kernels.count_clauses(columns, done, self._writable())
             self._grow_for(clauses, done)
@@ -224,9 +222,9 @@ class TokenOrder:
                 token, frequency = statistics.cell_token[part], statistics.cell_frequency[part]
                 tables.used[1] += _fill(tables.local, cell, token, frequency)
 
-    def _cover(self, clauses: Clauses, ordered: NDArray[np.int32]) -> None:
+    def _cover(self, clauses: Clauses, result: OrderedTokens) -> None:
         """Order clauses by the greedy cover."""
-        tables, columns, key = self._writable(), _columns(clauses), _keys(clauses)
+        tables, columns = self._writable(), clause_columns(clauses)
         table = tables.local if self._local else tables.anywhere
         pairs = Pairs(
             np.empty(len(clauses.token), np.int32),
@@ -244,7 +242,7 @@ class TokenOrder:
             covered=np.zeros(len(clauses), np.bool_),
         )
         cover.cover_clauses(columns, pairs, state)
-        cover.order_by_cover(columns, pairs, state.rank, table, key, ordered)
+        cover.order_by_cover(columns, pairs, state.rank, table, result)
 
     def _empty(self, anywhere: int, local: int) -> Frequencies:
         return Frequencies(
@@ -301,13 +299,11 @@ def _slots(pairs: int) -> int:
     return max(_MIN_SLOTS, int(pairs / _LOAD))
 
 
-def _columns(clauses: Clauses) -> Columns:
-    return Columns(clauses.token_start, clauses.token, clauses.box)
-
-
-def _keys(clauses: Clauses, first: int = 0) -> NDArray[np.uint64]:
-    """Return scratch for the keys of one clause."""
-    return np.empty(int(np.diff(clauses.token_start[first:]).max(initial=0)), np.uint64)
+def _result(clauses: Clauses, first: int = 0) -> OrderedTokens:
+    """Return space for the ordered tokens of the clauses from number ``first`` on."""
+    start = clauses.token_start[first:]
+    token = np.empty(int(start[-1] - start[0]), np.int32)
+    return OrderedTokens(token, np.empty(int(np.diff(start).max(initial=0)), np.uint64), start[0])
 
 
 def _fill(

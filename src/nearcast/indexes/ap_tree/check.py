@@ -7,7 +7,7 @@ arena on its own, no deeper than the state says. It takes one pass over the aren
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -101,6 +101,20 @@ _FAULTS = (
 ) = range(len(_FAULTS))
 
 
+class CheckScratch(NamedTuple):
+    """Scratch of `find_fault`.
+
+    - ``taken`` bool[units]: units that belong to nodes. A node that is reached twice shares its
+      units with itself.
+    - ``stack`` int64[m, 9]: nodes to visit.
+    - ``total`` int64[2]: the units in use, and the entries of all leaves.
+    """
+
+    taken: NDArray[np.bool_]
+    stack: NDArray[np.int64]
+    total: NDArray[np.int64]
+
+
 def check_arrays(
     clauses: Clauses, header: Sequence[int], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
@@ -187,13 +201,9 @@ def _check_sample(share: NDArray[np.float32], passed: NDArray[np.float64]) -> No
 def _check_nodes(tree: Tree, present: NDArray[np.bool_]) -> None:
     total = np.zeros(2, np.int64)
     pending = int(tree.state[MAX_LEVEL] + 2) * int(tree.state[FANOUT] + 2)
-    fault = find_fault(
-        tree,
-        present,
-        np.zeros(int(tree.state[UNITS_USED]), np.bool_),
-        np.empty((pending, TASK_WIDTH), np.int64),
-        total,
-    )
+    taken = np.zeros(int(tree.state[UNITS_USED]), np.bool_)
+    scratch = CheckScratch(taken, np.empty((pending, TASK_WIDTH), np.int64), total)
+    fault = find_fault(tree, present, scratch)
     _require(fault == _NONE, "nodes", _FAULTS[int(fault)])
     units, entries = total.tolist()
     in_use = int(tree.state[UNITS_USED] - tree.state[UNITS_FREED])
@@ -203,19 +213,12 @@ def _check_nodes(tree: Tree, present: NDArray[np.bool_]) -> None:
 
 
 @kernel
-def find_fault(
-    tree: Tree,
-    present: NDArray[np.bool_],
-    taken: NDArray[np.bool_],
-    stack: NDArray[np.int64],
-    total: NDArray[np.int64],
-) -> Number:
+def find_fault(tree: Tree, present: NDArray[np.bool_], scratch: CheckScratch) -> Number:
     """Walk the tree and return what is wrong with it, or 0.
 
-    ``present`` bool[clauses] tells which clauses may be in the tree, ``taken`` bool[units] which
-    units belong to nodes: a node that is reached twice shares its units with itself. ``total``
-    int64[2] gets the units in use and the entries of all leaves.
+    ``present`` bool[clauses] tells which clauses may be in the tree.
     """
+    taken, stack, total = scratch
     arena, state, top = tree.arena, tree.state, np.int64(1)
     taken[0], total[0] = True, 1
     stack[0, TASK_LINK], stack[0, TASK_LEVEL], stack[0, TASK_OFFSET] = ROOT, 0, 0

@@ -127,8 +127,7 @@ def match_messages(
         by_trie, by_quadtree, chosen = 0.0, 0.0, strategy.filter
         traced = len(trace.cost) > 0
         if (chosen == FILTER_CHEAPER or traced) and overlaps_root(both.tree, query.box):
-            stack = scratch.quadtree.stack
-            by_quadtree = quadtree_cost(both.tree, model, query.box, len(tokens), stack)
+            by_quadtree = quadtree_cost(both.tree, model, query, scratch.quadtree.stack)
             by_trie = model.token_cost[0] * len(tokens)
         if chosen == FILTER_CHEAPER:
             chosen = FILTER_BY_TRIE if by_trie < TRIE_MARGIN * by_quadtree else FILTER_BY_QUADTREE

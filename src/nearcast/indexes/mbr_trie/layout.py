@@ -131,20 +131,6 @@ def lower_bound(ascending: NDArray[np.int32], low: Number, high: Number, wanted:
 
 
 @kernel
-def sort_keys(key: NDArray[np.int64], size: Number) -> None:
-    """Sort the first ``size`` keys."""
-    if size > 32:
-        key[:size].sort()
-        return
-    for i in range(1, size):
-        wanted, at = key[i], i
-        while at > 0 and key[at - 1] > wanted:
-            key[at] = key[at - 1]
-            at -= 1
-        key[at] = wanted
-
-
-@kernel
 def overlaps(node: NDArray[np.int32], at: Number, window: NDArray[np.int32]) -> Number:
     """Tell whether the box in the first four columns of a row overlaps a window."""
     return (

@@ -16,6 +16,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, lowest_bit, prefetch
 from nearcast.compiled.simd_boxes import LANES, touching_boxes
+from nearcast.compiled.sorting import sort_short
 from nearcast.compiled.token_filter import LOW_BITS, clear_filter, set_filter
 from nearcast.compiled.token_table import home
 from nearcast.indexes.mbr_trie.layout import (
@@ -36,7 +37,6 @@ from nearcast.indexes.mbr_trie.layout import (
     overlaps,
     pack_sides,
     side_stride,
-    sort_keys,
 )
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def find_ranks(trie: Trie, tokens: NDArray[np.int32], scratch: MatchScratch) -> 
 @kernel
 def sort_ranks(scratch: MatchScratch, count: Number) -> None:
     """Sort the ranks."""
-    sort_keys(scratch.key, count)
+    sort_short(scratch.key[:count])
     for i in range(count):
         scratch.rank[i] = scratch.key[i] >> 32
 

@@ -16,6 +16,8 @@ from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.pt_quadtree import layout
 from nearcast.indexes.pt_quadtree.build import (
     TASKS,
+    NodeClauses,
+    Pushing,
     build_scratch,
     choose_pushing,
     make_all_lists,
@@ -283,8 +285,8 @@ class PtQuadtree(InPlaceIndex):
         """Push the lists of inner nodes down as far as the options allow; make all lists again."""
         tree, stack, box = self._tree, self._scratch.stack, ordered.box
         nodes = int(tree.state[NODES])
-        more, gain = np.empty(nodes, np.int64), np.empty(nodes, np.float64)
-        weigh_nodes(tree, box, stack, more, gain)
+        more, gain = pushing = Pushing(np.empty(nodes, np.int64), np.empty(nodes, np.float64))
+        weigh_nodes(tree, box, stack, pushing)
         useful = np.flatnonzero(gain > 0)
         best = useful[np.argsort(-gain[useful] / np.maximum(more[useful], 1), kind="stable")]
         choose_pushing(best, more, int(self.options.push * len(clauses)), tree.node)
@@ -292,14 +294,12 @@ class PtQuadtree(InPlaceIndex):
         tree.sets.top[0], tree.lists.top[0] = 0, 0
         tree.state[[ENTRIES, layout.FREED]] = 0
         count = np.zeros(nodes, np.int64)
-        place_clauses(tree, box, clauses, stack, count, np.empty(0, np.int32))
+        place_clauses(tree, box, clauses, stack, NodeClauses(count, np.empty(0, np.int32)))
         start = starts(count)
-        placed = np.empty(int(start[-1]), np.int32)
-        place_clauses(tree, box, clauses, stack, start[:-1].copy(), placed)
+        listed = NodeClauses(start, np.empty(int(start[-1]), np.int32))
+        place_clauses(tree, box, clauses, stack, listed._replace(start=start[:-1].copy()))
         self._scratch.progress[:] = 0
-        self._run(
-            lambda: make_all_lists(self._tree, ordered, start, placed, self._scratch, self._pivots)
-        )
+        self._run(lambda: make_all_lists(self._tree, ordered, listed, self._scratch, self._pivots))
 
     def _run(self, operation: Callable[[], bool]) -> None:
         """Call a kernel until it is done, enlarging whatever is short."""

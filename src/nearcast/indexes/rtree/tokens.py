@@ -226,23 +226,19 @@ def gather_table(tables: Tables, node: Number, word: Number, scratch: GatherScra
 
 @kernel
 def gather_children(
-    tree: RTree,
-    tables: Tables,
-    ordered: Ordered,
-    kind: Number,
-    node: Number,
-    scratch: GatherScratch,
+    index: IndexArrays, kind: Number, node: Number, scratch: GatherScratch
 ) -> Number:
     """Gather the token sets of all children of an inner node; return whether they fit."""
+    tree = index.tree
     left = tree.used[node]
     while left != np.uint64(0):
         slot = lowest_bit(left)
         left &= left - np.uint64(1)
         child = tree.entry[node, slot]
         if tree.level[child] == 0 and kind != INVERTED_FILES:
-            fits = gather_leaf(tree, ordered, kind, child, bit(slot), scratch)
+            fits = gather_leaf(tree, index.ordered, kind, child, bit(slot), scratch)
         else:
-            fits = gather_table(tables, child, bit(slot), scratch)
+            fits = gather_table(index.tables, child, bit(slot), scratch)
         if not fits:
             return False
     return True
@@ -259,18 +255,19 @@ def leaf_tokens(tree: RTree, ordered: Ordered, leaf: Number) -> Number:
 
 
 @kernel
-def max_tokens(tree: RTree, tables: Tables, ordered: Ordered, kind: Number, node: Number) -> Number:
+def max_tokens(index: IndexArrays, kind: Number, node: Number) -> Number:
     """Return an upper bound of the number of tokens in the table of a node."""
+    tree = index.tree
     if tree.level[node] == 0:
-        return leaf_tokens(tree, ordered, node)
+        return leaf_tokens(tree, index.ordered, node)
     total, left = np.int64(0), tree.used[node]
     while left != np.uint64(0):
         child = tree.entry[node, lowest_bit(left)]
         left &= left - np.uint64(1)
         if tree.level[child] > 0 or kind == INVERTED_FILES:
-            total += tables.table[child, COUNT]
+            total += index.tables.table[child, COUNT]
         else:
-            total += leaf_tokens(tree, ordered, child)
+            total += leaf_tokens(tree, index.ordered, child)
     return total
 
 
@@ -295,25 +292,20 @@ def store_gathered(tables: Tables, node: Number, scratch: GatherScratch) -> Numb
 
 @kernel
 def rebuild_table(
-    tree: RTree,
-    tables: Tables,
-    ordered: Ordered,
-    kind: Number,
-    node: Number,
-    scratch: GatherScratch,
+    index: IndexArrays, kind: Number, node: Number, scratch: GatherScratch
 ) -> tuple[Number, Number]:
     """Build the token sets or the inverted file of a node; its children's are up to date.
 
     Return the slots that the pool lacks, and the slots that the scratch should have.
     """
-    clear_scratch(scratch, max_tokens(tree, tables, ordered, kind, node))
-    if tree.level[node] > 0:
-        fits = gather_children(tree, tables, ordered, kind, node, scratch)
+    clear_scratch(scratch, max_tokens(index, kind, node))
+    if index.tree.level[node] > 0:
+        fits = gather_children(index, kind, node, scratch)
     else:
-        fits = gather_file(tree, ordered, kind, node, scratch)
+        fits = gather_file(index.tree, index.ordered, kind, node, scratch)
     if not fits:
         return np.int64(0), np.int64(2 * len(scratch.tables.slot))
-    return store_gathered(tables, node, scratch), np.int64(0)
+    return store_gathered(index.tables, node, scratch), np.int64(0)
 
 
 # Token lists: counted in scratch first, then written one after the other.

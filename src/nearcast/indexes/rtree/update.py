@@ -101,7 +101,7 @@ def rebuild_nodes(
             slots, scratch_slots = refresh_table(tree, tables, ordered, kind, node), none
             more = none
         else:
-            slots, scratch_slots = rebuild_table(tree, tables, ordered, kind, node, scratch)
+            slots, scratch_slots = rebuild_table(index, kind, node, scratch)
             more = none
         if slots > 0 or scratch_slots > 0 or more > 0:
             return Shortage(np.int64(i), slots, scratch_slots, more)

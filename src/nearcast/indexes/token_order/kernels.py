@@ -52,6 +52,14 @@ class Frequencies(NamedTuple):
     grid: NDArray[np.int64]
 
 
+class CountedPairs(NamedTuple):
+    """Pairs of a cell and a token, and how often each occurs."""
+
+    cell: NDArray[np.int64]
+    token: NDArray[np.int32]
+    frequency: NDArray[np.int64]
+
+
 class OrderedTokens(NamedTuple):
     """The output of ordering: each token of a clause at its position in the columns minus ``base``.
 
@@ -190,16 +198,12 @@ def uncount_clauses(columns: ClauseColumns, gone: NDArray[np.int64], tables: Fre
 
 
 @kernel
-def fill_table(
-    table: NDArray[np.uint64],
-    cell: NDArray[np.int64],
-    token: NDArray[np.int32],
-    frequency: NDArray[np.int64],
-) -> Number:
+def fill_table(table: NDArray[np.uint64], pairs: CountedPairs) -> Number:
     """Add frequencies of pairs to a table that is large enough; return how many pairs are new."""
     new = np.int64(0)
-    for i in range(len(token)):
-        new += add_count(table, fingerprint(cell[i], np.int64(token[i])), frequency[i])
+    for i in range(len(pairs.token)):
+        digest = fingerprint(pairs.cell[i], np.int64(pairs.token[i]))
+        new += add_count(table, digest, pairs.frequency[i])
     return new
 
 

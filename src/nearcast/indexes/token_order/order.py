@@ -22,7 +22,7 @@ from nearcast.indexes.options import check_whole
 from nearcast.indexes.statistics import Grid, Statistics
 from nearcast.indexes.token_order import cover, kernels
 from nearcast.indexes.token_order.cover import Cover, Pairs
-from nearcast.indexes.token_order.kernels import Frequencies, OrderedTokens
+from nearcast.indexes.token_order.kernels import CountedPairs, Frequencies, OrderedTokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -213,14 +213,16 @@ class TokenOrder:
         tables = self._writable()
         anywhere = np.full(len(frequency), kernels.ANYWHERE)
         token = np.arange(len(frequency), dtype=np.int32)
-        tables.used[0] = _fill(tables.anywhere, anywhere, token, frequency)
+        pairs = _pairs(anywhere, token, frequency)
+        tables.used[0] = kernels.fill_table(tables.anywhere, pairs)
         if self._local:
             start, end = statistics.cell_start, len(statistics.cell_token)
             for first in range(0, end, _PART):
                 part = slice(first, min(first + _PART, end))
                 cell = np.searchsorted(start, np.arange(part.start, part.stop), side="right") - 1
                 token, frequency = statistics.cell_token[part], statistics.cell_frequency[part]
-                tables.used[1] += _fill(tables.local, cell, token, frequency)
+                pairs = _pairs(cell, token, frequency)
+                tables.used[1] += kernels.fill_table(tables.local, pairs)
 
     def _cover(self, clauses: Clauses, result: OrderedTokens) -> None:
         """Order clauses by the greedy cover."""
@@ -306,11 +308,8 @@ def _result(clauses: Clauses, first: int = 0) -> OrderedTokens:
     return OrderedTokens(token, np.empty(int(np.diff(start).max(initial=0)), np.uint64), start[0])
 
 
-def _fill(
-    table: NDArray[np.uint64],
-    cell: NDArray[np.int64],
-    token: NDArray[np.int32],
-    frequency: NDArray[np.int64],
-) -> int:
-    columns = read_only(cell, np.int64), read_only(token, np.int32), read_only(frequency, np.int64)
-    return int(kernels.fill_table(table, *columns))
+def _pairs(cell: NDArray[Any], token: NDArray[Any], frequency: NDArray[Any]) -> CountedPairs:
+    """Return counted pairs as kernels take them."""
+    return CountedPairs(
+        read_only(cell, np.int64), read_only(token, np.int32), read_only(frequency, np.int64)
+    )

@@ -25,6 +25,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, kernel
 from nearcast.compiled.partition import part_of
+from nearcast.compiled.sorting import sort_short
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,16 +103,7 @@ def ranks_of(pieces: Pieces, piece: Number, ranks: NDArray[np.int32]) -> Number:
     for i in range(pieces.token_start[piece], pieces.token_start[piece + 1]):
         ranks[count] = pieces.rank[pieces.token[i]]
         count += 1
-    if count > 48:
-        ranks[:count].sort()
-    else:
-        for i in range(1, count):
-            value = ranks[i]
-            j = i
-            while j > 0 and ranks[j - 1] > value:
-                ranks[j] = ranks[j - 1]
-                j -= 1
-            ranks[j] = value
+    sort_short(ranks[:count])
     kept = 0
     for i in range(count):
         if kept == 0 or ranks[i] != ranks[kept - 1]:

@@ -7,12 +7,12 @@ arena on its own, no deeper than the state says. It takes one pass over the aren
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.errors import StorageError
 from nearcast.indexes.ap_tree.build import (
     MAX_DEPTH,
     TASK_LEVEL,
@@ -63,6 +63,7 @@ from nearcast.indexes.ap_tree.layout import (
     units_of,
 )
 from nearcast.indexes.ap_tree.ranks import slot_ranks
+from nearcast.indexes.damage import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Clauses
+
+_require = partial(require, "ap-tree")
 
 _MAX_ARENA = UNIT << 31
 
@@ -135,11 +138,6 @@ def check_arrays(
     _check_ranks(tree, arrays["slot"], rank)
     _check_sample(arrays["sample.share"], arrays["sample.passed"])
     _check_nodes(tree, present)
-
-
-def _require(holds: Any, array: str, problem: str) -> None:
-    if not holds:
-        raise StorageError(f"ap-tree: {array} {problem}; build it again from its subscriptions")
 
 
 def _check_lengths(clauses: Clauses, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -50,7 +50,7 @@ from nearcast.indexes.ap_tree.ranks import (
     slot_tokens,
 )
 from nearcast.indexes.ap_tree.update import RebuildLimits, change_clauses, empty_paths
-from nearcast.indexes.in_place import InPlaceIndex, check_tokens
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens, current
 from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.statistics import Statistics
 from nearcast.storage import prefixed
@@ -324,8 +324,8 @@ class ApTree(InPlaceIndex):
         }
 
     def _ranked(self) -> RankedClauses:
-        rank = self._rank.view if isinstance(self._rank, GrowingArray) else self._rank
-        return RankedClauses(self.clauses.token_start, read_only(rank, np.int32), self.clauses.box)
+        rank = read_only(current(self._rank), np.int32)
+        return RankedClauses(self.clauses.token_start, rank, self.clauses.box)
 
     def _begin_changing(self) -> None:
         self._tree = Tree(self._tree.arena.copy(), self._tree.state.copy())
@@ -337,14 +337,11 @@ class ApTree(InPlaceIndex):
         self._rank.extend(int(self.clauses.token_start[last]) - len(self._rank))
         self._assign_ranks(np.arange(first, last, dtype=np.int32))
         if not self._change(np.arange(first, last), 1):
-            self._build_tree(self._alive_clauses())
+            self._build_tree(self._live_clauses())
 
     def _remove(self, clauses: NDArray[np.int64]) -> None:
         if not self._change(clauses, -1):
-            self._build_tree(np.setdiff1d(self._alive_clauses(), clauses.astype(np.int32)))
-
-    def _alive_clauses(self) -> NDArray[np.int32]:
-        return np.flatnonzero(self.alive[self.clauses.row]).astype(np.int32)
+            self._build_tree(self._live_clauses(clauses))
 
     def _change(self, clauses: NDArray[np.int64], sign: int) -> bool:
         """Insert (1) or delete (-1) clauses; return False if the tree is to be rebuilt instead."""

@@ -18,8 +18,8 @@ from nearcast.compiled.box_lists import (
     pack_lists,
 )
 from nearcast.compiled.clauses import Ordered
-from nearcast.errors import StorageError
 from nearcast.indexes.contract import NoOptions
+from nearcast.indexes.damage import damaged
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.keyword_first import lists as kernels
 from nearcast.indexes.keyword_first.lists import FREED, LISTS, SLOT_WIDTH, TOP, Lists
@@ -111,7 +111,7 @@ class KeywordFirst(InPlaceIndex):
         if len(self.alive) != self.clauses.subscriptions:
             problem = "alive does not have one item per subscription"
         if problem:
-            raise StorageError(f"{self.name}: {problem}; build it again from its subscriptions")
+            raise damaged(self.name, problem)
 
     def find_part(
         self, messages: MessageArrays, part: tuple[int, int], scratch: ScanScratch, output: Output

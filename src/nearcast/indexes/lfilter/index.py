@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import WORLD, Clauses, Messages, read_only
-from nearcast.errors import StorageError, UnknownName
+from nearcast.errors import UnknownName
+from nearcast.indexes.damage import require
 from nearcast.indexes.in_place import InPlaceIndex
 from nearcast.indexes.lfilter import prune
 from nearcast.indexes.lfilter.cost import SHORT, WEIGHTS, Model, trie_cost, weigh_nodes
@@ -228,11 +229,9 @@ class Lfilter(InPlaceIndex):
         nodes = int(self._quadtree.view()[0].state[NODES])
         for name, shape in {"weight": (nodes, WEIGHTS), "token_cost": (1,)}.items():
             array = getattr(self._model, name)
-            if array.shape != shape or not (np.isfinite(array) & (array >= 0)).all():
-                raise StorageError(
-                    f"lfilter: model.{name} must have the shape {shape} and finite values of at "
-                    "least 0; build it again from its subscriptions"
-                )
+            sound = array.shape == shape and (np.isfinite(array) & (array >= 0)).all()
+            expected = f"must have the shape {shape} and finite values of at least 0"
+            require(self.name, sound, f"model.{name}", expected)
 
     def find_part(
         self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output

@@ -7,6 +7,7 @@ and every live clause is in the list at the end of its path.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from nearcast.compiled.clauses import ClauseColumns, clause_columns
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.sorting import sort_short
-from nearcast.errors import StorageError
+from nearcast.indexes.damage import require
 from nearcast.indexes.mbr_trie import layout
 from nearcast.indexes.mbr_trie.build import next_in_preorder
 from nearcast.indexes.mbr_trie.layout import (
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Clauses
+
+_require = partial(require, "mbr-trie")
 
 SOUND, BAD_CHILDREN, BAD_DEPTH, BAD_RANK, BAD_LABEL, BAD_LIST, BAD_ENTRY, BAD_CLAUSE = range(8)
 
@@ -84,11 +87,6 @@ def check_trie(
     _check_state(trie, clauses, int(live.sum()))
     token_of_rank = _check_slots(trie, ranks_are_tokens)
     _check_nodes(trie, clauses, live, token_of_rank)
-
-
-def _require(condition: object, expectation: str) -> None:
-    if not condition:
-        raise StorageError(f"mbr-trie: {expectation}; build it again from its subscriptions")
 
 
 def _check_shapes(trie: Trie, clauses: int, labeled: bool) -> None:
@@ -278,10 +276,8 @@ def check_list(
 ) -> Number:
     """Check the list of a node at this depth, whose tokens are in ``scratch.path``."""
     start, size = np.int64(trie.node[at, layout.LIST]), np.int64(trie.node[at, layout.LIST_SIZE])
-    capacity, dead = (
-        np.int64(trie.node[at, layout.LIST_CAPACITY]),
-        np.int64(trie.node[at, layout.LIST_DEAD]),
-    )
+    capacity = np.int64(trie.node[at, layout.LIST_CAPACITY])
+    dead = np.int64(trie.node[at, layout.LIST_DEAD])
     ordered = scratch.ordered
     for i in range(depth):
         ordered[i] = scratch.path[i]

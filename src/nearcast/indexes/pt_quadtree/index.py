@@ -11,7 +11,8 @@ from nearcast.columns import Clauses, GrowingArray, read_only, starts
 from nearcast.compiled.clauses import Ordered
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import UnknownName
-from nearcast.indexes.in_place import InPlaceIndex, check_tokens
+from nearcast.indexes.array_tuples import map_arrays, read_only_views
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens, current
 from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.pt_quadtree import layout
 from nearcast.indexes.pt_quadtree.build import (
@@ -202,8 +203,7 @@ class PtQuadtree(InPlaceIndex):
     def view(self) -> tuple[Quadtree, Ordered]:
         """Return read-only views of the tree, and of tokens and boxes, for matching."""
         if self._view is None:
-            tree = layout.map_arrays(self._tree, lambda array: read_only(array, array.dtype))
-            self._view = tree, self._ordered()
+            self._view = read_only_views(self._tree), self._ordered()
         return self._view
 
     def set_labels(self, clause_label: NDArray[np.int64]) -> None:
@@ -219,15 +219,10 @@ class PtQuadtree(InPlaceIndex):
         self._rebuild(self._live_clauses(removed), self._tree.node[0, :4])
 
     def _ordered(self) -> Ordered:
-        tokens = self._tokens.view if isinstance(self._tokens, GrowingArray) else self._tokens
-        return Ordered(self.clauses.token_start, tokens, self.clauses.box)
-
-    def _live_clauses(self, removed: NDArray[np.int64] | None = None) -> NDArray[np.int32]:
-        live = np.flatnonzero(self.alive[self.clauses.row]).astype(np.int32)
-        return live if removed is None else np.setdiff1d(live, removed.astype(np.int32))
+        return Ordered(self.clauses.token_start, current(self._tokens), self.clauses.box)
 
     def _begin_changing(self) -> None:
-        self._tree = layout.map_arrays(self._tree, np.copy)
+        self._tree = map_arrays(self._tree, np.copy)
         self._tokens = GrowingArray(self._ordered().token)
 
     def _add(self, first: int, last: int) -> None:

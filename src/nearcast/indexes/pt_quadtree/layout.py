@@ -23,7 +23,7 @@ from nearcast.compiled.token_table import SIZE as SLOTS
 from nearcast.compiled.token_table import START as FIRST_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -178,19 +178,6 @@ def with_entries(tree: Quadtree, more: int) -> Quadtree:
     rank = np.empty(len(entry) if len(tree.clause_label) else 0, np.int32)
     move_lists(tree, entry, rank)
     return tree._replace(entry=entry, entry_rank=rank)
-
-
-def map_arrays(tree: Quadtree, function: Callable[[NDArray[Any]], NDArray[Any]]) -> Quadtree:
-    """Return the tree with a function applied to each of its arrays."""
-    return Quadtree(
-        function(tree.node),
-        Tables(*(function(array) for array in tree.sets)),
-        Tables(*(function(array) for array in tree.lists)),
-        function(tree.entry),
-        function(tree.entry_rank),
-        function(tree.clause_label),
-        function(tree.state),
-    )
 
 
 @kernel

@@ -21,7 +21,7 @@ an iq-tree, or the root of a trie.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -42,11 +42,10 @@ from nearcast.compiled.box_lists import (
 )
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.token_table import MIXER
+from nearcast.indexes.array_tuples import map_arrays
 from nearcast.indexes.quadtrees.cells import SOUTH_END, WEST_END, Cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from nearcast.compiled.clauses import Ordered
@@ -331,11 +330,6 @@ def used_arrays(quad: QuadArrays) -> QuadArrays:
         quad.entry[: state[TOP] + PADDING],
         state,
     )
-
-
-def map_arrays(quad: QuadArrays, function: Callable[[NDArray[Any]], NDArray[Any]]) -> QuadArrays:
-    """Return the result of a function for each of the arrays."""
-    return QuadArrays(*(function(array) for array in quad))
 
 
 def read_only_arrays(quad: QuadArrays) -> QuadArrays:

@@ -18,6 +18,7 @@ import numpy as np
 from nearcast.columns import Clauses, read_only
 from nearcast.compiled.clauses import clause_columns
 from nearcast.errors import StorageError, UnknownName
+from nearcast.indexes.damage import require
 from nearcast.indexes.options import check_whole
 from nearcast.indexes.statistics import Grid, Statistics
 from nearcast.indexes.token_order import cover, kernels
@@ -171,10 +172,7 @@ class TokenOrder:
             # As a signed number, a slot in use is negative and a free one is 0.
             sound = sound and table.ndim == 1 and np.count_nonzero(table) == used < len(table)
             sound = sound and table.view(np.int64).max() <= 0
-        if not sound:
-            raise StorageError(
-                f"{name}: order has wrong tables; build it again from its subscriptions"
-            )
+        require(name, sound, "order has wrong tables")
 
     @property
     def _local(self) -> bool:

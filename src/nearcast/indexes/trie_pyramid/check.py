@@ -8,13 +8,14 @@ signatures and cell masks may be anything: they only decide what is read, never 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.token_table import BITS32, LOW32
-from nearcast.errors import StorageError
+from nearcast.indexes.damage import require
 from nearcast.indexes.trie_pyramid.layout import (
     BLOCK,
     BLOCK_SIZE,
@@ -40,6 +41,8 @@ from nearcast.indexes.trie_pyramid.layout import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_require = partial(require, "trie-pyramid")
 
 
 def check_arrays(index: TriePyramidArrays) -> None:
@@ -157,8 +160,3 @@ def check_pyramids(
                     return np.int64(-1)
                 seen[clause] = True
     return parts
-
-
-def _require(sound: bool | np.bool_, name: str, problem: str) -> None:
-    if not sound:
-        raise StorageError(f"trie-pyramid: {name} {problem}; build it again from its subscriptions")

@@ -354,15 +354,9 @@ def count_postings(
 
 
 @kernel
-def append_posting(
-    tables: Tables,
-    postings: Postings,
-    ordered: Ordered,
-    node: Number,
-    clause: Number,
-    depth: Number,
-) -> None:
+def append_posting(index: IndexArrays, node: Number, clause: Number, depth: Number) -> None:
     """Append a clause to its list in a node, which has space for it."""
+    tables, postings, ordered = index.tables, index.postings, index.ordered
     at = find_slot(tables, node, token_at(ordered, clause, depth - 1))
     end = list_start(tables, at) + list_count(tables, at)
     postings.posting[end] = posting_of(ordered, clause, depth)
@@ -370,15 +364,9 @@ def append_posting(
 
 
 @kernel
-def write_postings(
-    tree: RTree,
-    tables: Tables,
-    postings: Postings,
-    ordered: Ordered,
-    node: Number,
-    scratch: GatherScratch,
-) -> None:
+def write_postings(index: IndexArrays, node: Number, scratch: GatherScratch) -> None:
     """Append the clauses below a node to its lists."""
+    tree, ordered = index.tree, index.ordered
     depth = depth_of(tree, node)
     scratch.stack[0] = node
     leaf, top = next_leaf(tree, scratch.stack, np.int64(1))
@@ -388,24 +376,20 @@ def write_postings(
             clause = tree.entry[leaf, lowest_bit(left)]
             left &= left - np.uint64(1)
             if length_of(ordered, clause) >= depth:
-                append_posting(tables, postings, ordered, node, clause, depth)
+                append_posting(index, node, clause, depth)
         leaf, top = next_leaf(tree, scratch.stack, top)
 
 
 @kernel
 def rebuild_lists(
-    tree: RTree,
-    tables: Tables,
-    postings: Postings,
-    ordered: Ordered,
-    node: Number,
-    scratch: GatherScratch,
+    index: IndexArrays, node: Number, scratch: GatherScratch
 ) -> tuple[Number, Number, Number]:
     """Build the token lists of an inner node.
 
     Return the slots that the pool lacks, the slots that the scratch should have, and the postings
     that the pool lacks.
     """
+    tree, tables, postings, ordered = index
     # A node of level l has at most most ** (l + 1) clauses below it.
     below = np.int64(tree.entry.shape[1])
     for _ in range(tree.level[node]):
@@ -430,5 +414,5 @@ def rebuild_lists(
             new = claim_slot(tables, node, token - np.uint64(1))
             place_list(tables, new, postings.top[0], scratch.tables.slot[at, 1])
             postings.top[0] += np.int64(scratch.tables.slot[at, 1])
-    write_postings(tree, tables, postings, ordered, node, scratch)
+    write_postings(index, node, scratch)
     return np.int64(0), np.int64(0), np.int64(0)

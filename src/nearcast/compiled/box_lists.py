@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.columns import at_cache_line
-from nearcast.compiled.clauses import Ordered, length_of, token_at
+from nearcast.compiled.clauses import ClauseTokens, Ordered, length_of, token_at
 from nearcast.compiled.jit import Number, kernel, lowest_bit, prefetch
 from nearcast.compiled.simd_boxes import LANES, touching_boxes
 from nearcast.compiled.token_filter import FILTER_WORDS, occurs
@@ -61,13 +61,6 @@ class Span(NamedTuple):
 
     start: Number
     capacity: Number
-
-
-class ClauseTokens(NamedTuple):
-    """The tokens of clause ``c`` are ``token[token_start[c]:token_start[c + 1]]``."""
-
-    token_start: NDArray[np.int64]
-    token: NDArray[np.int32]
 
 
 class ScanScratch(NamedTuple):

@@ -1,8 +1,9 @@
 """Clauses as kernels take them: as they are, or with their tokens in the order of an index.
 
 `ClauseColumns` is used by ``mbr-trie``, `nearcast.indexes.token_order` and
-`nearcast.indexes.linear`; `Ordered` by the R-trees, the quadtrees, ``keyword-first``,
-``pt-quadtree`` and ``lfilter``.
+`nearcast.indexes.linear`; `ClauseTokens` by ``keyword-first``, the quadtrees, ``ap-tree`` and
+``trie-pyramid``; `Ordered` by the R-trees, the quadtrees, ``keyword-first``, ``pt-quadtree`` and
+``lfilter``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,13 @@ class ClauseColumns(NamedTuple):
     token_start: NDArray[np.int64]
     token: NDArray[np.int32]
     box: NDArray[np.int32]
+
+
+class ClauseTokens(NamedTuple):
+    """The same without boxes."""
+
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
 
 
 class Ordered(NamedTuple):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from nearcast.columns import WORLD, Clauses, GrowingArray, read_only
+from nearcast.compiled.clauses import ClauseTokens
 from nearcast.errors import UnknownName
 from nearcast.indexes.ap_tree.build import (
     SHORT_CLAUSES,
@@ -387,7 +388,7 @@ class ApTree(InPlaceIndex):
     def _assign_ranks(self, clauses: NDArray[np.int32]) -> None:
         """Write the ranks of the tokens of clauses; new tokens get ranks before or after all."""
         rank = self._rank.writable if isinstance(self._rank, GrowingArray) else self._rank
-        columns = self.clauses.token_start, self.clauses.token
+        columns = ClauseTokens(self.clauses.token_start, self.clauses.token)
         growth = self.options.order == "rare", self._used_slots
         while True:
             done = rank_clauses(self._slot, columns, clauses, rank, self._tree.state, growth)

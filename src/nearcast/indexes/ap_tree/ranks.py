@@ -22,6 +22,8 @@ from nearcast.indexes.ap_tree.layout import END_RANK, FIRST_RANK
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.compiled.clauses import ClauseTokens
+
 AHEAD = 16
 """How many tokens or clauses ahead of their use slots are prefetched."""
 
@@ -106,7 +108,7 @@ def copy_slots(source: NDArray[np.uint64], target: NDArray[np.uint64]) -> None:
 @kernel
 def rank_clauses(
     slot: NDArray[np.uint64],
-    columns: tuple[NDArray[np.int64], NDArray[np.int32]],
+    columns: ClauseTokens,
     clauses: NDArray[np.int32],
     rank: NDArray[np.int32],
     state: NDArray[np.int64],
@@ -114,8 +116,8 @@ def rank_clauses(
 ) -> Number:
     """Write the ranks of clauses; return how many clauses the table had space for.
 
-    ``columns`` are the start array and the tokens of all clauses, ``rank`` is parallel to tokens.
-    ``growth`` says whether new tokens get ranks below all others, and counts the used slots.
+    ``rank`` is parallel to the tokens of all clauses. ``growth`` says whether new tokens get ranks
+    below all others, and counts the used slots.
     """
     start, token = columns
     downward, used = growth

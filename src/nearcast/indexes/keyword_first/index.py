@@ -11,13 +11,12 @@ from nearcast.compiled.box_lists import (
     CAPACITY,
     ENTRY_WIDTH,
     PADDING,
-    ClauseTokens,
     ScanScratch,
     new_pool,
     new_scan_scratch,
     pack_lists,
 )
-from nearcast.compiled.clauses import Ordered
+from nearcast.compiled.clauses import ClauseTokens, Ordered
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.damage import damaged
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens

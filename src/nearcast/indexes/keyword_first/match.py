@@ -10,7 +10,6 @@ from nearcast.compiled.box_lists import (
     CAPACITY,
     SIZE,
     START,
-    ClauseTokens,
     ScanScratch,
     scan_lists,
 )
@@ -23,6 +22,7 @@ from nearcast.indexes.keyword_first.lists import Lists, find_list, home
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.compiled.clauses import ClauseTokens
     from nearcast.compiled.messages import MessageArrays, Output
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from nearcast.columns import Clauses, GrowingArray, read_only
-from nearcast.compiled.box_lists import ClauseTokens
-from nearcast.compiled.clauses import Ordered
+from nearcast.compiled.clauses import ClauseTokens, Ordered
 from nearcast.errors import UnknownName
 from nearcast.indexes.damage import damaged
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens, current
@@ -316,11 +315,12 @@ class QuadIndex(InPlaceIndex):
 
     def _rate(self, first: int) -> None:
         """Set the hit probability of clauses by the frequencies of tokens so far."""
-        state, ordered = self._quad.state, self._ordered()
+        state = self._quad.state
+        clauses = ClauseTokens(self.clauses.token_start, current(self._tokens))
         documents = max(1, int(state[DOCUMENTS] or state[CLAUSES]))
         hit = self._hit.writable if isinstance(self._hit, GrowingArray) else self._hit
         frequency = read_only(self._order.arrays()["anywhere"], np.uint64)
-        rate_clauses(ordered.start, ordered.token, frequency, documents, hit, first)
+        rate_clauses(clauses, frequency, documents, hit, first)
 
     def _insert(self, clauses: NDArray[np.int32]) -> None:
         """Insert clauses, and enlarge the arrays whenever one runs out."""

@@ -14,7 +14,6 @@ from nearcast.compiled.box_lists import (
     CAPACITY,
     SIZE,
     START,
-    ClauseTokens,
     ScanScratch,
     new_scan_scratch,
     scan_lists,
@@ -42,6 +41,7 @@ from nearcast.indexes.quadtrees.layout import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.compiled.clauses import ClauseTokens
     from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.quadtrees.cells import Cell
 

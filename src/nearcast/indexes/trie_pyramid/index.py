@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, at_cache_line, read_only
+from nearcast.compiled.clauses import ClauseTokens
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import InvalidInput
 from nearcast.indexes.boolean import BooleanIndex
@@ -204,7 +205,7 @@ def _rank_clauses(clauses: Clauses) -> RankedClauses:
     rank_of = np.empty(len(frequency), np.int32)
     rank_of[by_rank] = np.arange(len(by_rank), dtype=np.int32)
     rank = np.empty(len(token), np.int32)
-    rank_tokens(clauses.token_start, read_only(token, np.int32), rank_of, rank)
+    rank_tokens(ClauseTokens(clauses.token_start, read_only(token, np.int32)), rank_of, rank)
     token_of_rank = by_rank if distinct is None else distinct[by_rank]
     return RankedClauses(clauses.token_start, rank, clauses.box, token_of_rank, _area(clauses.box))
 

@@ -30,10 +30,7 @@ def has_tokens(clauses: ClauseColumns, clause: Number, tokens: NDArray[np.int32]
 
 @kernel
 def scan_clauses(
-    clauses: ClauseColumns,
-    messages: MessageArrays,
-    part: tuple[Number, Number],
-    output: Output,
+    clauses: ClauseColumns, messages: MessageArrays, part: tuple[Number, Number], output: Output
 ) -> tuple[Number, Number]:
     """Find the clauses of the messages in a part, until the output is full.
 

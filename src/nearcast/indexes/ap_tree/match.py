@@ -156,11 +156,7 @@ def filter_candidates(tree: Tree, scratch: MatchScratch, segments: Number) -> No
 
 @kernel
 def contains_ranks(
-    ranked: RankedClauses,
-    bits: NDArray[np.uint64],
-    own: Number,
-    first_rank: Number,
-    clause: Number,
+    ranked: RankedClauses, bits: NDArray[np.uint64], own: Number, first_rank: Number, clause: Number
 ) -> Number:
     """Tell whether the message has all ranks of a clause."""
     for i in range(ranked.start[clause], ranked.start[clause + 1]):

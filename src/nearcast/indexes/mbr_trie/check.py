@@ -74,11 +74,7 @@ class CheckScratch(NamedTuple):
 
 
 def check_trie(
-    trie: Trie,
-    clauses: Clauses,
-    alive: NDArray[np.bool_],
-    ranks_are_tokens: bool,
-    labeled: bool,
+    trie: Trie, clauses: Clauses, alive: NDArray[np.bool_], ranks_are_tokens: bool, labeled: bool
 ) -> None:
     """Raise `StorageError` unless the trie is sound and holds the live clauses."""
     _require(alive.shape == (clauses.subscriptions,), "alive must have one value per subscription")
@@ -151,10 +147,7 @@ def _check_slots(trie: Trie, ranks_are_tokens: bool) -> NDArray[np.int64] | None
 
 
 def _check_nodes(
-    trie: Trie,
-    clauses: Clauses,
-    live: NDArray[np.bool_],
-    token_of_rank: NDArray[np.int64] | None,
+    trie: Trie, clauses: Clauses, live: NDArray[np.bool_], token_of_rank: NDArray[np.int64] | None
 ) -> None:
     nodes, depth = int(trie.state[layout.NODES]), int(trie.state[layout.DEPTH])
     below = trie.node[:nodes, layout.CLAUSES_BELOW]

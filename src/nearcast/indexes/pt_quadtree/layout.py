@@ -113,10 +113,7 @@ def enlarged_region(region: NDArray[np.int32], box: NDArray[np.int32]) -> NDArra
 
 
 def empty_tree(
-    region: NDArray[np.int32],
-    header: Header,
-    clauses: int,
-    clause_label: NDArray[np.int64] | None,
+    region: NDArray[np.int32], header: Header, clauses: int, clause_label: NDArray[np.int64] | None
 ) -> Quadtree:
     """Return a leaf without clauses, with ample capacity: untouched memory costs nothing."""
     nodes = 64 + 4 * clauses // header.list_size
@@ -224,11 +221,7 @@ def overlapped_children(node: NDArray[np.int32], at: Number, box: NDArray[np.int
 
 @kernel
 def stays_at_node(
-    node: NDArray[np.int32],
-    at: Number,
-    box: NDArray[np.int32],
-    overlapped: Number,
-    pushes: Number,
+    node: NDArray[np.int32], at: Number, box: NDArray[np.int32], overlapped: Number, pushes: Number
 ) -> Number:
     """Tell whether a box is listed at an inner node.
 

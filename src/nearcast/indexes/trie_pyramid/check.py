@@ -127,10 +127,7 @@ def _check_pyramids(index: TriePyramidArrays) -> int:
 
 @kernel
 def check_pyramids(
-    index: TriePyramidArrays,
-    pyramid: NDArray[np.uint64],
-    end: Number,
-    seen: NDArray[np.bool_],
+    index: TriePyramidArrays, pyramid: NDArray[np.uint64], end: Number, seen: NDArray[np.bool_]
 ) -> Number:
     """Return the parts of all pyramids, or -1 unless all end before ``end`` with distinct clauses.
 

@@ -48,7 +48,7 @@ tests: install
 	$(BIN)/pytest -n 2 --ignore tests/spark --ignore tests/kafka
 
 # The kernels once more as plain Python: what Numba compiles is what was written.
-KERNEL_TESTS = tests/compiled/test_partition.py tests/compiled/test_simd_boxes.py tests/compiled/test_token_table.py
+KERNEL_TESTS = $(addprefix tests/compiled/test_,borrow.py partition.py simd_boxes.py sorting.py token_table.py)
 tests-interpreted: install
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/indexes tests/text $(KERNEL_TESTS)
 

@@ -12,8 +12,8 @@ from test_crafted_arrays import BUILDERS, SEED, crafted
 
 from nearcast.compiled import box_lists
 from nearcast.compiled.box_lists import CAPACITY, SIZE, START
+from nearcast.compiled.clauses import Ordered
 from nearcast.compiled.jit import JIT
-from nearcast.compiled.ordered_clauses import Ordered
 from nearcast.errors import StorageError
 from nearcast.indexes.in_place import InPlaceIndex
 from nearcast.testing import draw

@@ -28,14 +28,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.columns import at_cache_line
+from nearcast.compiled.clauses import ClauseTokens, Ordered, length_of, token_at
 from nearcast.compiled.jit import Number, kernel, lowest_bit, prefetch
-from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
 from nearcast.compiled.simd_boxes import LANES, touching_boxes
 from nearcast.compiled.token_filter import FILTER_WORDS, occurs
 from nearcast.compiled.token_table import NO_TOKEN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.compiled.messages import MessageView
 
 TOKEN, START, SIZE, CAPACITY = 0, 1, 2, 3
 """Columns of a row that describes a list."""
@@ -59,21 +61,6 @@ class Span(NamedTuple):
 
     start: Number
     capacity: Number
-
-
-class ClauseTokens(NamedTuple):
-    """The tokens of clause ``c`` are ``token[token_start[c]:token_start[c + 1]]``."""
-
-    token_start: NDArray[np.int64]
-    token: NDArray[np.int32]
-
-
-class MessageView(NamedTuple):
-    """One message: ascending tokens, the box as int32[4], and the filter of its tokens."""
-
-    tokens: NDArray[np.int32]
-    box: NDArray[np.int32]
-    token_filter: NDArray[np.uint64]
 
 
 class ScanScratch(NamedTuple):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numba
 import numpy as np
 from numba.core import types
+from numba.core.types.containers import BaseTuple
 from numba.extending import intrinsic
 
 from nearcast.compiled.cache import KernelCache
@@ -127,25 +128,47 @@ def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
     return signature, generate
 
 
-def _borrow(typing_context: Any, array: Any) -> Any:
-    """Return the same array without reference counting.
+def _borrow(typing_context: Any, value: Any) -> Any:
+    """Return the same array, or tuple with arrays, without reference counting.
 
     Numba counts the references to every array that it passes to a function, with atomic
     instructions that cost more than a short function itself. A borrowed array is not counted. It
-    must not outlive the call of the kernel that borrowed it.
+    must not outlive the call of the kernel that borrowed it. Tuples may contain tuples; numbers in
+    them stay as they are.
     """
-    signature = array(array)
+    if not _can_borrow(value):
+        return None
+    signature = value(value)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        from numba.core import cgutils
-        from numba.np import arrayobj
-
-        struct = arrayobj.make_array(sig.args[0])(context, builder, arguments[0])
-        struct.meminfo = cgutils.get_null_value(struct.meminfo.type)
-        struct.parent = cgutils.get_null_value(struct.parent.type)
-        return struct._getvalue()
+        return _without_owner(context, builder, sig.args[0], arguments[0])
 
     return signature, generate
+
+
+def _can_borrow(kind: Any) -> bool:
+    if isinstance(kind, BaseTuple):
+        return all(_can_borrow(member) for member in kind.types)
+    return isinstance(kind, (types.Array, types.Number, types.Boolean))
+
+
+def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Generate code for an array, a tuple or a number that returns it without owners."""
+    from numba.core import cgutils
+    from numba.np import arrayobj
+
+    if isinstance(kind, BaseTuple):
+        members = [
+            _without_owner(context, builder, member, builder.extract_value(value, i))
+            for i, member in enumerate(kind.types)
+        ]
+        return context.make_tuple(builder, kind, members)
+    if not isinstance(kind, types.Array):
+        return value
+    struct = arrayobj.make_array(kind)(context, builder, value)
+    struct.meminfo = cgutils.get_null_value(struct.meminfo.type)
+    struct.parent = cgutils.get_null_value(struct.parent.type)
+    return struct._getvalue()
 
 
 def _lowest_bit(typing_context: Any, mask: Any) -> Any:
@@ -174,7 +197,7 @@ def _no_prefetch(array: Any, position: Any) -> None:
     """Do nothing: interpreted kernels cannot prefetch."""
 
 
-borrow: Callable[[Any], Any] = intrinsic(_borrow) if JIT else lambda array: array
+borrow: Callable[[Any], Any] = intrinsic(_borrow) if JIT else lambda value: value
 prefetch: Callable[[Any, Any], None] = intrinsic(_prefetch) if JIT else _no_prefetch
 lowest_bit: Callable[[Any], Any] = (
     intrinsic(_lowest_bit) if JIT else lambda mask: (int(mask) & -int(mask)).bit_length() - 1

@@ -1,4 +1,4 @@
-"""The arrays of a batch of messages as kernels take them, and lookups among their tokens.
+"""Messages as kernels take them, where kernels write what they found, and lookups among tokens.
 
 Used by all index families.
 """
@@ -21,6 +21,24 @@ class MessageArrays(NamedTuple):
     token_start: NDArray[np.int64]
     token: NDArray[np.int32]
     box: NDArray[np.int32]
+
+
+class MessageView(NamedTuple):
+    """One message: ascending tokens, the box as int32[4], and the filter of its tokens."""
+
+    tokens: NDArray[np.int32]
+    box: NDArray[np.int32]
+    token_filter: NDArray[np.uint64]
+
+
+class Output(NamedTuple):
+    """What kernels find: the clauses of message ``m`` are ``clause[start[m]:start[m + 1]]``.
+
+    ``start`` int64[messages + 1]: that of the first message is given. ``clause`` int32[any].
+    """
+
+    start: NDArray[np.int64]
+    clause: NDArray[np.int32]
 
 
 @kernel

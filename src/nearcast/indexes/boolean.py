@@ -15,27 +15,27 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearcast.columns import Clauses, Matches, Messages
-from nearcast.compiled.messages import MessageArrays
+from nearcast.compiled.clauses import clause_columns
+from nearcast.compiled.messages import MessageArrays, Output
 from nearcast.compiled.shapes import ShapeArrays
 from nearcast.errors import InvalidInput
 from nearcast.indexes.contract import Index, NoOptions
-from nearcast.indexes.linear import LinearArrays, scan_clauses
+from nearcast.indexes.linear import scan_clauses
 from nearcast.indexes.verification import ClauseArrays, join_pieces, verify_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
 __all__ = ["BooleanIndex", "Found", "Linear", "Progress"]
 
 Progress: TypeAlias = tuple[int, int, int]
 """The message at which the output was full (or the end), candidates examined, nodes visited."""
 
-FindPart: TypeAlias = Callable[
-    [MessageArrays, tuple[int, int], Any, NDArray[np.int64], NDArray[np.int32]], Progress
-]
+FindPart: TypeAlias = Callable[[MessageArrays, tuple[int, int], Any, Output], Progress]
 
 
 class Found(NamedTuple):
@@ -66,12 +66,7 @@ class BooleanIndex(Index):
 
     @abstractmethod
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: Any,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: Any, output: Output
     ) -> Progress:
         """Find the clauses whose tokens all occur in, and whose box overlaps, each message.
 
@@ -83,9 +78,9 @@ class BooleanIndex(Index):
             The first message to look at, and the end (excluded).
         scratch
             What `make_scratch` returned; no other thread uses it.
-        start, clause
-            The output, as in `Found`; ``start[part[0]]`` is filled already. Clauses of a message
-            that do not fit are left out, and the message is the first of the next call.
+        output
+            What is found; ``output.start[part[0]]`` is filled already. Clauses of a message that do
+            not fit are left out, and the message is the first of the next call.
         """
 
     def make_scratch(self, tokens: int) -> Any:
@@ -133,9 +128,8 @@ class BooleanIndex(Index):
         clause = np.empty(1024 + 16 * (last - first), np.int32)
         done, examined, visited = first, 0, 0
         while True:
-            done, more_examined, more_visited = find_part(
-                arrays, (done, last), scratch, start, clause
-            )
+            output = Output(start, clause)
+            done, more_examined, more_visited = find_part(arrays, (done, last), scratch, output)
             examined += more_examined
             visited += more_visited
             if done == last:
@@ -173,17 +167,16 @@ class BooleanIndex(Index):
             return Matches(found.start, found.clause, found.examined, visited=found.visited)
         if piece_start is None:
             piece_start = np.arange(len(pieces) + 1)
-        start = np.zeros(len(piece_start), np.int64)
+        start, output = np.zeros(len(piece_start), np.int64), Output(found.start, found.clause)
         if clauses.plain:
-            join_pieces(piece_start, found.start, found.clause, start)
+            join_pieces(piece_start, output, start)
         else:
             verify_clauses(
                 ClauseArrays(clauses.negative_start, clauses.negative, clauses.row, clauses.shape),
                 shape_arrays(clauses),
                 message_arrays(pieces),
                 piece_start,
-                found.start,
-                found.clause,
+                output,
                 start,
             )
         return Matches(start, found.clause[: start[-1]], found.examined, visited=found.visited)
@@ -212,17 +205,11 @@ class Linear(BooleanIndex):
         return cls(clauses, NoOptions())
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: Any,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: Any, output: Output
     ) -> Progress:
         """Compare every clause with each message."""
-        clauses = self.clauses
-        columns = LinearArrays(clauses.token_start, clauses.token, clauses.box)
-        done, examined = scan_clauses(columns, messages, part, start, clause)
+        columns = clause_columns(self.clauses)
+        done, examined = scan_clauses(columns, messages, part, output)
         return done, examined, 0
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:

@@ -20,7 +20,7 @@ from nearcast.indexes.contract import UpdatableIndex
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["InPlaceIndex", "check_tokens"]
+__all__ = ["InPlaceIndex", "check_tokens", "current"]
 
 
 class InPlaceIndex(BooleanIndex, UpdatableIndex):
@@ -84,6 +84,11 @@ class InPlaceIndex(BooleanIndex, UpdatableIndex):
         self._growing = leader._growing
         self.clauses = leader.clauses
 
+    def _live_clauses(self, removed: NDArray[np.int64] | None = None) -> NDArray[np.int32]:
+        """Return the clauses of all rows that are alive, without those that are being removed."""
+        live = np.flatnonzero(self.alive[self.clauses.row]).astype(np.int32)
+        return live if removed is None else np.setdiff1d(live, removed.astype(np.int32))
+
     @abstractmethod
     def _add(self, first: int, last: int) -> None:
         """Take the clauses with these numbers, which are in ``self.clauses`` already."""
@@ -116,6 +121,11 @@ class InPlaceIndex(BooleanIndex, UpdatableIndex):
         if len(twice):
             raise UnknownId(f"row {twice[0]} is not in the index")
         return rows.astype(np.int64)
+
+
+def current(column: NDArray[Any] | GrowingArray) -> NDArray[Any]:
+    """Return a column of an index as it is now, whether it grows already or not."""
+    return column.view if isinstance(column, GrowingArray) else column
 
 
 def check_tokens(clauses: Clauses) -> None:

@@ -5,27 +5,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.messages import MessageArrays, contains
+from nearcast.compiled.messages import contains
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-class LinearArrays(NamedTuple):
-    """The columns of the clauses to compare."""
-
-    token_start: NDArray[np.int64]
-    token: NDArray[np.int32]
-    box: NDArray[np.int32]
+    from nearcast.compiled.clauses import ClauseColumns
+    from nearcast.compiled.messages import MessageArrays, Output
 
 
 @kernel
-def has_tokens(clauses: LinearArrays, clause: Number, tokens: NDArray[np.int32]) -> Number:
+def has_tokens(clauses: ClauseColumns, clause: Number, tokens: NDArray[np.int32]) -> Number:
     """Tell whether all tokens of a clause are among ascending tokens."""
     for i in range(clauses.token_start[clause], clauses.token_start[clause + 1]):
         if not contains(tokens, clauses.token[i]):
@@ -35,17 +30,14 @@ def has_tokens(clauses: LinearArrays, clause: Number, tokens: NDArray[np.int32])
 
 @kernel
 def scan_clauses(
-    clauses: LinearArrays,
-    messages: MessageArrays,
-    part: tuple[Number, Number],
-    start: NDArray[np.int64],
-    found: NDArray[np.int32],
+    clauses: ClauseColumns, messages: MessageArrays, part: tuple[Number, Number], output: Output
 ) -> tuple[Number, Number]:
     """Find the clauses of the messages in a part, until the output is full.
 
-    Fills ``start`` int64[messages + 1] and ``found`` int32[any]. Returns the message whose clauses
-    did not fit (or the end), and the number of clauses whose boxes overlap a message.
+    Returns the message whose clauses did not fit (or the end), and the number of clauses whose
+    boxes overlap a message.
     """
+    start, found = output
     examined = np.int64(0)
     for message in range(part[0], part[1]):
         west, south = messages.box[message, 0], messages.box[message, 1]

@@ -12,8 +12,9 @@ import numpy as np
 import shapely
 
 from nearcast.columns import EARTH_RADIUS_M, TOLERANCE_M, WORLD, Clauses, Matches, Messages
-from nearcast.errors import StorageError, UnknownId
+from nearcast.errors import UnknownId
 from nearcast.indexes.contract import NoOptions, UpdatableIndex
+from nearcast.indexes.damage import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,11 +67,8 @@ class Scan(UpdatableIndex):
     def check_structure(self) -> None:
         """Raise `StorageError` unless there is one flag per subscription."""
         expected = (self.clauses.subscriptions,)
-        if self._alive.shape != expected:
-            raise StorageError(
-                f"scan: alive has the shape {self._alive.shape}, expected {expected}; "
-                "build it again from its subscriptions"
-            )
+        problem = f"alive has the shape {self._alive.shape}, expected {expected}"
+        require(self.name, self._alive.shape == expected, problem)
 
     def insert(self, clauses: Clauses) -> None:
         """Append subscriptions."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.messages import MessageArrays, contains
+from nearcast.compiled.messages import MessageArrays, Output, contains
 from nearcast.compiled.shapes import ShapeArrays, box_overlaps_shape
 
 if TYPE_CHECKING:
@@ -61,15 +61,13 @@ def keep_distinct(values: NDArray[np.int32]) -> Number:
 
 @kernel
 def join_pieces(
-    piece_start: NDArray[np.int64],
-    found_start: NDArray[np.int64],
-    found: NDArray[np.int32],
-    match_start: NDArray[np.int64],
+    piece_start: NDArray[np.int64], output: Output, match_start: NDArray[np.int64]
 ) -> None:
     """Join the clauses found for the pieces of every message, in place, each clause once.
 
     For clauses with nothing left to check, where each clause is its own subscription.
     """
+    found_start, found = output
     count = np.int64(0)
     for message in range(len(piece_start) - 1):
         begin = count
@@ -88,14 +86,14 @@ def verify_clauses(
     shapes: ShapeArrays,
     messages: MessageArrays,
     piece_start: NDArray[np.int64],
-    found_start: NDArray[np.int64],
-    found: NDArray[np.int32],
+    output: Output,
     match_start: NDArray[np.int64],
 ) -> None:
     """Turn the clauses found for every piece into the subscription rows of every message, in place.
 
     Message ``m`` consists of the pieces ``piece_start[m]`` to ``piece_start[m + 1]``.
     """
+    found_start, found = output
     count = np.int64(0)
     for message in range(len(piece_start) - 1):
         begin = count

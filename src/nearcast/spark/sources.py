@@ -55,11 +55,7 @@ def topic_of(uri: str) -> Topic | None:
 
 
 def open_stream(
-    spark: SparkSession,
-    source: str,
-    *,
-    kind: str = "parquet",
-    files_per_batch: int | None = None,
+    spark: SparkSession, source: str, *, kind: str = "parquet", files_per_batch: int | None = None
 ) -> DataFrame:
     """Return the messages of a topic, or of files that arrive in a folder, as a stream.
 

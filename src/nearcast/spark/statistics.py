@@ -42,12 +42,7 @@ __all__ = [
 
 
 def statistics(
-    frame: DataFrame,
-    kind: Kind,
-    out: str | os.PathLike[str],
-    *,
-    across: int = 100,
-    up: int = 100,
+    frame: DataFrame, kind: Kind, out: str | os.PathLike[str], *, across: int = 100, up: int = 100
 ) -> Statistics:
     """Count tokens, cells and extents in one pass, and write them as a folder.
 

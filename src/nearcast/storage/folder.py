@@ -163,10 +163,7 @@ def _refuse_foreign(target: Path) -> None:
 
 
 def _write_files(
-    fresh: TemporaryFolder,
-    kind: str,
-    arrays: Mapping[str, NDArray[Any]],
-    meta: Mapping[str, Any],
+    fresh: TemporaryFolder, kind: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
 ) -> None:
     entries = []
     file = fresh.file

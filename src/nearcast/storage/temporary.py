@@ -19,7 +19,6 @@ from nearcast.locks import LOCKS, lock_file, names_file, unlock_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
 __all__ = ["TemporaryFile", "TemporaryFolder", "remove_leftovers", "sync_folder"]
 
@@ -61,12 +60,7 @@ class TemporaryFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.discard()
 
 
@@ -101,12 +95,7 @@ class TemporaryFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             self.file.close()

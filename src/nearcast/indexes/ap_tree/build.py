@@ -229,11 +229,7 @@ def set_bounds(tree: Tree, ranked: RankedClauses, clauses: NDArray[np.int32]) ->
 
 @kernel
 def build_node(
-    tree: Tree,
-    ranked: RankedClauses,
-    scratch: BuildScratch,
-    model: HitModel,
-    split: SplitScratch,
+    tree: Tree, ranked: RankedClauses, scratch: BuildScratch, model: HitModel, split: SplitScratch
 ) -> Number:
     """Do the task on top of the stack; return False on a shortage."""
     task, shortage = scratch.task[scratch.progress[TASKS] - 1], scratch.shortage
@@ -280,11 +276,7 @@ def build_node(
 
 @kernel
 def build_nodes(
-    tree: Tree,
-    ranked: RankedClauses,
-    scratch: BuildScratch,
-    model: HitModel,
-    split: SplitScratch,
+    tree: Tree, ranked: RankedClauses, scratch: BuildScratch, model: HitModel, split: SplitScratch
 ) -> Number:
     """Do all tasks; return False on a shortage."""
     while scratch.progress[TASKS] > 0:

@@ -7,12 +7,12 @@ arena on its own, no deeper than the state says. It takes one pass over the aren
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.errors import StorageError
 from nearcast.indexes.ap_tree.build import (
     MAX_DEPTH,
     TASK_LEVEL,
@@ -63,6 +63,7 @@ from nearcast.indexes.ap_tree.layout import (
     units_of,
 )
 from nearcast.indexes.ap_tree.ranks import slot_ranks
+from nearcast.indexes.damage import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Clauses
+
+_require = partial(require, "ap-tree")
 
 _MAX_ARENA = UNIT << 31
 
@@ -101,6 +104,20 @@ _FAULTS = (
 ) = range(len(_FAULTS))
 
 
+class CheckScratch(NamedTuple):
+    """Scratch of `find_fault`.
+
+    - ``taken`` bool[units]: units that belong to nodes. A node that is reached twice shares its
+      units with itself.
+    - ``stack`` int64[m, 9]: nodes to visit.
+    - ``total`` int64[2]: the units in use, and the entries of all leaves.
+    """
+
+    taken: NDArray[np.bool_]
+    stack: NDArray[np.int64]
+    total: NDArray[np.int64]
+
+
 def check_arrays(
     clauses: Clauses, header: Sequence[int], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
@@ -121,11 +138,6 @@ def check_arrays(
     _check_ranks(tree, arrays["slot"], rank)
     _check_sample(arrays["sample.share"], arrays["sample.passed"])
     _check_nodes(tree, present)
-
-
-def _require(holds: Any, array: str, problem: str) -> None:
-    if not holds:
-        raise StorageError(f"ap-tree: {array} {problem}; build it again from its subscriptions")
 
 
 def _check_lengths(clauses: Clauses, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -187,13 +199,9 @@ def _check_sample(share: NDArray[np.float32], passed: NDArray[np.float64]) -> No
 def _check_nodes(tree: Tree, present: NDArray[np.bool_]) -> None:
     total = np.zeros(2, np.int64)
     pending = int(tree.state[MAX_LEVEL] + 2) * int(tree.state[FANOUT] + 2)
-    fault = find_fault(
-        tree,
-        present,
-        np.zeros(int(tree.state[UNITS_USED]), np.bool_),
-        np.empty((pending, TASK_WIDTH), np.int64),
-        total,
-    )
+    taken = np.zeros(int(tree.state[UNITS_USED]), np.bool_)
+    scratch = CheckScratch(taken, np.empty((pending, TASK_WIDTH), np.int64), total)
+    fault = find_fault(tree, present, scratch)
     _require(fault == _NONE, "nodes", _FAULTS[int(fault)])
     units, entries = total.tolist()
     in_use = int(tree.state[UNITS_USED] - tree.state[UNITS_FREED])
@@ -203,19 +211,12 @@ def _check_nodes(tree: Tree, present: NDArray[np.bool_]) -> None:
 
 
 @kernel
-def find_fault(
-    tree: Tree,
-    present: NDArray[np.bool_],
-    taken: NDArray[np.bool_],
-    stack: NDArray[np.int64],
-    total: NDArray[np.int64],
-) -> Number:
+def find_fault(tree: Tree, present: NDArray[np.bool_], scratch: CheckScratch) -> Number:
     """Walk the tree and return what is wrong with it, or 0.
 
-    ``present`` bool[clauses] tells which clauses may be in the tree, ``taken`` bool[units] which
-    units belong to nodes: a node that is reached twice shares its units with itself. ``total``
-    int64[2] gets the units in use and the entries of all leaves.
+    ``present`` bool[clauses] tells which clauses may be in the tree.
     """
+    taken, stack, total = scratch
     arena, state, top = tree.arena, tree.state, np.int64(1)
     taken[0], total[0] = True, 1
     stack[0, TASK_LINK], stack[0, TASK_LEVEL], stack[0, TASK_OFFSET] = ROOT, 0, 0

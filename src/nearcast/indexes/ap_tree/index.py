@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from nearcast.columns import WORLD, Clauses, GrowingArray, read_only
+from nearcast.compiled.clauses import ClauseTokens
 from nearcast.errors import UnknownName
 from nearcast.indexes.ap_tree.build import (
     SHORT_CLAUSES,
@@ -50,7 +51,7 @@ from nearcast.indexes.ap_tree.ranks import (
     slot_tokens,
 )
 from nearcast.indexes.ap_tree.update import RebuildLimits, change_clauses, empty_paths
-from nearcast.indexes.in_place import InPlaceIndex, check_tokens
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens, current
 from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.statistics import Statistics
 from nearcast.storage import prefixed
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.ap_tree.match import MatchScratch
     from nearcast.indexes.boolean import Progress
 
@@ -300,26 +301,13 @@ class ApTree(InPlaceIndex):
         check_arrays(self.clauses, self.options.header, self._all_arrays())
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Take every message down the tree."""
         tree = Tree(read_only(self._tree.arena, np.int32), read_only(self._tree.state, np.int64))
         scratch = scratch._replace(walk=scratch.walk._replace(box=messages.box))
-        return match_messages(
-            tree,
-            self._ranked(),
-            read_only(self._slot, np.uint64),
-            messages,
-            part,
-            scratch,
-            start,
-            clause,
-        )
+        slot = read_only(self._slot, np.uint64)
+        return match_messages(tree, self._ranked(), slot, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""
@@ -337,8 +325,8 @@ class ApTree(InPlaceIndex):
         }
 
     def _ranked(self) -> RankedClauses:
-        rank = self._rank.view if isinstance(self._rank, GrowingArray) else self._rank
-        return RankedClauses(self.clauses.token_start, read_only(rank, np.int32), self.clauses.box)
+        rank = read_only(current(self._rank), np.int32)
+        return RankedClauses(self.clauses.token_start, rank, self.clauses.box)
 
     def _begin_changing(self) -> None:
         self._tree = Tree(self._tree.arena.copy(), self._tree.state.copy())
@@ -350,14 +338,11 @@ class ApTree(InPlaceIndex):
         self._rank.extend(int(self.clauses.token_start[last]) - len(self._rank))
         self._assign_ranks(np.arange(first, last, dtype=np.int32))
         if not self._change(np.arange(first, last), 1):
-            self._build_tree(self._alive_clauses())
+            self._build_tree(self._live_clauses())
 
     def _remove(self, clauses: NDArray[np.int64]) -> None:
         if not self._change(clauses, -1):
-            self._build_tree(np.setdiff1d(self._alive_clauses(), clauses.astype(np.int32)))
-
-    def _alive_clauses(self) -> NDArray[np.int32]:
-        return np.flatnonzero(self.alive[self.clauses.row]).astype(np.int32)
+            self._build_tree(self._live_clauses(clauses))
 
     def _change(self, clauses: NDArray[np.int64], sign: int) -> bool:
         """Insert (1) or delete (-1) clauses; return False if the tree is to be rebuilt instead."""
@@ -403,7 +388,7 @@ class ApTree(InPlaceIndex):
     def _assign_ranks(self, clauses: NDArray[np.int32]) -> None:
         """Write the ranks of the tokens of clauses; new tokens get ranks before or after all."""
         rank = self._rank.writable if isinstance(self._rank, GrowingArray) else self._rank
-        columns = self.clauses.token_start, self.clauses.token
+        columns = ClauseTokens(self.clauses.token_start, self.clauses.token)
         growth = self.options.order == "rare", self._used_slots
         while True:
             done = rank_clauses(self._slot, columns, clauses, rank, self._tree.state, growth)

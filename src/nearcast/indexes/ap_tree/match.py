@@ -60,7 +60,7 @@ from nearcast.indexes.ap_tree.walk import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
 
 MAX_GROUP = 8
 """How many messages are matched together at most."""
@@ -106,13 +106,6 @@ class MatchScratch(NamedTuple):
     kept: NDArray[np.int32]
 
 
-class Output(NamedTuple):
-    """The clauses of message ``m`` are ``match[match_start[m]:match_start[m + 1]]``."""
-
-    match_start: NDArray[np.int64]
-    match: NDArray[np.int32]
-
-
 def match_scratch(tree: Tree, box: NDArray[np.int32], max_tokens: int) -> MatchScratch:
     """Return scratch for messages with these boxes and at most ``max_tokens`` tokens each."""
     words = int(tree.state[END_RANK] - tree.state[FIRST_RANK]) // 64 + 1
@@ -127,29 +120,6 @@ def match_scratch(tree: Tree, box: NDArray[np.int32], max_tokens: int) -> MatchS
         candidate=np.empty((MAX_CANDIDATES, 2), np.int64),
         segment=np.empty((MAX_GROUP + 1, 2), np.int64),
         kept=np.empty((MAX_CANDIDATES, 2), np.int32),
-    )
-
-
-@kernel
-def borrow_scratch(scratch: MatchScratch) -> MatchScratch:
-    """Return the same arrays without an owner, for the time of one call."""
-    walk = scratch.walk
-    return MatchScratch(
-        WalkScratch(
-            borrow(walk.rank),
-            borrow(walk.group),
-            borrow(walk.box),
-            borrow(walk.stack),
-            borrow(walk.popped),
-            borrow(walk.leaf),
-        ),
-        RankBitmap(borrow(scratch.bitmap.word), borrow(scratch.bitmap.block)),
-        borrow(scratch.rank_filter),
-        borrow(scratch.sorted_leaf),
-        borrow(scratch.leaf_start),
-        borrow(scratch.candidate),
-        borrow(scratch.segment),
-        borrow(scratch.kept),
     )
 
 
@@ -186,11 +156,7 @@ def filter_candidates(tree: Tree, scratch: MatchScratch, segments: Number) -> No
 
 @kernel
 def contains_ranks(
-    ranked: RankedClauses,
-    bits: NDArray[np.uint64],
-    own: Number,
-    first_rank: Number,
-    clause: Number,
+    ranked: RankedClauses, bits: NDArray[np.uint64], own: Number, first_rank: Number, clause: Number
 ) -> Number:
     """Tell whether the message has all ranks of a clause."""
     for i in range(ranked.start[clause], ranked.start[clause + 1]):
@@ -218,19 +184,19 @@ def verify_candidates(
     for i in range(segments):
         member, end = scratch.segment[i, 0], scratch.segment[i, 1]
         message = group[member, MESSAGE]
-        found = output.match_start[message + 1]
-        if found + end - first > len(output.match):
+        found = output.start[message + 1]
+        if found + end - first > len(output.clause):
             return member
         for at in range(first, end):
             clause = np.int64(kept[at, 0])
-            output.match[found] = clause
+            output.clause[found] = clause
             if kept[at, 1] != 0:
                 found += np.int64(contains_ranks(ranked, bits, member * words, first_rank, clause))
             else:
                 found += 1
-        output.match_start[message + 1] = found
-        if message + 2 < len(output.match_start):
-            output.match_start[message + 2] = found
+        output.start[message + 1] = found
+        if message + 2 < len(output.start):
+            output.start[message + 2] = found
         first = end
     return np.int64(ALL_DONE)
 
@@ -403,19 +369,16 @@ def match_messages(
     messages: MessageArrays,
     part: tuple[Number, Number],
     scratch: MatchScratch,
-    match_start: NDArray[np.int64],
-    match: NDArray[np.int32],
+    output: Output,
 ) -> tuple[Number, Number, Number]:
-    """Match the messages of a part, from ``match_start[part[0]]`` on.
+    """Match the messages of a part, from ``output.start[part[0]]`` on.
 
     Return the message at which the output is full (or the end), the entries examined and the nodes
     visited.
     """
-    tree = Tree(borrow(tree.arena), borrow(tree.state))
-    ranked = RankedClauses(borrow(ranked.start), borrow(ranked.rank), borrow(ranked.box))
-    scratch = borrow_scratch(scratch)
-    output = Output(borrow(match_start), borrow(match))
-    slot, start, token = borrow(slot), messages.token_start, borrow(messages.token)
+    tree, ranked, scratch = borrow(tree), borrow(ranked), borrow(scratch)
+    slot, output = borrow(slot), borrow(output)
+    start, token = messages.token_start, borrow(messages.token)
     first_rank, examined, visited = tree.state[FIRST_RANK], np.int64(0), np.int64(0)
     first, alone_before = part[0], part[0]
     while first < part[1]:
@@ -424,7 +387,7 @@ def match_messages(
         for i in range(start[end], min(start[ahead], start[end] + MAX_GROUP_TOKENS)):
             prefetch(slot, home(np.int64(token[i]), len(slot)))
         rank_group(slot, messages, (first, end), first_rank, scratch)
-        match_start[first + 1] = match_start[first]
+        output.start[first + 1] = output.start[first]
         ended = match_group(tree, ranked, scratch, end - first, output)
         clear_group(scratch, end - first, first_rank)
         if ended == TOO_MANY_LEAVES:

@@ -15,17 +15,20 @@ import numpy as np
 
 from nearcast.columns import Clauses, read_only
 from nearcast.compiled.jit import Number, inlined_kernel, kernel, lowest_bit, prefetch
+from nearcast.compiled.sorting import sort_short
 from nearcast.compiled.token_table import home
 from nearcast.indexes.ap_tree.layout import END_RANK, FIRST_RANK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.compiled.clauses import ClauseTokens
+
 AHEAD = 16
 """How many tokens or clauses ahead of their use slots are prefetched."""
 
-MAX_INSERTION_SORT = 24
-"""More ranks than this are sorted in another way."""
+MAX_SORTED = 24
+"""More ranks of a message than this are not sorted, but read back from the bitmap."""
 
 _MIN_SLOTS = 64
 _LOW32 = np.uint64(0xFFFFFFFF)
@@ -103,20 +106,9 @@ def copy_slots(source: NDArray[np.uint64], target: NDArray[np.uint64]) -> None:
 
 
 @kernel
-def insertion_sort(rank: NDArray[np.int32]) -> None:
-    """Sort a few ranks."""
-    for i in range(1, len(rank)):
-        wanted, at = rank[i], i
-        while at > 0 and rank[at - 1] > wanted:
-            rank[at] = rank[at - 1]
-            at -= 1
-        rank[at] = wanted
-
-
-@kernel
 def rank_clauses(
     slot: NDArray[np.uint64],
-    columns: tuple[NDArray[np.int64], NDArray[np.int32]],
+    columns: ClauseTokens,
     clauses: NDArray[np.int32],
     rank: NDArray[np.int32],
     state: NDArray[np.int64],
@@ -124,8 +116,8 @@ def rank_clauses(
 ) -> Number:
     """Write the ranks of clauses; return how many clauses the table had space for.
 
-    ``columns`` are the start array and the tokens of all clauses, ``rank`` is parallel to tokens.
-    ``growth`` says whether new tokens get ranks below all others, and counts the used slots.
+    ``rank`` is parallel to the tokens of all clauses. ``growth`` says whether new tokens get ranks
+    below all others, and counts the used slots.
     """
     start, token = columns
     downward, used = growth
@@ -146,10 +138,7 @@ def rank_clauses(
                 state[FIRST_RANK] = min(state[FIRST_RANK], new)
                 state[END_RANK] = max(state[END_RANK], new + 1)
             rank[at] = unpack_rank(slot[place])
-        if end - begin <= MAX_INSERTION_SORT:
-            insertion_sort(rank[begin:end])
-        else:
-            rank[begin:end].sort()
+        sort_short(rank[begin:end])
     return np.int64(len(clauses))
 
 
@@ -174,8 +163,8 @@ def rank_message(
             count += 1
             at = np.uint64(known - first_rank)
             bitmap.word[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
-    if count <= MAX_INSERTION_SORT:
-        insertion_sort(rank[:count])
+    if count <= MAX_SORTED:
+        sort_short(rank[:count])
         return count
     # Read many ranks back from the bitmap: its bits are in order.
     for i in range(count):

@@ -11,15 +11,14 @@ from nearcast.compiled.box_lists import (
     CAPACITY,
     ENTRY_WIDTH,
     PADDING,
-    ClauseTokens,
     ScanScratch,
     new_pool,
     new_scan_scratch,
     pack_lists,
 )
-from nearcast.compiled.ordered_clauses import Ordered
-from nearcast.errors import StorageError
+from nearcast.compiled.clauses import ClauseTokens, Ordered
 from nearcast.indexes.contract import NoOptions
+from nearcast.indexes.damage import damaged
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
 from nearcast.indexes.keyword_first import lists as kernels
 from nearcast.indexes.keyword_first.lists import FREED, LISTS, SLOT_WIDTH, TOP, Lists
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 __all__ = ["KeywordFirst"]
@@ -111,20 +110,15 @@ class KeywordFirst(InPlaceIndex):
         if len(self.alive) != self.clauses.subscriptions:
             problem = "alive does not have one item per subscription"
         if problem:
-            raise StorageError(f"{self.name}: {problem}; build it again from its subscriptions")
+            raise damaged(self.name, problem)
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: ScanScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: ScanScratch, output: Output
     ) -> Progress:
         """Scan the lists of the tokens of each message."""
         clauses = ClauseTokens(self.clauses.token_start, self.clauses.token)
         lists = _read_only(self._lists)
-        done, examined = match_messages(lists, clauses, messages, part, scratch, start, clause)
+        done, examined = match_messages(lists, clauses, messages, part, scratch, output)
         return done, examined, 0
 
     def make_scratch(self, tokens: int) -> ScanScratch:

@@ -32,8 +32,8 @@ from nearcast.compiled.box_lists import (
     move_list,
     tail_position,
 )
+from nearcast.compiled.clauses import Ordered, token_at
 from nearcast.compiled.jit import Number, kernel, prefetch
-from nearcast.compiled.ordered_clauses import Ordered, token_at
 from nearcast.compiled.token_table import MIXER
 
 if TYPE_CHECKING:

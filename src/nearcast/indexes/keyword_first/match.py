@@ -10,13 +10,11 @@ from nearcast.compiled.box_lists import (
     CAPACITY,
     SIZE,
     START,
-    ClauseTokens,
-    MessageView,
     ScanScratch,
     scan_lists,
 )
 from nearcast.compiled.jit import Number, borrow, kernel, prefetch
-from nearcast.compiled.messages import known_tokens
+from nearcast.compiled.messages import MessageView, known_tokens
 from nearcast.compiled.token_filter import clear_filter, set_filter
 from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.keyword_first.lists import Lists, find_list, home
@@ -24,7 +22,8 @@ from nearcast.indexes.keyword_first.lists import Lists, find_list, home
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.clauses import ClauseTokens
+    from nearcast.compiled.messages import MessageArrays, Output
 
 
 @kernel
@@ -53,24 +52,16 @@ def match_messages(
     messages: MessageArrays,
     part: tuple[Number, Number],
     scratch: ScanScratch,
-    match_start: NDArray[np.int64],
-    match: NDArray[np.int32],
+    output: Output,
 ) -> tuple[Number, Number]:
-    """Match a part of the messages; return the message that did not fit (or the end), and examined.
+    """Match a part of the messages.
 
-    The clauses of message ``m`` are ``match[match_start[m]:match_start[m + 1]]``;
-    ``match_start[part[0]]`` says where to start.
+    Return the message at which the output was full (or the end), and the clauses examined.
     """
-    lists = Lists(borrow(lists.slot), borrow(lists.entry), borrow(lists.first), borrow(lists.state))
+    lists, clauses, scratch = borrow(lists), borrow(clauses), borrow(scratch)
     flat = borrow(lists.entry.reshape(-1))
-    clauses = ClauseTokens(borrow(clauses.token_start), borrow(clauses.token))
-    scratch = ScanScratch(
-        borrow(scratch.token_filter),
-        borrow(scratch.lists),
-        borrow(scratch.candidate),
-        borrow(scratch.undecided),
-    )
-    token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
+    token, box = borrow(messages.token), borrow(messages.box)
+    match_start, match = borrow(output)
     examined = np.int64(0)
     for m in range(part[0], part[1]):
         begin, end = messages.token_start[m], messages.token_start[m + 1]

@@ -50,6 +50,8 @@ from nearcast.indexes.pt_quadtree.layout import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.compiled.messages import MessageView
+
 PROBE_NS = 10.0
 """Look up a token in the trie's table."""
 
@@ -198,14 +200,10 @@ def binary_steps(size: Number) -> Number:
 
 @kernel
 def quadtree_cost(
-    tree: Quadtree,
-    model: Model,
-    box: NDArray[np.int32],
-    tokens: Number,
-    stack: NDArray[np.int64],
+    tree: Quadtree, model: Model, query: MessageView, stack: NDArray[np.int64]
 ) -> Number:
     """Return the cost of a message that overlaps the root with the quadtree."""
-    node, weight = tree.node, model.weight
+    node, weight, box, tokens = tree.node, model.weight, query.box, len(query.tokens)
     point = box[0] == box[2] and box[1] == box[3]
     cost, top = 0.0, np.int64(1)
     stack[0] = 0

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import WORLD, Clauses, Messages, read_only
-from nearcast.errors import StorageError, UnknownName
+from nearcast.errors import UnknownName
+from nearcast.indexes.damage import require
 from nearcast.indexes.in_place import InPlaceIndex
 from nearcast.indexes.lfilter import prune
 from nearcast.indexes.lfilter.cost import SHORT, WEIGHTS, Model, trie_cost, weigh_nodes
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 __all__ = ["FILTERS", "VERIFIES", "Explanation", "Lfilter", "LfilterOptions"]
@@ -228,22 +229,15 @@ class Lfilter(InPlaceIndex):
         nodes = int(self._quadtree.view()[0].state[NODES])
         for name, shape in {"weight": (nodes, WEIGHTS), "token_cost": (1,)}.items():
             array = getattr(self._model, name)
-            if array.shape != shape or not (np.isfinite(array) & (array >= 0)).all():
-                raise StorageError(
-                    f"lfilter: model.{name} must have the shape {shape} and finite values of at "
-                    "least 0; build it again from its subscriptions"
-                )
+            sound = array.shape == shape and (np.isfinite(array) & (array >= 0)).all()
+            expected = f"must have the shape {shape} and finite values of at least 0"
+            require(self.name, sound, f"model.{name}", expected)
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Filter every message by the index that costs less."""
-        return self._find_traced(_trace(0), messages, part, scratch, start, clause)
+        return self._find_traced(_trace(0), messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch for messages of at most ``tokens`` tokens."""
@@ -281,8 +275,7 @@ class Lfilter(InPlaceIndex):
         messages: MessageArrays,
         part: tuple[int, int],
         scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        output: Output,
     ) -> Progress:
         """Find clauses, and write what was chosen for each message to a trace that is not empty."""
         options = self.options
@@ -290,7 +283,7 @@ class Lfilter(InPlaceIndex):
             FILTERS[options.filter], VERIFIES[options.verify], PROBES[options.probe]
         )
         done, examined, visited = match_messages(
-            self._both(), self._model, messages, strategy, part, scratch, trace, start, clause
+            self._both(), self._model, messages, strategy, part, scratch, trace, output
         )
         return int(done), int(examined), int(visited)
 

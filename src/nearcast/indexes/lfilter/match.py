@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, kernel, prefetch
-from nearcast.compiled.messages import known_tokens
-from nearcast.compiled.ordered_clauses import Ordered
+from nearcast.compiled.messages import MessageView, known_tokens
 from nearcast.compiled.token_filter import clear_filter, set_filter
 from nearcast.compiled.token_table import home
 from nearcast.indexes.lfilter.cost import PRUNE_SHARE, Model, quadtree_cost
@@ -36,9 +35,7 @@ from nearcast.indexes.lfilter.prune import (
     verify_runs,
 )
 from nearcast.indexes.mbr_trie.match import MatchScratch as TrieScratch
-from nearcast.indexes.mbr_trie.match import borrow_scratch as borrow_trie_scratch
 from nearcast.indexes.mbr_trie.match import (
-    borrow_trie,
     find_ranks,
     match_message,
     sort_ranks,
@@ -46,20 +43,17 @@ from nearcast.indexes.mbr_trie.match import (
 )
 from nearcast.indexes.pt_quadtree.match import MatchScratch as QuadtreeScratch
 from nearcast.indexes.pt_quadtree.match import (
-    TokenQuery,
-    borrow_tree,
     count_entries,
     filter_nodes,
     overlaps_root,
     start_filter,
     verify_lists,
 )
-from nearcast.indexes.pt_quadtree.match import borrow_scratch as borrow_quadtree_scratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
 
 FILTER_CHEAPER, FILTER_BY_TRIE, FILTER_BY_QUADTREE = range(3)
 """Which index filters."""
@@ -111,18 +105,16 @@ def match_messages(
     part: tuple[Number, Number],
     scratch: MatchScratch,
     trace: Trace,
-    match_start: NDArray[np.int64],
-    match: NDArray[np.int32],
+    output: Output,
 ) -> tuple[Number, Number, Number]:
     """Match the messages of a part.
 
-    The clauses of message ``m`` go to ``match[match_start[m]:match_start[m + 1]]``. Return the
-    message at which the output was full (or the end), how many entries were examined and how many
-    nodes were visited.
+    Return the message at which the output was full (or the end), how many entries were examined
+    and how many nodes were visited.
     """
-    both, scratch = borrow_both(both), borrow_scratch(scratch)
-    token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
-    model = Model(borrow(model.weight), borrow(model.token_cost))
+    both, model, scratch = borrow(both), borrow(model), borrow(scratch)
+    token, box = borrow(messages.token), borrow(messages.box)
+    match_start, match = borrow(output)
     examined, visited, tally = np.int64(0), np.int64(0), scratch.prune.tally
     for m in range(part[0], part[1]):
         end = messages.token_start[m + 1]
@@ -131,12 +123,11 @@ def match_messages(
         if m + 1 < part[1] and strategy.verify != VERIFY_DIRECTLY:
             for i in range(end, messages.token_start[m + 2]):
                 prefetch(both.trie.slot, home(np.int64(token[i]), len(both.trie.slot)))
-        query, start = TokenQuery(tokens, box[m], scratch.quadtree.token_filter), match_start[m]
+        query, start = MessageView(tokens, box[m], scratch.quadtree.token_filter), match_start[m]
         by_trie, by_quadtree, chosen = 0.0, 0.0, strategy.filter
         traced = len(trace.cost) > 0
         if (chosen == FILTER_CHEAPER or traced) and overlaps_root(both.tree, query.box):
-            stack = scratch.quadtree.stack
-            by_quadtree = quadtree_cost(both.tree, model, query.box, len(tokens), stack)
+            by_quadtree = quadtree_cost(both.tree, model, query, scratch.quadtree.stack)
             by_trie = model.token_cost[0] * len(tokens)
         if chosen == FILTER_CHEAPER:
             chosen = FILTER_BY_TRIE if by_trie < TRIE_MARGIN * by_quadtree else FILTER_BY_QUADTREE
@@ -160,7 +151,7 @@ def match_messages(
 @kernel
 def match_by_trie(
     both: BothIndexes,
-    query: TokenQuery,
+    query: MessageView,
     strategy: Strategy,
     scratch: MatchScratch,
     match: NDArray[np.int32],
@@ -179,7 +170,7 @@ def match_by_trie(
 @kernel
 def match_by_quadtree(
     both: BothIndexes,
-    query: TokenQuery,
+    query: MessageView,
     strategy: Strategy,
     scratch: MatchScratch,
     match: NDArray[np.int32],
@@ -199,7 +190,7 @@ def match_by_quadtree(
 @kernel
 def verify_all(
     both: BothIndexes,
-    query: TokenQuery,
+    query: MessageView,
     strategy: Strategy,
     scratch: MatchScratch,
     lists: Number,
@@ -250,28 +241,3 @@ def pruning_pays(lists: NDArray[np.int64], tokens: Number, verify: Number) -> Nu
         if lists[i, 2] >= MIN_PRUNED:
             entries += lists[i, 2]
     return entries > PRUNE_SHARE * tokens
-
-
-@kernel
-def borrow_both(both: BothIndexes) -> BothIndexes:
-    """Return both indexes without owners of their arrays."""
-    ordered = both.ordered
-    ordered = Ordered(borrow(ordered.start), borrow(ordered.token), borrow(ordered.box))
-    return BothIndexes(borrow_tree(both.tree), ordered, borrow_trie(both.trie))
-
-
-@kernel
-def borrow_scratch(scratch: MatchScratch) -> MatchScratch:
-    """Return the scratch without owners of its arrays."""
-    prune = scratch.prune
-    return MatchScratch(
-        borrow_quadtree_scratch(scratch.quadtree),
-        borrow_trie_scratch(scratch.trie),
-        PruneScratch(
-            borrow(prune.run),
-            borrow(prune.span),
-            borrow(prune.key),
-            borrow(prune.frame),
-            borrow(prune.tally),
-        ),
-    )

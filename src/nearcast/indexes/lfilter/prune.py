@@ -42,12 +42,13 @@ from nearcast.indexes.pt_quadtree.layout import (
     Quadtree,
     entry_label,
 )
-from nearcast.indexes.pt_quadtree.match import TokenQuery, verify_lists
+from nearcast.indexes.pt_quadtree.match import verify_lists
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.ordered_clauses import Ordered
+    from nearcast.compiled.clauses import Ordered
+    from nearcast.compiled.messages import MessageView
 
 VERIFY_CHEAPER, VERIFY_DIRECTLY, VERIFY_BY_PRUNING = range(3)
 """Ways to verify lists: the cheaper one at each node, directly, or down the trie to its end."""
@@ -96,7 +97,7 @@ class BothIndexes(NamedTuple):
 class Query(NamedTuple):
     """A message as both indexes see it; ``child`` int64[ranks]: ranks with children of the root."""
 
-    tokens: TokenQuery
+    tokens: MessageView
     ranks: RankQuery
     child: NDArray[np.int64]
 
@@ -104,7 +105,7 @@ class Query(NamedTuple):
 @kernel
 def verify_runs(
     both: BothIndexes,
-    tokens: TokenQuery,
+    tokens: MessageView,
     scratch: PruneScratch,
     candidate: NDArray[np.int64],
     match: NDArray[np.int32],
@@ -386,7 +387,7 @@ def leave_spans(scratch: PruneScratch, spans: tuple[Number, Number]) -> None:
 @kernel
 def take_own(
     tree: Quadtree,
-    tokens: TokenQuery,
+    tokens: MessageView,
     scratch: PruneScratch,
     spans: tuple[Number, Number],
     match: NDArray[np.int32],
@@ -404,7 +405,7 @@ def take_own(
 
 @kernel
 def take_overlapping(
-    tree: Quadtree, tokens: TokenQuery, span: NDArray[np.int64], match: NDArray[np.int32]
+    tree: Quadtree, tokens: MessageView, span: NDArray[np.int64], match: NDArray[np.int32]
 ) -> Number:
     """Write the clauses of a span whose boxes overlap the message; the output has space.
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.columns import Clauses, at_cache_line, gather, read_only, starts
+from nearcast.compiled.clauses import ClauseColumns, clause_columns
 from nearcast.compiled.jit import Number, kernel, prefetch
+from nearcast.compiled.sorting import sort_short
 from nearcast.compiled.token_table import home
 from nearcast.indexes.mbr_trie.layout import (
     BUILT,
@@ -45,7 +47,6 @@ from nearcast.indexes.mbr_trie.layout import (
     STATE_WIDTH,
     TOKEN,
     TOKENS,
-    ClauseColumns,
     Trie,
     align_list,
     clause_box,
@@ -55,7 +56,6 @@ from nearcast.indexes.mbr_trie.layout import (
     find_slot,
     has_label,
     round_capacity,
-    sort_keys,
     table_is_full,
     update_outline,
     write_entry,
@@ -121,11 +121,6 @@ def build_trie(
     _build_nodes(trie, columns, ranked)
     assign_all_labels(trie, np.zeros((int(trie.state[DEPTH]) + 2, 2), np.int64))
     return trie
-
-
-def clause_columns(clauses: Clauses) -> ClauseColumns:
-    """Return the columns that kernels read."""
-    return ClauseColumns(clauses.token_start, clauses.token, clauses.box)
 
 
 def resize_slots(trie: Trie, slots: int) -> Trie:
@@ -223,7 +218,7 @@ def rank_clauses(
         for j in range(size):
             at = find_slot(trie.slot, np.int64(columns.token[begin + j]))
             key[j] = np.int64(trie.slot[at, RANK]) << 32 | at
-        sort_keys(key, size)
+        sort_short(key[:size])
         for j in range(size):
             ranked.rank[ranked.rank_start[i] + j] = key[j] >> 32
         if size > 0:

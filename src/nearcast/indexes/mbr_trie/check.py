@@ -7,59 +7,32 @@ and every live clause is in the list at the end of its path.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast.compiled.clauses import ClauseColumns, clause_columns
 from nearcast.compiled.jit import Number, kernel
-from nearcast.errors import StorageError
-from nearcast.indexes.mbr_trie.build import clause_columns, next_in_preorder
+from nearcast.compiled.sorting import sort_short
+from nearcast.indexes.damage import require
+from nearcast.indexes.mbr_trie import layout
+from nearcast.indexes.mbr_trie.build import next_in_preorder
 from nearcast.indexes.mbr_trie.layout import (
-    ADDED,
-    BUILT,
-    CHILD_CAPACITY,
-    CHILD_COUNT,
-    CLAUSES_BELOW,
-    DEAD_CLAUSE,
-    DEPTH,
-    DROPPED,
-    ENTRIES,
-    FIRST_CHILD,
-    FIRST_RANK,
-    FREQUENCY,
-    HIGH,
-    LABEL_BITS,
-    LIST,
-    LIST_CAPACITY,
-    LIST_DEAD,
-    LIST_SIZE,
-    LOW,
-    NEXT_RANK,
-    NO_TOKENS,
-    NODE_WIDTH,
-    NODES,
-    NOWHERE,
-    PADDING,
-    RANK,
-    ROOT_CHILD,
-    SLOT_WIDTH,
-    STATE_WIDTH,
-    TOKEN,
-    TOKENS,
-    ClauseColumns,
     Trie,
     box_at,
     clause_at,
     find_slot,
     list_place,
     round_capacity,
-    sort_keys,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Clauses
+
+_require = partial(require, "mbr-trie")
 
 SOUND, BAD_CHILDREN, BAD_DEPTH, BAD_RANK, BAD_LABEL, BAD_LIST, BAD_ENTRY, BAD_CLAUSE = range(8)
 
@@ -72,6 +45,14 @@ _PROBLEMS = {
     BAD_ENTRY: "entry has a clause that is out of range, dead, or listed twice",
     BAD_CLAUSE: "entry has a clause with other tokens than its path",
 }
+
+
+class Expected(NamedTuple):
+    """What nodes must agree with: the clauses, and the tokens by rank unless ranks are tokens."""
+
+    columns: ClauseColumns
+    token_of_rank: NDArray[np.int64]
+    ranks_are_tokens: Number
 
 
 class CheckScratch(NamedTuple):
@@ -93,11 +74,7 @@ class CheckScratch(NamedTuple):
 
 
 def check_trie(
-    trie: Trie,
-    clauses: Clauses,
-    alive: NDArray[np.bool_],
-    ranks_are_tokens: bool,
-    labeled: bool,
+    trie: Trie, clauses: Clauses, alive: NDArray[np.bool_], ranks_are_tokens: bool, labeled: bool
 ) -> None:
     """Raise `StorageError` unless the trie is sound and holds the live clauses."""
     _require(alive.shape == (clauses.subscriptions,), "alive must have one value per subscription")
@@ -108,20 +85,15 @@ def check_trie(
     _check_nodes(trie, clauses, live, token_of_rank)
 
 
-def _require(condition: object, expectation: str) -> None:
-    if not condition:
-        raise StorageError(f"mbr-trie: {expectation}; build it again from its subscriptions")
-
-
 def _check_shapes(trie: Trie, clauses: int, labeled: bool) -> None:
     nodes = len(trie.rank)
-    widths = {"slot": SLOT_WIDTH, "node": NODE_WIDTH, "label": 2}
+    widths = {"slot": layout.SLOT_WIDTH, "node": layout.NODE_WIDTH, "label": 2}
     for name, array in trie._asdict().items():
         shape = (len(array), widths[name]) if name in widths else (len(array),)
         _require(array.shape == shape, f"{name} must have the shape {shape}, got {array.shape}")
     for name in ("outline", "node", "label"):
         _require(len(getattr(trie, name)) == nodes, f"{name} must have one row per node")
-    _require(len(trie.state) == STATE_WIDTH, f"state must have {STATE_WIDTH} values")
+    _require(len(trie.state) == layout.STATE_WIDTH, f"state must have {layout.STATE_WIDTH} values")
     labels = clauses if labeled else 0
     enough = len(trie.clause_label) >= labels and (labeled or not len(trie.clause_label))
     _require(enough, f"clause_label must have {labels} values")
@@ -131,31 +103,32 @@ def _check_state(trie: Trie, clauses: Clauses, live: int) -> None:
     state = trie.state.tolist()
     longest = int(np.diff(clauses.token_start).max(initial=0))
     bounds = {
-        "nodes": (state[NODES], 1, len(trie.rank)),
-        "entries": (state[ENTRIES], 0, len(trie.entry) - PADDING),
-        "tokens": (state[TOKENS], 0, len(trie.slot) - 1),
-        "depth": (state[DEPTH], 0, longest),
-        "built": (state[BUILT], 0, len(clauses)),
-        "added": (state[ADDED], 0, len(clauses)),
-        "dropped": (state[DROPPED], 0, len(clauses)),
+        "nodes": (state[layout.NODES], 1, len(trie.rank)),
+        "entries": (state[layout.ENTRIES], 0, len(trie.entry) - layout.PADDING),
+        "tokens": (state[layout.TOKENS], 0, len(trie.slot) - 1),
+        "depth": (state[layout.DEPTH], 0, longest),
+        "built": (state[layout.BUILT], 0, len(clauses)),
+        "added": (state[layout.ADDED], 0, len(clauses)),
+        "dropped": (state[layout.DROPPED], 0, len(clauses)),
     }
     for name, (value, minimum, maximum) in bounds.items():
         expectation = f"state: {name} must be from {minimum} to {maximum}, got {value}"
         _require(minimum <= value <= maximum, expectation)
-    counted = state[BUILT] + state[ADDED] - state[DROPPED]
+    counted = state[layout.BUILT] + state[layout.ADDED] - state[layout.DROPPED]
     _require(counted == live, f"state counts {counted} clauses, but {live} are alive")
 
 
 def _check_slots(trie: Trie, ranks_are_tokens: bool) -> NDArray[np.int64] | None:
     """Check the table of tokens; return the tokens by rank unless ranks are tokens."""
-    slot, tokens, next_rank = trie.slot, int(trie.state[TOKENS]), int(trie.state[NEXT_RANK])
-    used = slot[:, TOKEN] != 0
-    token = slot[used, TOKEN].astype(np.int64) - 1
-    rank = slot[used, RANK].astype(np.int64)
-    child = slot[:, ROOT_CHILD]
+    slot, tokens = trie.slot, int(trie.state[layout.TOKENS])
+    next_rank = int(trie.state[layout.NEXT_RANK])
+    used = slot[:, layout.TOKEN] != 0
+    token = slot[used, layout.TOKEN].astype(np.int64) - 1
+    rank = slot[used, layout.RANK].astype(np.int64)
+    child = slot[:, layout.ROOT_CHILD]
     _require((token >= 0).all() and len(token) == tokens, "slot must have the tokens of the state")
-    _require((slot[:, FREQUENCY] >= 0).all(), "slot must have frequencies of at least 0")
-    inside = (child >= 0) & (child < trie.state[NODES]) & (used | (child == 0))
+    _require((slot[:, layout.FREQUENCY] >= 0).all(), "slot must have frequencies of at least 0")
+    inside = (child >= 0) & (child < trie.state[layout.NODES]) & (used | (child == 0))
     _require(inside.all(), "slot has a child that is out of range")
     _require(slots_are_found(slot), "slot has a token twice, or where it is not found")
     if ranks_are_tokens:
@@ -163,8 +136,8 @@ def _check_slots(trie: Trie, ranks_are_tokens: bool) -> NDArray[np.int64] | None
         return None
     # Ranks ascend from the first one without gaps; new tokens are ranked before it.
     first = next_rank + 1
-    in_range = 0 < first <= FIRST_RANK <= first + tokens
-    _require(in_range, f"state: next rank must be below {FIRST_RANK}, got {next_rank}")
+    in_range = 0 < first <= layout.FIRST_RANK <= first + tokens
+    _require(in_range, f"state: next rank must be below {layout.FIRST_RANK}, got {next_rank}")
     position = rank - first
     _require(((position >= 0) & (position < tokens)).all(), "slot has a rank that is out of range")
     token_of_rank = np.full(tokens, -1, np.int64)
@@ -174,15 +147,11 @@ def _check_slots(trie: Trie, ranks_are_tokens: bool) -> NDArray[np.int64] | None
 
 
 def _check_nodes(
-    trie: Trie,
-    clauses: Clauses,
-    live: NDArray[np.bool_],
-    token_of_rank: NDArray[np.int64] | None,
+    trie: Trie, clauses: Clauses, live: NDArray[np.bool_], token_of_rank: NDArray[np.int64] | None
 ) -> None:
-    nodes, depth = int(trie.state[NODES]), int(trie.state[DEPTH])
-    below = trie.node[:nodes, CLAUSES_BELOW]
+    nodes, depth = int(trie.state[layout.NODES]), int(trie.state[layout.DEPTH])
+    below = trie.node[:nodes, layout.CLAUSES_BELOW]
     _require(((below >= 0) & (below <= len(clauses))).all(), "node counts too many clauses")
-    ranks_are_tokens = token_of_rank is None
     scratch = CheckScratch(
         np.zeros(nodes, np.bool_),
         live.copy(),
@@ -193,7 +162,8 @@ def _check_nodes(
         np.empty(depth + 1, np.int64),
     )
     tokens = np.empty(0, np.int64) if token_of_rank is None else token_of_rank
-    problem = find_problem(trie, clause_columns(clauses), tokens, ranks_are_tokens, scratch)
+    expected = Expected(clause_columns(clauses), tokens, token_of_rank is None)
+    problem = find_problem(trie, expected, scratch)
     _require(problem == SOUND, _PROBLEMS.get(int(problem), ""))
     _require(not scratch.unlisted.any(), "entry does not have all clauses that are alive")
     lists = int(scratch.list_start[-1])
@@ -207,66 +177,55 @@ def _check_nodes(
 def slots_are_found(slot: NDArray[np.int32]) -> Number:
     """Tell whether a lookup finds every slot in use; the table has a free one."""
     for at in range(len(slot)):
-        if slot[at, TOKEN] != 0 and find_slot(slot, np.int64(slot[at, TOKEN]) - 1) != at:
+        token = np.int64(slot[at, layout.TOKEN])
+        if token != 0 and find_slot(slot, token - 1) != at:
             return False
     return True
 
 
 @kernel
-def find_problem(
-    trie: Trie,
-    columns: ClauseColumns,
-    token_of_rank: NDArray[np.int64],
-    ranks_are_tokens: Number,
-    scratch: CheckScratch,
-) -> Number:
+def find_problem(trie: Trie, expected: Expected, scratch: CheckScratch) -> Number:
     """Visit all nodes from the root; return the first problem, or `SOUND`."""
-    nodes, children = trie.state[NODES], np.int64(0)
+    nodes, children = trie.state[layout.NODES], np.int64(0)
     scratch.list_start[nodes] = 0
     scratch.owned[0] = True
-    problem = check_list(trie, columns, np.int64(0), np.int64(0), NO_TOKENS, scratch)
+    problem = check_list(trie, expected, np.int64(0), np.int64(0), layout.NO_TOKENS, scratch)
     for slot in range(len(trie.slot)):
-        child = np.int64(trie.slot[slot, ROOT_CHILD])
+        child = np.int64(trie.slot[slot, layout.ROOT_CHILD])
         if problem != SOUND:
             return problem
         if child != 0:
             children += 1
-            if scratch.owned[child] or trie.rank[child] != trie.slot[slot, RANK]:
+            if scratch.owned[child] or trie.rank[child] != trie.slot[slot, layout.RANK]:
                 return BAD_CHILDREN
             scratch.owned[child] = True
-            problem = check_subtree(trie, columns, child, token_of_rank, ranks_are_tokens, scratch)
-    if problem == SOUND and trie.node[0, CHILD_COUNT] != children:
+            problem = check_subtree(trie, expected, child, scratch)
+    if problem == SOUND and trie.node[0, layout.CHILD_COUNT] != children:
         return BAD_CHILDREN
     return problem
 
 
 @kernel
-def check_subtree(
-    trie: Trie,
-    columns: ClauseColumns,
-    child: Number,
-    token_of_rank: NDArray[np.int64],
-    ranks_are_tokens: Number,
-    scratch: CheckScratch,
-) -> Number:
+def check_subtree(trie: Trie, expected: Expected, child: Number, scratch: CheckScratch) -> Number:
     """Check all nodes at and below a child of the root."""
     stack, top, first_rank = scratch.stack, np.int64(0), np.int64(trie.rank[child])
     stack[0, 0], stack[0, 1] = child, 0
     while top >= 0:
         if stack[top, 1] == 0:
             at = stack[top, 0]
-            if top >= trie.state[DEPTH]:
+            if top >= trie.state[layout.DEPTH]:
                 return BAD_DEPTH
-            token = node_token(trie, at, token_of_rank, ranks_are_tokens)
+            token = node_token(trie, at, expected)
             if token < 0:
                 return BAD_RANK
             scratch.path[top] = token
             if not own_children(trie, at, scratch.owned):
                 return BAD_CHILDREN
-            low, high = trie.label[at, LOW], trie.label[at, HIGH]
-            if low > high or low >> LABEL_BITS != first_rank or high >> LABEL_BITS != first_rank:
+            low, high = trie.label[at, layout.LOW], trie.label[at, layout.HIGH]
+            ranks = low >> layout.LABEL_BITS, high >> layout.LABEL_BITS
+            if low > high or ranks[0] != first_rank or ranks[1] != first_rank:
                 return BAD_LABEL
-            problem = check_list(trie, columns, at, top + 1, low, scratch)
+            problem = check_list(trie, expected, at, top + 1, low, scratch)
             if problem != SOUND:
                 return problem
         top = next_in_preorder(trie, stack, top)
@@ -274,26 +233,25 @@ def check_subtree(
 
 
 @kernel
-def node_token(
-    trie: Trie, at: Number, token_of_rank: NDArray[np.int64], ranks_are_tokens: Number
-) -> Number:
+def node_token(trie: Trie, at: Number, expected: Expected) -> Number:
     """Return the token of a node, or -1 if its rank belongs to none."""
     rank = np.int64(trie.rank[at])
-    if ranks_are_tokens:
-        if rank < 0 or trie.slot[find_slot(trie.slot, rank), TOKEN] == 0:
+    if expected.ranks_are_tokens:
+        if rank < 0 or trie.slot[find_slot(trie.slot, rank), layout.TOKEN] == 0:
             return np.int64(-1)
         return rank
-    position = rank - trie.state[NEXT_RANK] - 1
-    if position < 0 or position >= len(token_of_rank):
+    position = rank - trie.state[layout.NEXT_RANK] - 1
+    if position < 0 or position >= len(expected.token_of_rank):
         return np.int64(-1)
-    return token_of_rank[position]
+    return expected.token_of_rank[position]
 
 
 @kernel
 def own_children(trie: Trie, at: Number, owned: NDArray[np.bool_]) -> Number:
     """Mark the children of a node, and the capacity for more; tell whether no other has them."""
-    first, count = np.int64(trie.node[at, FIRST_CHILD]), np.int64(trie.node[at, CHILD_COUNT])
-    capacity = np.int64(trie.node[at, CHILD_CAPACITY])
+    first = np.int64(trie.node[at, layout.FIRST_CHILD])
+    count = np.int64(trie.node[at, layout.CHILD_COUNT])
+    capacity = np.int64(trie.node[at, layout.CHILD_CAPACITY])
     if count < 0 or capacity < count or first < 0 or first + capacity > len(owned):
         return False
     for child in range(first, first + capacity):
@@ -307,25 +265,21 @@ def own_children(trie: Trie, at: Number, owned: NDArray[np.bool_]) -> Number:
 
 @kernel
 def check_list(
-    trie: Trie,
-    columns: ClauseColumns,
-    at: Number,
-    depth: Number,
-    label: Number,
-    scratch: CheckScratch,
+    trie: Trie, expected: Expected, at: Number, depth: Number, label: Number, scratch: CheckScratch
 ) -> Number:
     """Check the list of a node at this depth, whose tokens are in ``scratch.path``."""
-    start, size = np.int64(trie.node[at, LIST]), np.int64(trie.node[at, LIST_SIZE])
-    capacity, dead = np.int64(trie.node[at, LIST_CAPACITY]), np.int64(trie.node[at, LIST_DEAD])
+    start, size = np.int64(trie.node[at, layout.LIST]), np.int64(trie.node[at, layout.LIST_SIZE])
+    capacity = np.int64(trie.node[at, layout.LIST_CAPACITY])
+    dead = np.int64(trie.node[at, layout.LIST_DEAD])
     ordered = scratch.ordered
     for i in range(depth):
         ordered[i] = scratch.path[i]
-    sort_keys(ordered, depth)
+    sort_short(ordered[:depth])
     if capacity == 0:
         if size < 0 or size > 1 or dead != 0:
             return BAD_LIST
-        return check_clause(trie, columns, start, depth, label, scratch) if size == 1 else SOUND
-    inside = 0 <= start and start + 5 * capacity <= trie.state[ENTRIES]
+        return check_clause(trie, expected, start, depth, label, scratch) if size == 1 else SOUND
+    inside = 0 <= start and start + 5 * capacity <= trie.state[layout.ENTRIES]
     if capacity < 0 or size < 0 or size > capacity or not inside:
         return BAD_LIST
     if capacity != round_capacity(capacity):
@@ -336,12 +290,12 @@ def check_list(
     place = list_place(trie, at)
     for number in range(size):
         clause = np.int64(clause_at(trie, place, np.int64(number)))
-        if clause == DEAD_CLAUSE:
+        if clause == layout.DEAD_CLAUSE:
             dead -= 1
-            if box_at(trie, place, np.int64(number)) != NOWHERE:
+            if box_at(trie, place, np.int64(number)) != layout.NOWHERE:
                 return BAD_ENTRY
             continue
-        problem = check_clause(trie, columns, clause, depth, label, scratch)
+        problem = check_clause(trie, expected, clause, depth, label, scratch)
         if problem != SOUND:
             return problem
     return SOUND if dead == 0 else BAD_LIST
@@ -350,7 +304,7 @@ def check_list(
 @kernel
 def check_clause(
     trie: Trie,
-    columns: ClauseColumns,
+    expected: Expected,
     clause: Number,
     depth: Number,
     label: Number,
@@ -360,6 +314,7 @@ def check_clause(
     if clause < 0 or clause >= len(scratch.unlisted) or not scratch.unlisted[clause]:
         return BAD_ENTRY
     scratch.unlisted[clause] = False
+    columns = expected.columns
     begin = columns.token_start[clause]
     if columns.token_start[clause + 1] - begin != depth:
         return BAD_CLAUSE

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, at_cache_line, read_only
+from nearcast.compiled.clauses import clause_columns
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import UnknownName
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens
-from nearcast.indexes.mbr_trie.build import build_trie, clause_columns, resize_slots
+from nearcast.indexes.mbr_trie.build import build_trie, resize_slots
 from nearcast.indexes.mbr_trie.check import check_trie
 from nearcast.indexes.mbr_trie.layout import (
     ADDED,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 __all__ = ["ORDERS", "PROBES", "MbrTrie", "MbrTrieOptions"]
@@ -150,17 +151,12 @@ class MbrTrie(InPlaceIndex):
         check_trie(self._trie, self.clauses, self.alive, ranks_are_tokens, self.labeled)
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Take every message down the trie."""
         box, probe = self.clauses.box, PROBES[self.options.probe]
         done, examined, visited = match_messages(
-            self.view(), box, messages, probe, part, scratch, start, clause
+            self.view(), box, messages, probe, part, scratch, output
         )
         return int(done), int(examined), int(visited)
 

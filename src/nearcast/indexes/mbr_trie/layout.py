@@ -14,6 +14,8 @@ from nearcast.compiled.token_table import home
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.compiled.clauses import ClauseColumns
+
 TOKEN, RANK, ROOT_CHILD, FREQUENCY = range(4)
 """Columns of ``slot``."""
 
@@ -92,14 +94,6 @@ class Trie(NamedTuple):
     state: NDArray[np.int64]
 
 
-class ClauseColumns(NamedTuple):
-    """The columns of the clauses that kernels read."""
-
-    token_start: NDArray[np.int64]
-    token: NDArray[np.int32]
-    box: NDArray[np.int32]
-
-
 class ListPlace(NamedTuple):
     """Where a list is in the pool."""
 
@@ -134,20 +128,6 @@ def lower_bound(ascending: NDArray[np.int32], low: Number, high: Number, wanted:
         else:
             high = middle
     return low
-
-
-@kernel
-def sort_keys(key: NDArray[np.int64], size: Number) -> None:
-    """Sort the first ``size`` keys."""
-    if size > 32:
-        key[:size].sort()
-        return
-    for i in range(1, size):
-        wanted, at = key[i], i
-        while at > 0 and key[at - 1] > wanted:
-            key[at] = key[at - 1]
-            at -= 1
-        key[at] = wanted
 
 
 @kernel

@@ -16,6 +16,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, lowest_bit, prefetch
 from nearcast.compiled.simd_boxes import LANES, touching_boxes
+from nearcast.compiled.sorting import sort_short
 from nearcast.compiled.token_filter import LOW_BITS, clear_filter, set_filter
 from nearcast.compiled.token_table import home
 from nearcast.indexes.mbr_trie.layout import (
@@ -36,13 +37,12 @@ from nearcast.indexes.mbr_trie.layout import (
     overlaps,
     pack_sides,
     side_stride,
-    sort_keys,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
 
 PROBE_CHEAPER, PROBE_TOKEN_SET, PROBE_TRIE = range(3)
 """Ways to find the children of a node."""
@@ -88,18 +88,16 @@ def match_messages(
     probe: Number,
     part: tuple[Number, Number],
     scratch: MatchScratch,
-    start: NDArray[np.int64],
-    match: NDArray[np.int32],
+    output: Output,
 ) -> tuple[Number, Number, Number]:
-    """Match the messages of a part.
+    """Match the messages of a part; ``box`` has the boxes of all clauses.
 
-    The clauses of message ``m`` go to ``match[start[m]:start[m + 1]]``; ``box`` has the boxes of
-    all clauses. Return the message at which the output was full (or the end), how many entries
-    were examined and how many nodes were visited.
+    Return the message at which the output was full (or the end), how many entries were examined
+    and how many nodes were visited.
     """
-    trie, scratch = borrow_trie(trie), borrow_scratch(scratch)
+    trie, scratch = borrow(trie), borrow(scratch)
     token, window = borrow(messages.token), borrow(messages.box)
-    box, match = borrow(box), borrow(match)
+    box, (start, match) = borrow(box), borrow(output)
     examined, visited = np.int64(0), np.int64(0)
     for m in range(part[0], part[1]):
         begin, end = messages.token_start[m], messages.token_start[m + 1]
@@ -180,7 +178,7 @@ def find_ranks(trie: Trie, tokens: NDArray[np.int32], scratch: MatchScratch) -> 
 @kernel
 def sort_ranks(scratch: MatchScratch, count: Number) -> None:
     """Sort the ranks."""
-    sort_keys(scratch.key, count)
+    sort_short(scratch.key[:count])
     for i in range(count):
         scratch.rank[i] = scratch.key[i] >> 32
 
@@ -337,29 +335,3 @@ def scan_list(
             touching &= touching - _ONE
             found += 1
     return found
-
-
-@kernel
-def borrow_trie(trie: Trie) -> Trie:
-    """Return the trie without owners of its arrays."""
-    return Trie(
-        borrow(trie.slot),
-        borrow(trie.rank),
-        borrow(trie.outline),
-        borrow(trie.node),
-        borrow(trie.label),
-        borrow(trie.entry),
-        borrow(trie.clause_label),
-        borrow(trie.state),
-    )
-
-
-@kernel
-def borrow_scratch(scratch: MatchScratch) -> MatchScratch:
-    """Return the scratch without owners of its arrays."""
-    return MatchScratch(
-        borrow(scratch.token_filter),
-        borrow(scratch.key),
-        borrow(scratch.rank),
-        borrow(scratch.queue),
-    )

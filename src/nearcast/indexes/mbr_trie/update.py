@@ -16,6 +16,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.simd_boxes import LANES
+from nearcast.compiled.sorting import sort_short
 from nearcast.indexes.mbr_trie.build import assign_labels
 from nearcast.indexes.mbr_trie.layout import (
     ADDED,
@@ -46,7 +47,6 @@ from nearcast.indexes.mbr_trie.layout import (
     ROOT_CHILD,
     TOKEN,
     TOKENS,
-    ClauseColumns,
     ListPlace,
     Trie,
     align_list,
@@ -61,7 +61,6 @@ from nearcast.indexes.mbr_trie.layout import (
     list_place,
     lower_bound,
     round_capacity,
-    sort_keys,
     table_is_full,
     update_outline,
     write_entry,
@@ -69,6 +68,8 @@ from nearcast.indexes.mbr_trie.layout import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.compiled.clauses import ClauseColumns
 
 MIN_CAPACITY = 4
 """The capacity of a list when it gets its second clause."""
@@ -188,7 +189,7 @@ def rank_tokens(
                 state[NEXT_RANK] -= 1
             state[TOKENS] += 1
         key[i - begin] = np.int64(slot[at, RANK]) << 32 | at
-    sort_keys(key, end - begin)
+    sort_short(key[: end - begin])
     state[DEPTH] = max(state[DEPTH], end - begin)
     return end - begin
 

@@ -52,7 +52,7 @@ from nearcast.indexes.pt_quadtree.pivots import PivotScratch, choose_pivots, cou
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.ordered_clauses import Ordered
+    from nearcast.compiled.clauses import Ordered
 
 MORE_NODES, MORE_ENTRIES, MORE_LIST_SLOTS, MORE_SET_SLOTS, MORE_CLAUSES, MORE_PAIRS = range(6)
 """Fields of ``shortage``: what an operation needs more of, 0 for what it does not."""
@@ -63,6 +63,20 @@ list the clause have it already."""
 
 MAX_GROWTH = 2
 """A region is not split if its children would have this many times its entries."""
+
+
+class Pushing(NamedTuple):
+    """What pushing the lists of each node would add (entries) and save (area times entries)."""
+
+    more: NDArray[np.int64]
+    gain: NDArray[np.float64]
+
+
+class NodeClauses(NamedTuple):
+    """The clauses that nodes list: those of node ``n`` are ``clause[start[n]:start[n + 1]]``."""
+
+    start: NDArray[np.int64]
+    clause: NDArray[np.int32]
 
 
 class BuildScratch(NamedTuple):
@@ -327,18 +341,15 @@ def place_lists(tree: Quadtree, at: Number, pivots: PivotScratch) -> None:
 
 @kernel
 def weigh_nodes(
-    tree: Quadtree,
-    box: NDArray[np.int32],
-    stack: NDArray[np.int64],
-    more: NDArray[np.int64],
-    gain: NDArray[np.float64],
+    tree: Quadtree, box: NDArray[np.int32], stack: NDArray[np.int64], pushing: Pushing
 ) -> None:
-    """Write, by node, how many entries pushing its lists would add, and what it would save.
+    """Write what pushing the lists of each node would add and save.
 
     Messages in a node's region read its lists, messages in a leaf's region those of the leaf. So
     pushing a clause down saves the area of the node, less the areas of the leaves that its box
     overlaps, and costs the entries in these leaves beyond the first (section 4.1 of the paper).
     """
+    more, gain = pushing
     for at in range(tree.state[NODES]):
         more[at], gain[at] = 0, 0.0
         if tree.node[at, FIRST_CHILD] < 0:
@@ -398,13 +409,13 @@ def place_clauses(
     box: NDArray[np.int32],
     clauses: NDArray[np.int32],
     stack: NDArray[np.int64],
-    position: NDArray[np.int64],
-    placed: NDArray[np.int32],
+    output: NodeClauses,
 ) -> None:
-    """Write the clauses that each node lists to ``placed``, from the node's ``position`` on.
+    """Write the clauses that each node lists, from the node's start on.
 
-    Positions move to the end of what was written. If ``placed`` is empty, clauses are only counted.
+    Starts move to the end of what was written. Without space for clauses they are only counted.
     """
+    position, placed = output
     for i in range(len(clauses)):
         stack[0] = 0
         at, top = next_list_node(tree, box[clauses[i]], stack, np.int64(1))
@@ -419,15 +430,12 @@ def place_clauses(
 def make_all_lists(
     tree: Quadtree,
     ordered: Ordered,
-    start: NDArray[np.int64],
-    placed: NDArray[np.int32],
+    listed: NodeClauses,
     scratch: BuildScratch,
     pivots: PivotScratch,
 ) -> Number:
-    """Make the lists of all nodes, which have none; return whether there was enough space.
-
-    Node ``n`` lists the clauses ``placed[start[n]:start[n + 1]]``.
-    """
+    """Make the lists of all nodes, which have none; return whether there was enough space."""
+    start, placed = listed
     while scratch.progress[NEXT] < tree.state[NODES]:
         at = scratch.progress[NEXT]
         own = placed[start[at] : start[at + 1]]

@@ -8,6 +8,7 @@ them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from nearcast.compiled.token_lists import CAPACITY_BITS, CAPACITY_MASK
 from nearcast.compiled.token_table import BITS32, LOW32, NO_TOKEN, Tables, find_slot
 from nearcast.compiled.token_table import SIZE as SLOTS
 from nearcast.compiled.token_table import START as FIRST_SLOT
-from nearcast.errors import StorageError
+from nearcast.indexes.damage import require
 from nearcast.indexes.pt_quadtree.layout import (
     CLAUSE,
     CLAUSES,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Clauses
 
+_require = partial(require, "pt-quadtree")
+
 
 class Lists(NamedTuple):
     """All lists: the node of each, and its start, size and capacity, all int64[lists]."""
@@ -78,11 +81,6 @@ def check_quadtree(
     _check_nodes(tree.node[: int(tree.state[NODES])], header)
     lists = _check_tables(tree)
     _check_entries(tree, lists, live)
-
-
-def _require(condition: object, expectation: str) -> None:
-    if not condition:
-        raise StorageError(f"pt-quadtree: {expectation}; build it again from its subscriptions")
 
 
 def _check_shapes(tree: Quadtree, clauses: int) -> None:

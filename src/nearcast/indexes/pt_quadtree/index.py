@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, GrowingArray, read_only, starts
-from nearcast.compiled.ordered_clauses import Ordered
+from nearcast.compiled.clauses import Ordered
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import UnknownName
-from nearcast.indexes.in_place import InPlaceIndex, check_tokens
+from nearcast.indexes.array_tuples import map_arrays, read_only_views
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens, current
 from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.pt_quadtree import layout
 from nearcast.indexes.pt_quadtree.build import (
     TASKS,
+    NodeClauses,
+    Pushing,
     build_scratch,
     choose_pushing,
     make_all_lists,
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 __all__ = ["PLACES", "PtQuadtree", "PtQuadtreeOptions"]
@@ -182,16 +185,11 @@ class PtQuadtree(InPlaceIndex):
         self._order.check_structure(self.name)
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Filter the nodes for every message, and verify their lists."""
         tree, ordered = self.view()
-        return match_messages(tree, ordered, messages, part, scratch, start, clause)
+        return match_messages(tree, ordered, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch for messages of at most ``tokens`` tokens."""
@@ -205,8 +203,7 @@ class PtQuadtree(InPlaceIndex):
     def view(self) -> tuple[Quadtree, Ordered]:
         """Return read-only views of the tree, and of tokens and boxes, for matching."""
         if self._view is None:
-            tree = layout.map_arrays(self._tree, lambda array: read_only(array, array.dtype))
-            self._view = tree, self._ordered()
+            self._view = read_only_views(self._tree), self._ordered()
         return self._view
 
     def set_labels(self, clause_label: NDArray[np.int64]) -> None:
@@ -222,15 +219,10 @@ class PtQuadtree(InPlaceIndex):
         self._rebuild(self._live_clauses(removed), self._tree.node[0, :4])
 
     def _ordered(self) -> Ordered:
-        tokens = self._tokens.view if isinstance(self._tokens, GrowingArray) else self._tokens
-        return Ordered(self.clauses.token_start, tokens, self.clauses.box)
-
-    def _live_clauses(self, removed: NDArray[np.int64] | None = None) -> NDArray[np.int32]:
-        live = np.flatnonzero(self.alive[self.clauses.row]).astype(np.int32)
-        return live if removed is None else np.setdiff1d(live, removed.astype(np.int32))
+        return Ordered(self.clauses.token_start, current(self._tokens), self.clauses.box)
 
     def _begin_changing(self) -> None:
-        self._tree = layout.map_arrays(self._tree, np.copy)
+        self._tree = map_arrays(self._tree, np.copy)
         self._tokens = GrowingArray(self._ordered().token)
 
     def _add(self, first: int, last: int) -> None:
@@ -288,8 +280,8 @@ class PtQuadtree(InPlaceIndex):
         """Push the lists of inner nodes down as far as the options allow; make all lists again."""
         tree, stack, box = self._tree, self._scratch.stack, ordered.box
         nodes = int(tree.state[NODES])
-        more, gain = np.empty(nodes, np.int64), np.empty(nodes, np.float64)
-        weigh_nodes(tree, box, stack, more, gain)
+        more, gain = pushing = Pushing(np.empty(nodes, np.int64), np.empty(nodes, np.float64))
+        weigh_nodes(tree, box, stack, pushing)
         useful = np.flatnonzero(gain > 0)
         best = useful[np.argsort(-gain[useful] / np.maximum(more[useful], 1), kind="stable")]
         choose_pushing(best, more, int(self.options.push * len(clauses)), tree.node)
@@ -297,14 +289,12 @@ class PtQuadtree(InPlaceIndex):
         tree.sets.top[0], tree.lists.top[0] = 0, 0
         tree.state[[ENTRIES, layout.FREED]] = 0
         count = np.zeros(nodes, np.int64)
-        place_clauses(tree, box, clauses, stack, count, np.empty(0, np.int32))
+        place_clauses(tree, box, clauses, stack, NodeClauses(count, np.empty(0, np.int32)))
         start = starts(count)
-        placed = np.empty(int(start[-1]), np.int32)
-        place_clauses(tree, box, clauses, stack, start[:-1].copy(), placed)
+        listed = NodeClauses(start, np.empty(int(start[-1]), np.int32))
+        place_clauses(tree, box, clauses, stack, listed._replace(start=start[:-1].copy()))
         self._scratch.progress[:] = 0
-        self._run(
-            lambda: make_all_lists(self._tree, ordered, start, placed, self._scratch, self._pivots)
-        )
+        self._run(lambda: make_all_lists(self._tree, ordered, listed, self._scratch, self._pivots))
 
     def _run(self, operation: Callable[[], bool]) -> None:
         """Call a kernel until it is done, enlarging whatever is short."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.columns import WORLD, read_only
+from nearcast.compiled.clauses import Ordered, length_of, token_at
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
-from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
 from nearcast.compiled.token_lists import list_capacity, list_count, list_start, place_list
 from nearcast.compiled.token_table import (
     LOW32,
@@ -23,7 +23,7 @@ from nearcast.compiled.token_table import SIZE as SLOTS
 from nearcast.compiled.token_table import START as FIRST_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -113,10 +113,7 @@ def enlarged_region(region: NDArray[np.int32], box: NDArray[np.int32]) -> NDArra
 
 
 def empty_tree(
-    region: NDArray[np.int32],
-    header: Header,
-    clauses: int,
-    clause_label: NDArray[np.int64] | None,
+    region: NDArray[np.int32], header: Header, clauses: int, clause_label: NDArray[np.int64] | None
 ) -> Quadtree:
     """Return a leaf without clauses, with ample capacity: untouched memory costs nothing."""
     nodes = 64 + 4 * clauses // header.list_size
@@ -180,19 +177,6 @@ def with_entries(tree: Quadtree, more: int) -> Quadtree:
     return tree._replace(entry=entry, entry_rank=rank)
 
 
-def map_arrays(tree: Quadtree, function: Callable[[NDArray[Any]], NDArray[Any]]) -> Quadtree:
-    """Return the tree with a function applied to each of its arrays."""
-    return Quadtree(
-        function(tree.node),
-        Tables(*(function(array) for array in tree.sets)),
-        Tables(*(function(array) for array in tree.lists)),
-        function(tree.entry),
-        function(tree.entry_rank),
-        function(tree.clause_label),
-        function(tree.state),
-    )
-
-
 @kernel
 def move_lists(tree: Quadtree, entry: NDArray[np.int32], rank: NDArray[np.int32]) -> None:
     """Copy all lists, node by node, into another pool; freed entries are left behind."""
@@ -237,11 +221,7 @@ def overlapped_children(node: NDArray[np.int32], at: Number, box: NDArray[np.int
 
 @kernel
 def stays_at_node(
-    node: NDArray[np.int32],
-    at: Number,
-    box: NDArray[np.int32],
-    overlapped: Number,
-    pushes: Number,
+    node: NDArray[np.int32], at: Number, box: NDArray[np.int32], overlapped: Number, pushes: Number
 ) -> Number:
     """Tell whether a box is listed at an inner node.
 

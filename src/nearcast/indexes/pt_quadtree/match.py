@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
-from nearcast.compiled.messages import known_tokens
-from nearcast.compiled.ordered_clauses import Ordered
+from nearcast.compiled.messages import MessageView, known_tokens
 from nearcast.compiled.token_filter import LOW_BITS, clear_filter, occurs, set_filter
 from nearcast.compiled.token_lists import list_count, list_start
 from nearcast.compiled.token_table import COUNT, LOW32, NO_TOKEN, Tables, find_slot, home
@@ -42,7 +41,8 @@ from nearcast.indexes.pt_quadtree.layout import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.clauses import Ordered
+    from nearcast.compiled.messages import MessageArrays, Output
 
 LOOKUP_COST = 4
 """Looking up a token costs as much as scanning this many slots."""
@@ -61,14 +61,6 @@ class MatchScratch(NamedTuple):
     candidate: NDArray[np.int64]
 
 
-class TokenQuery(NamedTuple):
-    """A message: ascending tokens (without `NO_TOKEN`), its box, and the filter of its tokens."""
-
-    tokens: NDArray[np.int32]
-    box: NDArray[np.int32]
-    token_filter: NDArray[np.uint64]
-
-
 @kernel
 def match_messages(
     tree: Quadtree,
@@ -76,22 +68,20 @@ def match_messages(
     messages: MessageArrays,
     part: tuple[Number, Number],
     scratch: MatchScratch,
-    match_start: NDArray[np.int64],
-    match: NDArray[np.int32],
+    output: Output,
 ) -> tuple[Number, Number, Number]:
     """Match the messages of a part.
 
-    The clauses of message ``m`` go to ``match[match_start[m]:match_start[m + 1]]``. Return the
-    message at which the output was full (or the end), how many entries were examined and how many
-    nodes were visited.
+    Return the message at which the output was full (or the end), how many entries were examined
+    and how many nodes were visited.
     """
-    tree, scratch = borrow_tree(tree), borrow_scratch(scratch)
-    ordered = Ordered(borrow(ordered.start), borrow(ordered.token), borrow(ordered.box))
-    token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
+    tree, ordered, scratch = borrow(tree), borrow(ordered), borrow(scratch)
+    token, box = borrow(messages.token), borrow(messages.box)
+    match_start, match = borrow(output)
     examined, visited = np.int64(0), np.int64(0)
     for m in range(part[0], part[1]):
         tokens = token[messages.token_start[m] : messages.token_start[m + 1]]
-        query = TokenQuery(tokens[: known_tokens(tokens)], box[m], scratch.token_filter)
+        query = MessageView(tokens[: known_tokens(tokens)], box[m], scratch.token_filter)
         set_filter(scratch.token_filter, query.tokens)
         start = match_start[m]
         found, more, opened = match_message(tree, ordered, query, scratch, match[start:])
@@ -108,7 +98,7 @@ def match_messages(
 def match_message(
     tree: Quadtree,
     ordered: Ordered,
-    query: TokenQuery,
+    query: MessageView,
     scratch: MatchScratch,
     match: NDArray[np.int32],
 ) -> tuple[Number, Number, Number]:
@@ -132,7 +122,7 @@ def match_message(
 
 
 @kernel
-def start_filter(tree: Quadtree, query: TokenQuery, scratch: MatchScratch) -> Number:
+def start_filter(tree: Quadtree, query: MessageView, scratch: MatchScratch) -> Number:
     """Push the root on the stack if the message overlaps it; return the top of the stack."""
     scratch.stack[0] = 0
     return np.int64(overlaps_root(tree, query.box))
@@ -147,7 +137,7 @@ def overlaps_root(tree: Quadtree, box: NDArray[np.int32]) -> Number:
 
 @kernel
 def filter_nodes(
-    tree: Quadtree, query: TokenQuery, scratch: MatchScratch, top: Number
+    tree: Quadtree, query: MessageView, scratch: MatchScratch, top: Number
 ) -> tuple[Number, Number, Number]:
     """Open the nodes on the stack and collect their lists, until there is no space for lists.
 
@@ -173,7 +163,7 @@ def filter_nodes(
 
 
 @inlined_kernel
-def scanning_is_cheaper(tables: Tables, at: Number, query: TokenQuery) -> Number:
+def scanning_is_cheaper(tables: Tables, at: Number, query: MessageView) -> Number:
     """Tell whether to scan a table rather than to look up the tokens of the message."""
     return tables.table[at, SLOTS] <= LOOKUP_COST * (len(query.tokens) + 1)
 
@@ -185,7 +175,7 @@ def slot_token(tables: Tables, slot: Number) -> Number:
 
 
 @kernel
-def children_to_open(sets: Tables, at: Number, query: TokenQuery, wanted: Number) -> Number:
+def children_to_open(sets: Tables, at: Number, query: MessageView, wanted: Number) -> Number:
     """Return which of the wanted children have a pivotal token that occurs."""
     found = np.uint64(0)
     if scanning_is_cheaper(sets, at, query):
@@ -211,7 +201,7 @@ def children_to_open(sets: Tables, at: Number, query: TokenQuery, wanted: Number
 
 @kernel
 def collect_lists(
-    tree: Quadtree, at: Number, query: TokenQuery, lists: NDArray[np.int64], count: Number
+    tree: Quadtree, at: Number, query: MessageView, lists: NDArray[np.int64], count: Number
 ) -> Number:
     """Collect the lists of a node whose token occurs; return the new count of lists.
 
@@ -250,7 +240,7 @@ def collect_list(
 
 
 @kernel
-def prefetch_slots(tables: Tables, at: Number, query: TokenQuery) -> None:
+def prefetch_slots(tables: Tables, at: Number, query: MessageView) -> None:
     """Prefetch the home slots of the message's tokens in a table."""
     first, slots = tables.table[at, FIRST_SLOT], tables.table[at, SLOTS]
     for i in range(len(query.tokens)):
@@ -270,7 +260,7 @@ def count_entries(lists: NDArray[np.int64]) -> Number:
 def verify_lists(
     tree: Quadtree,
     ordered: Ordered,
-    query: TokenQuery,
+    query: MessageView,
     lists: NDArray[np.int64],
     candidate: NDArray[np.int64],
     match: NDArray[np.int32],
@@ -299,7 +289,7 @@ def verify_lists(
 @kernel
 def keep_candidates(
     entry: NDArray[np.int32],
-    query: TokenQuery,
+    query: MessageView,
     corner: tuple[Number, Number],
     places: tuple[Number, Number],
     candidate: NDArray[np.int64],
@@ -339,7 +329,7 @@ def filter_bit(token_filter: NDArray[np.uint64], token: Number) -> Number:
 def take_candidates(
     entry: NDArray[np.int32],
     ordered: Ordered,
-    query: TokenQuery,
+    query: MessageView,
     candidate: NDArray[np.int64],
     match: NDArray[np.int32],
 ) -> Number:
@@ -353,7 +343,7 @@ def take_candidates(
 
 @inlined_kernel
 def tokens_occur(
-    entry: NDArray[np.int32], ordered: Ordered, query: TokenQuery, place: Number
+    entry: NDArray[np.int32], ordered: Ordered, query: MessageView, place: Number
 ) -> Number:
     """Tell whether the other tokens of an entry occur."""
     for i in range(OTHER_TOKENS, ENTRY_WIDTH):
@@ -369,34 +359,3 @@ def tokens_occur(
         if not occurs(query.token_filter, query.tokens, token):
             return False
     return True
-
-
-@kernel
-def borrow_tables(tables: Tables) -> Tables:
-    """Return tables without owners of their arrays."""
-    return Tables(borrow(tables.slot), borrow(tables.table), borrow(tables.top))
-
-
-@kernel
-def borrow_tree(tree: Quadtree) -> Quadtree:
-    """Return the tree without owners of its arrays."""
-    return Quadtree(
-        borrow(tree.node),
-        borrow_tables(tree.sets),
-        borrow_tables(tree.lists),
-        borrow(tree.entry),
-        borrow(tree.entry_rank),
-        borrow(tree.clause_label),
-        borrow(tree.state),
-    )
-
-
-@kernel
-def borrow_scratch(scratch: MatchScratch) -> MatchScratch:
-    """Return the scratch without owners of its arrays."""
-    return MatchScratch(
-        borrow(scratch.token_filter),
-        borrow(scratch.stack),
-        borrow(scratch.lists),
-        borrow(scratch.candidate),
-    )

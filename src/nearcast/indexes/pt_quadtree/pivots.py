@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nearcast.compiled.clauses import Ordered, length_of, token_at
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
 from nearcast.compiled.token_table import Tables, claim_slot, new_region, region_size
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nearcast.compiled.clauses import Ordered, length_of, token_at
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
 from nearcast.compiled.token_lists import (
     ONE,
     list_capacity,

@@ -22,6 +22,7 @@ from nearcast.indexes.token_order.kernels import ANYWHERE, fingerprint, times
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.compiled.clauses import ClauseTokens
     from nearcast.indexes.statistics import Statistics
 
 MAX_DEPTH = 20
@@ -254,8 +255,7 @@ def shares_from_statistics(statistics: Statistics) -> NDArray[np.float32]:
 
 @kernel
 def rate_clauses(
-    start: NDArray[np.int64],
-    token: NDArray[np.int32],
+    clauses: ClauseTokens,
     frequency: NDArray[np.uint64],
     documents: Number,
     hit: NDArray[np.float32],
@@ -266,6 +266,7 @@ def rate_clauses(
     ``frequency`` counts the documents that each token occurs in. A clause without tokens is always
     hit.
     """
+    start, token = clauses
     for clause in range(first, len(hit)):
         least: Number = np.float64(documents)
         for i in range(start[clause], start[clause + 1]):

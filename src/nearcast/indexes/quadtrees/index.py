@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from nearcast.columns import Clauses, GrowingArray, read_only
-from nearcast.compiled.box_lists import ClauseTokens
-from nearcast.compiled.ordered_clauses import Ordered
-from nearcast.errors import StorageError, UnknownName
-from nearcast.indexes.in_place import InPlaceIndex, check_tokens
+from nearcast.compiled.clauses import ClauseTokens, Ordered
+from nearcast.errors import UnknownName
+from nearcast.indexes.damage import damaged
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens, current
 from nearcast.indexes.options import check_number, check_whole
 from nearcast.indexes.quadtrees import layout, update
 from nearcast.indexes.quadtrees.cells import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 __all__ = [
@@ -187,8 +187,8 @@ class QuadIndex(InPlaceIndex):
         """Return the arrays of the index itself."""
         return {
             **layout.used_arrays(self._quad)._asdict(),
-            "token": _view(self._tokens),
-            "hit": _view(self._hit),
+            "token": current(self._tokens),
+            "hit": current(self._hit),
             "share": self._share,
             "alive": self.alive,
             **prefixed("order", self._order.arrays()),
@@ -216,11 +216,11 @@ class QuadIndex(InPlaceIndex):
         if problem is None:
             problem = self._check_columns()
         if problem:
-            raise StorageError(f"{self.name}: {problem}; build it again from its subscriptions")
+            raise damaged(self.name, problem)
 
     def _check_columns(self) -> str | None:
         """Return what is wrong with the columns of clauses, or nothing."""
-        tokens, hit, clauses = _view(self._tokens), _view(self._hit), self.clauses
+        tokens, hit, clauses = current(self._tokens), current(self._hit), self.clauses
         if tokens.shape != clauses.token.shape or tokens.min(initial=0) < 0:
             return "token does not have the tokens of the clauses"
         if hit.shape != (len(clauses),) or not np.isfinite(hit).all():
@@ -229,41 +229,36 @@ class QuadIndex(InPlaceIndex):
             return "share does not have one probability per cell"
         if self.alive.shape != (clauses.subscriptions,):
             return "alive does not have one item per subscription"
-        if self._quad.state[CLAUSES] != len(self._alive_clauses()):
+        if self._quad.state[CLAUSES] != len(self._live_clauses()):
             return "state does not count the clauses that are alive"
         return None
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Find the clauses of each message in the lists of its tokens and cells."""
         if self._read_only is None:
             self._read_only = layout.read_only_arrays(self._quad)
-        clauses = ClauseTokens(self.clauses.token_start, _view(self._tokens))
-        return match_messages(self._read_only, clauses, messages, part, scratch, start, clause)
+        clauses = ClauseTokens(self.clauses.token_start, current(self._tokens))
+        return match_messages(self._read_only, clauses, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""
         return new_match_scratch(tokens, self.options.header.trie_levels)
 
     def _ordered(self) -> Ordered:
-        return Ordered(self.clauses.token_start, _view(self._tokens), self.clauses.box)
+        return Ordered(self.clauses.token_start, current(self._tokens), self.clauses.box)
 
     def _costs(self) -> Costs:
         options = self.options
         fine = options.parts.bit_length() - 1
-        share, hit = self._share, read_only(_view(self._hit), np.float32)
+        share, hit = self._share, read_only(current(self._hit), np.float32)
         return Costs(share, hit, float(options.update_cost), SHARE_LEVELS, options.depth, fine)
 
     def _begin_changing(self) -> None:
         self._quad = layout.writable_copy(self._quad)
-        self._tokens = GrowingArray(_view(self._tokens))
-        self._hit = GrowingArray(_view(self._hit))
+        self._tokens = GrowingArray(current(self._tokens))
+        self._hit = GrowingArray(current(self._hit))
 
     def _add(self, first: int, last: int) -> None:
         """Insert clauses; rebuild the index if it has more than doubled since it was built."""
@@ -277,7 +272,7 @@ class QuadIndex(InPlaceIndex):
         state = self._quad.state
         state[CLAUSES] += last - first
         if state[CLAUSES] > 2 * state[BUILT] + _MIN_CHANGES:
-            alive = self._alive_clauses()
+            alive = self._live_clauses()
             if not state[DOCUMENTS]:
                 share = shares_from_boxes(self.clauses.box[alive])
                 self._share = read_only(share, np.float32)
@@ -295,14 +290,11 @@ class QuadIndex(InPlaceIndex):
         state[CLAUSES] -= len(clauses)
         state[REMOVED] += len(clauses)
         if state[REMOVED] > max(_MIN_CHANGES, int(state[CLAUSES]) // 2):
-            self._rebuild(np.setdiff1d(self._alive_clauses(), clauses.astype(np.int32)))
+            self._rebuild(self._live_clauses(clauses))
             self._quad = layout.writable_copy(self._quad)
             return
         gone = read_only(clauses, np.int64)
         self._remove_kernel(self._quad, self._costs(), self._ordered(), gone, self._scratch)
-
-    def _alive_clauses(self) -> NDArray[np.int32]:
-        return np.flatnonzero(self.alive[self.clauses.row]).astype(np.int32)
 
     def _rebuild(self, clauses: NDArray[np.int32]) -> None:
         """Make new arrays that hold the given clauses only."""
@@ -323,11 +315,12 @@ class QuadIndex(InPlaceIndex):
 
     def _rate(self, first: int) -> None:
         """Set the hit probability of clauses by the frequencies of tokens so far."""
-        state, ordered = self._quad.state, self._ordered()
+        state = self._quad.state
+        clauses = ClauseTokens(self.clauses.token_start, current(self._tokens))
         documents = max(1, int(state[DOCUMENTS] or state[CLAUSES]))
         hit = self._hit.writable if isinstance(self._hit, GrowingArray) else self._hit
         frequency = read_only(self._order.arrays()["anywhere"], np.uint64)
-        rate_clauses(ordered.start, ordered.token, frequency, documents, hit, first)
+        rate_clauses(clauses, frequency, documents, hit, first)
 
     def _insert(self, clauses: NDArray[np.int32]) -> None:
         """Insert clauses, and enlarge the arrays whenever one runs out."""
@@ -504,7 +497,3 @@ class TrieQuadtree(QuadTrie):
         # Reverse the tokens of each clause.
         last = np.repeat(start[:-1] + start[1:] - 1, np.diff(start))
         return tokens[last - np.arange(len(tokens))]
-
-
-def _view(column: NDArray[Any] | GrowingArray) -> NDArray[Any]:
-    return column.view if isinstance(column, GrowingArray) else column

@@ -21,7 +21,7 @@ an iq-tree, or the root of a trie.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -40,16 +40,15 @@ from nearcast.compiled.box_lists import (
     new_pool,
     pack_lists,
 )
-from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel
+from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.token_table import MIXER
+from nearcast.indexes.array_tuples import map_arrays
 from nearcast.indexes.quadtrees.cells import SOUTH_END, WEST_END, Cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
-    from nearcast.compiled.ordered_clauses import Ordered
+    from nearcast.compiled.clauses import Ordered
 
 OWNER, BRANCH, SLOT_WIDTH = 4, 5, 6
 """Columns of ``slot`` after `TOKEN`, `START`, `SIZE` and `CAPACITY`."""
@@ -104,19 +103,6 @@ class Demand(NamedTuple):
     owners: Number
     listed: Number
     entries: Number
-
-
-@kernel
-def borrow_arrays(quad: QuadArrays) -> QuadArrays:
-    """Return the same arrays without an owner, for the duration of a call."""
-    return QuadArrays(
-        borrow(quad.slot),
-        borrow(quad.node),
-        borrow(quad.run),
-        borrow(quad.listed),
-        borrow(quad.entry),
-        borrow(quad.state),
-    )
 
 
 @kernel
@@ -344,11 +330,6 @@ def used_arrays(quad: QuadArrays) -> QuadArrays:
         quad.entry[: state[TOP] + PADDING],
         state,
     )
-
-
-def map_arrays(quad: QuadArrays, function: Callable[[NDArray[Any]], NDArray[Any]]) -> QuadArrays:
-    """Return the result of a function for each of the arrays."""
-    return QuadArrays(*(function(array) for array in quad))
 
 
 def read_only_arrays(quad: QuadArrays) -> QuadArrays:

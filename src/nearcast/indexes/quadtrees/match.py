@@ -14,14 +14,12 @@ from nearcast.compiled.box_lists import (
     CAPACITY,
     SIZE,
     START,
-    ClauseTokens,
-    MessageView,
     ScanScratch,
     new_scan_scratch,
     scan_lists,
 )
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
-from nearcast.compiled.messages import known_tokens
+from nearcast.compiled.messages import MessageView, known_tokens
 from nearcast.compiled.token_filter import clear_filter, occurs, set_filter
 from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.quadtrees.cells import MAX_DEPTH, Sides, touched_children
@@ -35,7 +33,6 @@ from nearcast.indexes.quadtrees.layout import (
     TOP_OWNER,
     TREE,
     QuadArrays,
-    borrow_arrays,
     cell_of,
     find_row,
     home,
@@ -44,7 +41,8 @@ from nearcast.indexes.quadtrees.layout import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.clauses import ClauseTokens
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.quadtrees.cells import Cell
 
 FOUND, LISTS, EXAMINED, VISITED, TREES, BRANCHES = range(6)
@@ -96,28 +94,6 @@ def new_match_scratch(tokens: int, trie_levels: int) -> MatchScratch:
         np.empty((tokens + 1, 2), np.int64),
         np.empty(_LEVELS, np.int64),
         np.empty(6, np.int64),
-    )
-
-
-@kernel
-def borrow_scratch(scratch: MatchScratch) -> MatchScratch:
-    """Return the same scratch space without an owner, for the duration of a call."""
-    scan = scratch.scan
-    return MatchScratch(
-        ScanScratch(
-            borrow(scan.token_filter),
-            borrow(scan.lists),
-            borrow(scan.candidate),
-            borrow(scan.undecided),
-        ),
-        borrow(scratch.corner),
-        borrow(scratch.lookup),
-        borrow(scratch.queue),
-        borrow(scratch.stack),
-        borrow(scratch.branch),
-        borrow(scratch.token),
-        borrow(scratch.level),
-        borrow(scratch.counters),
     )
 
 
@@ -455,19 +431,16 @@ def match_messages(
     messages: MessageArrays,
     part: tuple[Number, Number],
     scratch: MatchScratch,
-    match_start: NDArray[np.int64],
-    match: NDArray[np.int32],
+    output: Output,
 ) -> tuple[Number, Number, Number]:
     """Match a part of the messages.
 
     Returns the message whose matches did not fit (or the end), and how many candidates were
-    examined and nodes visited. The clauses of message ``m`` are
-    ``match[match_start[m]:match_start[m + 1]]``; ``match_start[part[0]]`` says where to start.
+    examined and nodes visited.
     """
-    quad = borrow_arrays(quad)
-    clauses = ClauseTokens(borrow(clauses.token_start), borrow(clauses.token))
-    scratch = borrow_scratch(scratch)
-    token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
+    quad, clauses, scratch = borrow(quad), borrow(clauses), borrow(scratch)
+    token, box = borrow(messages.token), borrow(messages.box)
+    match_start, match = borrow(output)
     counters, token_filter = scratch.counters, scratch.scan.token_filter
     counters[:] = 0
     for m in range(part[0], part[1]):

@@ -60,7 +60,7 @@ from nearcast.indexes.quadtrees.layout import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.compiled.ordered_clauses import Ordered
+    from nearcast.compiled.clauses import Ordered
 
 DEMANDS = 5
 """The items of ``shortage`` that a `Demand` has; the item after them is for ``moves``."""

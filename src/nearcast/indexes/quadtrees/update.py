@@ -19,8 +19,8 @@ from nearcast.compiled.box_lists import (
     drop_clause,
     drop_entry,
 )
+from nearcast.compiled.clauses import Ordered, length_of, token_at
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
 from nearcast.indexes.quadtrees.cells import Costs, placement_of
 from nearcast.indexes.quadtrees.layout import (
     BRANCH,

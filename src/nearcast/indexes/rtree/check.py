@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nearcast.compiled.clauses import token_at
 from nearcast.compiled.jit import Number, bit_count, kernel, lowest_bit
-from nearcast.compiled.ordered_clauses import token_at
 from nearcast.compiled.token_lists import list_capacity, list_count, list_start
 from nearcast.compiled.token_table import COUNT, LOW32, NO_TOKEN, SIZE, START
-from nearcast.errors import StorageError
+from nearcast.indexes.damage import require
 from nearcast.indexes.rtree.nodes import FAR, FREE, MARKED, NODES, ROOT, ROOT_CHANGED, RTree, bit
 from nearcast.indexes.rtree.tokens import TOKEN_LISTS, IndexArrays
 
@@ -24,13 +24,7 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.rtree.build import TreeOptions
 
-__all__ = ["check_tables", "check_tree", "require"]
-
-
-def require(holds: bool, name: str, array: str, problem: str) -> None:
-    """Raise unless what has to hold of an array of the index ``name`` holds."""
-    if not holds:
-        raise StorageError(f"{name}: {array} {problem}; build it again from its subscriptions")
+__all__ = ["check_tables", "check_tree"]
 
 
 def check_tree(name: str, tree: RTree, options: TreeOptions, present: NDArray[np.bool_]) -> None:
@@ -59,17 +53,17 @@ def check_tree(name: str, tree: RTree, options: TreeOptions, present: NDArray[np
     }
     for field, shape in shapes.items():
         found = getattr(tree, field).shape
-        require(found == shape, name, f"tree.{field}", f"has the shape {found}, expected {shape}")
+        require(name, found == shape, f"tree.{field}", f"has the shape {found}, expected {shape}")
     root, top, free = (int(tree.state[field]) for field in (ROOT, NODES, FREE))
     fits = 0 <= root < nodes == top and -1 <= free < nodes
     fits = fits and tree.state[ROOT_CHANGED] == tree.state[MARKED] == 0
-    require(fits, name, "tree.state", "names nodes that do not exist")
+    require(name, fits, "tree.state", "names nodes that do not exist")
     _check_free_nodes(name, tree, free)
     seen = np.zeros(len(present), np.bool_)
     wrong = int(find_wrong_node(tree, options.least, seen))
-    require(wrong < 0, name, f"node {wrong} of the tree", "has wrong entries or a wrong parent")
+    require(name, wrong < 0, f"node {wrong} of the tree", "has wrong entries or a wrong parent")
     fits = np.array_equal(seen, present) and np.array_equal(tree.leaf_of >= 0, present)
-    require(fits, name, "tree.leaf_of", "does not agree with the leaves")
+    require(name, fits, "tree.leaf_of", "does not agree with the leaves")
 
 
 def _check_free_nodes(name: str, tree: RTree, first: int) -> None:
@@ -78,7 +72,7 @@ def _check_free_nodes(name: str, tree: RTree, first: int) -> None:
     # Every free node follows exactly one other one, or is the first, so the list has no circle.
     following = np.sort(np.append(tree.parent[free], first))
     fits = np.array_equal(following, np.append(-1, free)) and not tree.used[free].any()
-    require(fits, name, "tree.parent", "has a wrong list of free nodes")
+    require(name, fits, "tree.parent", "has a wrong list of free nodes")
 
 
 @kernel
@@ -153,22 +147,22 @@ def check_tables(name: str, index: IndexArrays, kind: int) -> None:
     tree, tables, postings, ordered = index
     nodes, slots = len(tree.used), len(tables.slot)
     fits = tables.table.shape == (nodes, 3) and tables.slot.shape == (slots, 2)
-    require(fits, name, "table or slot", f"has a wrong shape, expected {nodes} tables")
-    require(postings.posting.ndim == 1, name, "posting", "is not a list of clauses")
+    require(name, fits, "table or slot", f"has a wrong shape, expected {nodes} tables")
+    require(name, postings.posting.ndim == 1, "posting", "is not a list of clauses")
     tokens = ordered.token
     fits = tokens.shape == (int(ordered.start[-1]),)
-    require(fits, name, "token", f"has the shape {tokens.shape}, expected {ordered.start[-1]}")
+    require(name, fits, "token", f"has the shape {tokens.shape}, expected {ordered.start[-1]}")
     fits = not len(tokens) or 0 <= tokens.min() <= tokens.max() < NO_TOKEN
-    require(fits, name, "token", f"has ids that are negative or not below {NO_TOKEN:,}")
+    require(name, fits, "token", f"has ids that are negative or not below {NO_TOKEN:,}")
     start, size = tables.table[:, START], tables.table[:, SIZE]
     fits = bool(((size >= 0) & (size <= slots)).all())
     start, size = start[size > 0], size[size > 0]
     fits = fits and bool(((start >= 0) & (start <= slots - size)).all())
     order = np.argsort(start)
     fits = fits and bool((start[order][1:] >= (start + size)[order][:-1]).all())
-    require(fits, name, "table", "has tables that overlap or lie outside the slots")
+    require(name, fits, "table", "has tables that overlap or lie outside the slots")
     wrong = int(find_wrong_table(index, kind))
-    require(wrong < 0, name, f"the table of node {wrong}", "has wrong slots or lists")
+    require(name, wrong < 0, f"the table of node {wrong}", "has wrong slots or lists")
 
 
 @kernel

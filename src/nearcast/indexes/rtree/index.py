@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from nearcast.columns import Clauses, GrowingArray, read_only
-from nearcast.compiled.ordered_clauses import Ordered
+from nearcast.compiled.clauses import Ordered
 from nearcast.compiled.token_table import NO_TOKEN, Tables
-from nearcast.indexes.in_place import InPlaceIndex, check_tokens
+from nearcast.indexes.array_tuples import map_arrays, read_only_views
+from nearcast.indexes.damage import require
+from nearcast.indexes.in_place import InPlaceIndex, check_tokens, current
 from nearcast.indexes.options import check_whole
 from nearcast.indexes.rtree.balance import (
     condense,
@@ -19,7 +21,7 @@ from nearcast.indexes.rtree.balance import (
     with_capacity,
 )
 from nearcast.indexes.rtree.build import TreeOptions, build_tree
-from nearcast.indexes.rtree.check import check_tables, check_tree, require
+from nearcast.indexes.rtree.check import check_tables, check_tree
 from nearcast.indexes.rtree.match import (
     MatchScratch,
     Stamps,
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
     from nearcast.indexes.statistics import Statistics
 
@@ -173,7 +175,7 @@ class RTreeIndex(InPlaceIndex):
     def check_structure(self) -> None:
         """Raise `StorageError` unless no kernel can leave the arrays or run in circles."""
         shape = (self.clauses.subscriptions,)
-        require(self.alive.shape == shape, self.name, "alive", f"must have the shape {shape}")
+        require(self.name, self.alive.shape == shape, "alive", f"must have the shape {shape}")
         check_tree(self.name, self._tree, self.options, self.alive[self.clauses.row])
         check_tables(self.name, self._index_arrays(), self.kind)
         self._order.check_structure(self.name)
@@ -184,19 +186,13 @@ class RTreeIndex(InPlaceIndex):
         return int(self._tree.level[self._tree.state[ROOT]])
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: MatchScratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: MatchScratch, output: Output
     ) -> Progress:
         """Walk every message down the tree."""
         if self._readable is None:
             # Always read-only, also while the tree changes: for other types Numba compiles again.
-            arrays = self._index_arrays()
-            self._readable = _each(arrays, lambda array: read_only(array, array.dtype))
-        return match_messages(self._readable, self.kind, messages, part, scratch, start, clause)
+            self._readable = read_only_views(self._index_arrays())
+        return match_messages(self._readable, self.kind, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> MatchScratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""
@@ -212,12 +208,12 @@ class RTreeIndex(InPlaceIndex):
         super()._drop_scratch()
 
     def _index_arrays(self) -> IndexArrays:
-        tokens = self._tokens.view if isinstance(self._tokens, GrowingArray) else self._tokens
-        ordered = Ordered(self.clauses.token_start, tokens, self.clauses.box)
+        ordered = Ordered(self.clauses.token_start, current(self._tokens), self.clauses.box)
         return IndexArrays(self._tree, self._tables, self._postings, ordered)
 
     def _begin_changing(self) -> None:
-        self._tree, self._tables, self._postings, ordered = _each(self._index_arrays(), np.copy)
+        arrays = map_arrays(self._index_arrays(), np.copy)
+        self._tree, self._tables, self._postings, ordered = arrays
         self._tokens = GrowingArray(ordered.token)
 
     def _add(self, first: int, last: int) -> None:
@@ -306,12 +302,6 @@ def _first_tokens(start: NDArray[np.int64], token: NDArray[np.int32]) -> NDArray
     some = start[1:] > start[:-1]
     first[some] = token[start[:-1][some]]
     return first
-
-
-def _each(arrays: IndexArrays, change: Callable[[NDArray[Any]], NDArray[Any]]) -> IndexArrays:
-    """Return what a function makes of each array."""
-    parts: list[Any] = [type(part)(*(change(array) for array in part)) for part in arrays]
-    return IndexArrays(*parts)
 
 
 class SpatialFirst(RTreeIndex):

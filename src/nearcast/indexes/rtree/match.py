@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast.compiled.clauses import length_of
 from nearcast.compiled.jit import Number, bit_count, borrow, kernel, lowest_bit, prefetch
-from nearcast.compiled.messages import MessageArrays, known_tokens
-from nearcast.compiled.ordered_clauses import length_of
+from nearcast.compiled.messages import MessageArrays, Output, known_tokens
 from nearcast.compiled.token_filter import FILTER_WORDS, clear_filter, occurs, set_filter
 from nearcast.compiled.token_lists import list_count, list_start
 from nearcast.compiled.token_table import LOW32, NO_TOKEN, SIZE, START, find_slot, home
@@ -28,7 +28,6 @@ from nearcast.indexes.rtree.tokens import (
     NO_TOKENS,
     TOKEN_LISTS,
     IndexArrays,
-    borrow_index,
     first_leaf_token,
 )
 
@@ -117,32 +116,15 @@ def match_messages(
     messages: MessageArrays,
     numbers: tuple[Number, Number],
     scratch: MatchScratch,
-    match_start: NDArray[np.int64],
-    match: NDArray[np.int32],
+    output: Output,
 ) -> tuple[Number, Number, Number]:
     """Match the messages ``numbers[0]`` to ``numbers[1]``.
 
-    The clauses of message ``m`` are ``match[match_start[m]:match_start[m + 1]]``. Return the
-    message at which the output was full (or the end), the clauses examined and the nodes visited.
+    Return the message at which the output was full (or the end), the clauses examined and the nodes
+    visited.
     """
-    index = borrow_index(index)
-    scratch = MatchScratch(
-        borrow(scratch.stack),
-        borrow(scratch.token),
-        borrow(scratch.entries),
-        borrow(scratch.size),
-        borrow(scratch.token_filter),
-        borrow(scratch.hits),
-        borrow(scratch.candidate),
-        borrow(scratch.lists),
-        borrow(scratch.posting),
-        borrow(scratch.stamp),
-        borrow(scratch.epoch),
-    )
-    messages = MessageArrays(
-        borrow(messages.token_start), borrow(messages.token), borrow(messages.box)
-    )
-    match = borrow(match)
+    index, messages, scratch = borrow(index), borrow(messages), borrow(scratch)
+    match_start, match = borrow(output)
     examined, visited = np.int64(0), np.int64(0)
     for m in range(numbers[0], numbers[1]):
         if scratch.epoch[0] > (np.int64(1) << 32) - 2 * EPOCH:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, bit_count, borrow, kernel, lowest_bit
+from nearcast.compiled.jit import Number, bit_count, kernel, lowest_bit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,24 +70,6 @@ class Box(NamedTuple):
     south: Number
     east: Number
     north: Number
-
-
-@kernel
-def borrow_tree(tree: RTree) -> RTree:
-    """Return the same arrays without their owners (see `nearcast.compiled.jit.borrow`)."""
-    return RTree(
-        borrow(tree.box),
-        borrow(tree.entry),
-        borrow(tree.key),
-        borrow(tree.used),
-        borrow(tree.level),
-        borrow(tree.parent),
-        borrow(tree.place),
-        borrow(tree.leaf_of),
-        borrow(tree.mark),
-        borrow(tree.marked),
-        borrow(tree.state),
-    )
 
 
 @kernel

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, borrow, kernel, lowest_bit
-from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
+from nearcast.compiled.clauses import Ordered, length_of, token_at
+from nearcast.compiled.jit import Number, kernel, lowest_bit
 from nearcast.compiled.token_lists import ONE, list_capacity, list_count, list_start, place_list
 from nearcast.compiled.token_table import (
     COUNT,
@@ -41,7 +41,7 @@ from nearcast.compiled.token_table import (
     new_region,
     region_size,
 )
-from nearcast.indexes.rtree.nodes import RTree, bit, borrow_tree, depth_of
+from nearcast.indexes.rtree.nodes import RTree, bit, depth_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -127,18 +127,6 @@ def move_postings(
                 place_list(tables, at, end, capacity)
                 end += capacity
     postings.top[0] = end
-
-
-@kernel
-def borrow_index(index: IndexArrays) -> IndexArrays:
-    """Return the same arrays without their owners (see `nearcast.compiled.jit.borrow`)."""
-    tree, tables, postings, ordered = index
-    return IndexArrays(
-        borrow_tree(tree),
-        Tables(borrow(tables.slot), borrow(tables.table), borrow(tables.top)),
-        Postings(borrow(postings.posting), borrow(postings.top)),
-        Ordered(borrow(ordered.start), borrow(ordered.token), borrow(ordered.box)),
-    )
 
 
 @kernel
@@ -238,23 +226,19 @@ def gather_table(tables: Tables, node: Number, word: Number, scratch: GatherScra
 
 @kernel
 def gather_children(
-    tree: RTree,
-    tables: Tables,
-    ordered: Ordered,
-    kind: Number,
-    node: Number,
-    scratch: GatherScratch,
+    index: IndexArrays, kind: Number, node: Number, scratch: GatherScratch
 ) -> Number:
     """Gather the token sets of all children of an inner node; return whether they fit."""
+    tree = index.tree
     left = tree.used[node]
     while left != np.uint64(0):
         slot = lowest_bit(left)
         left &= left - np.uint64(1)
         child = tree.entry[node, slot]
         if tree.level[child] == 0 and kind != INVERTED_FILES:
-            fits = gather_leaf(tree, ordered, kind, child, bit(slot), scratch)
+            fits = gather_leaf(tree, index.ordered, kind, child, bit(slot), scratch)
         else:
-            fits = gather_table(tables, child, bit(slot), scratch)
+            fits = gather_table(index.tables, child, bit(slot), scratch)
         if not fits:
             return False
     return True
@@ -271,18 +255,19 @@ def leaf_tokens(tree: RTree, ordered: Ordered, leaf: Number) -> Number:
 
 
 @kernel
-def max_tokens(tree: RTree, tables: Tables, ordered: Ordered, kind: Number, node: Number) -> Number:
+def max_tokens(index: IndexArrays, kind: Number, node: Number) -> Number:
     """Return an upper bound of the number of tokens in the table of a node."""
+    tree = index.tree
     if tree.level[node] == 0:
-        return leaf_tokens(tree, ordered, node)
+        return leaf_tokens(tree, index.ordered, node)
     total, left = np.int64(0), tree.used[node]
     while left != np.uint64(0):
         child = tree.entry[node, lowest_bit(left)]
         left &= left - np.uint64(1)
         if tree.level[child] > 0 or kind == INVERTED_FILES:
-            total += tables.table[child, COUNT]
+            total += index.tables.table[child, COUNT]
         else:
-            total += leaf_tokens(tree, ordered, child)
+            total += leaf_tokens(tree, index.ordered, child)
     return total
 
 
@@ -307,25 +292,20 @@ def store_gathered(tables: Tables, node: Number, scratch: GatherScratch) -> Numb
 
 @kernel
 def rebuild_table(
-    tree: RTree,
-    tables: Tables,
-    ordered: Ordered,
-    kind: Number,
-    node: Number,
-    scratch: GatherScratch,
+    index: IndexArrays, kind: Number, node: Number, scratch: GatherScratch
 ) -> tuple[Number, Number]:
     """Build the token sets or the inverted file of a node; its children's are up to date.
 
     Return the slots that the pool lacks, and the slots that the scratch should have.
     """
-    clear_scratch(scratch, max_tokens(tree, tables, ordered, kind, node))
-    if tree.level[node] > 0:
-        fits = gather_children(tree, tables, ordered, kind, node, scratch)
+    clear_scratch(scratch, max_tokens(index, kind, node))
+    if index.tree.level[node] > 0:
+        fits = gather_children(index, kind, node, scratch)
     else:
-        fits = gather_file(tree, ordered, kind, node, scratch)
+        fits = gather_file(index.tree, index.ordered, kind, node, scratch)
     if not fits:
         return np.int64(0), np.int64(2 * len(scratch.tables.slot))
-    return store_gathered(tables, node, scratch), np.int64(0)
+    return store_gathered(index.tables, node, scratch), np.int64(0)
 
 
 # Token lists: counted in scratch first, then written one after the other.
@@ -374,15 +354,9 @@ def count_postings(
 
 
 @kernel
-def append_posting(
-    tables: Tables,
-    postings: Postings,
-    ordered: Ordered,
-    node: Number,
-    clause: Number,
-    depth: Number,
-) -> None:
+def append_posting(index: IndexArrays, node: Number, clause: Number, depth: Number) -> None:
     """Append a clause to its list in a node, which has space for it."""
+    tables, postings, ordered = index.tables, index.postings, index.ordered
     at = find_slot(tables, node, token_at(ordered, clause, depth - 1))
     end = list_start(tables, at) + list_count(tables, at)
     postings.posting[end] = posting_of(ordered, clause, depth)
@@ -390,15 +364,9 @@ def append_posting(
 
 
 @kernel
-def write_postings(
-    tree: RTree,
-    tables: Tables,
-    postings: Postings,
-    ordered: Ordered,
-    node: Number,
-    scratch: GatherScratch,
-) -> None:
+def write_postings(index: IndexArrays, node: Number, scratch: GatherScratch) -> None:
     """Append the clauses below a node to its lists."""
+    tree, ordered = index.tree, index.ordered
     depth = depth_of(tree, node)
     scratch.stack[0] = node
     leaf, top = next_leaf(tree, scratch.stack, np.int64(1))
@@ -408,24 +376,20 @@ def write_postings(
             clause = tree.entry[leaf, lowest_bit(left)]
             left &= left - np.uint64(1)
             if length_of(ordered, clause) >= depth:
-                append_posting(tables, postings, ordered, node, clause, depth)
+                append_posting(index, node, clause, depth)
         leaf, top = next_leaf(tree, scratch.stack, top)
 
 
 @kernel
 def rebuild_lists(
-    tree: RTree,
-    tables: Tables,
-    postings: Postings,
-    ordered: Ordered,
-    node: Number,
-    scratch: GatherScratch,
+    index: IndexArrays, node: Number, scratch: GatherScratch
 ) -> tuple[Number, Number, Number]:
     """Build the token lists of an inner node.
 
     Return the slots that the pool lacks, the slots that the scratch should have, and the postings
     that the pool lacks.
     """
+    tree, tables, postings, ordered = index
     # A node of level l has at most most ** (l + 1) clauses below it.
     below = np.int64(tree.entry.shape[1])
     for _ in range(tree.level[node]):
@@ -450,5 +414,5 @@ def rebuild_lists(
             new = claim_slot(tables, node, token - np.uint64(1))
             place_list(tables, new, postings.top[0], scratch.tables.slot[at, 1])
             postings.top[0] += np.int64(scratch.tables.slot[at, 1])
-    write_postings(tree, tables, postings, ordered, node, scratch)
+    write_postings(index, node, scratch)
     return np.int64(0), np.int64(0), np.int64(0)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, kernel, lowest_bit
-from nearcast.compiled.ordered_clauses import Ordered, length_of, token_at
+from nearcast.compiled.clauses import Ordered, length_of, token_at
+from nearcast.compiled.jit import Number, borrow, kernel, lowest_bit
 from nearcast.compiled.token_lists import (
     ONE,
     list_capacity,
@@ -53,7 +53,6 @@ from nearcast.indexes.rtree.tokens import (
     IndexArrays,
     Postings,
     append_posting,
-    borrow_index,
     first_leaf_token,
     posting_of,
     rebuild_lists,
@@ -89,20 +88,17 @@ def rebuild_nodes(
 
     A node that only gained or lost children is refreshed.
     """
-    index = borrow_index(index)
-    tree, tables, postings, ordered = index
-    none = np.int64(0)
+    index = borrow(index)
+    tree, none = index.tree, np.int64(0)
     for i in range(first, len(nodes)):
         node = nodes[i]
         if kind == TOKEN_LISTS and tree.level[node] > 0:
-            slots, scratch_slots, more = rebuild_lists(
-                tree, tables, postings, ordered, node, scratch
-            )
+            slots, scratch_slots, more = rebuild_lists(index, node, scratch)
         elif tree.mark[node] == ENTRIES_CHANGED:
-            slots, scratch_slots = refresh_table(tree, tables, ordered, kind, node), none
+            slots, scratch_slots = refresh_table(index, kind, node), none
             more = none
         else:
-            slots, scratch_slots = rebuild_table(tree, tables, ordered, kind, node, scratch)
+            slots, scratch_slots = rebuild_table(index, kind, node, scratch)
             more = none
         if slots > 0 or scratch_slots > 0 or more > 0:
             return Shortage(np.int64(i), slots, scratch_slots, more)
@@ -112,14 +108,13 @@ def rebuild_nodes(
 @kernel
 def add_clauses(index: IndexArrays, kind: Number, first: Number, last: Number) -> Shortage:
     """Add the tokens of clauses, which are in the tree, to the nodes above them."""
-    index = borrow_index(index)
-    tree, tables, postings, ordered = index
+    index = borrow(index)
     none = np.int64(0)
     for clause in range(first, last):
         if kind == TOKEN_LISTS:
-            slots, more = add_postings(tree, tables, postings, ordered, clause)
+            slots, more = add_postings(index, clause)
         else:
-            slots, more = add_tokens(tree, tables, ordered, kind, clause), none
+            slots, more = add_tokens(index, kind, clause), none
         if slots > 0 or more > 0:
             return Shortage(np.int64(clause), slots, none, more)
     return Shortage(np.int64(last), none, none, none)
@@ -130,16 +125,15 @@ def delete_clauses(
     index: IndexArrays, kind: Number, clauses: NDArray[np.int64], leaf: NDArray[np.int64]
 ) -> None:
     """Remove clauses from the tree and from what its nodes know; write the leaf of each."""
-    index = borrow_index(index)
-    tree, tables, postings, ordered = index
+    index = borrow(index)
     for i in range(len(clauses)):
         clause = clauses[i]
-        place = delete_item(tree, clause)
+        place = delete_item(index.tree, clause)
         leaf[i] = place[0]
         if kind == TOKEN_LISTS:
-            remove_postings(tree, tables, postings, ordered, clause, place)
+            remove_postings(index, clause, place)
         elif kind != NO_TOKENS:
-            remove_tokens(tree, tables, ordered, kind, clause, place)
+            remove_tokens(index, kind, clause, place)
 
 
 # Token sets and inverted files.
@@ -178,13 +172,12 @@ def remove_bit(tables: Tables, node: Number, token: Number, word: Number) -> Num
 
 
 @kernel
-def add_tokens(
-    tree: RTree, tables: Tables, ordered: Ordered, kind: Number, clause: Number
-) -> Number:
+def add_tokens(index: IndexArrays, kind: Number, clause: Number) -> Number:
     """Add the tokens of a clause to all nodes above it.
 
     Return the slots that the pool lacks; no token was added then.
     """
+    tree, tables, ordered = index.tree, index.tables, index.ordered
     leaf = np.int64(tree.leaf_of[clause])
     last = np.int64(1) if kind == FIRST_TOKENS else length_of(ordered, clause)
     lowest = leaf if kind == INVERTED_FILES else np.int64(tree.parent[leaf])
@@ -260,14 +253,13 @@ def clear_entries(tables: Tables, node: Number, slots: Number) -> None:
 
 
 @kernel
-def refresh_table(
-    tree: RTree, tables: Tables, ordered: Ordered, kind: Number, node: Number
-) -> Number:
+def refresh_table(index: IndexArrays, kind: Number, node: Number) -> Number:
     """Bring the table of an inner node up to date after some of its children changed.
 
     Every token that the changed children had before, one of them has now, so no token is left
     without entries. Return the slots that the pool lacks; the call can be repeated then.
     """
+    tree, tables, ordered = index.tree, index.tables, index.ordered
     slots = changed_slots(tree, node)
     clear_entries(tables, node, slots)
     left = slots & tree.used[node]
@@ -302,14 +294,10 @@ def leaf_has(tree: RTree, ordered: Ordered, kind: Number, leaf: Number, token: N
 
 @kernel
 def remove_tokens(
-    tree: RTree,
-    tables: Tables,
-    ordered: Ordered,
-    kind: Number,
-    clause: Number,
-    place: tuple[Number, Number],
+    index: IndexArrays, kind: Number, clause: Number, place: tuple[Number, Number]
 ) -> None:
     """Remove the tokens of a clause, deleted from a place (leaf, slot), from all nodes above."""
+    tree, tables, ordered = index.tree, index.tables, index.ordered
     leaf = np.int64(place[0])
     last = np.int64(1) if kind == FIRST_TOKENS else length_of(ordered, clause)
     for i in range(last):
@@ -357,22 +345,21 @@ def reserve_posting(
 
 
 @kernel
-def add_postings(
-    tree: RTree, tables: Tables, postings: Postings, ordered: Ordered, clause: Number
-) -> tuple[Number, Number]:
+def add_postings(index: IndexArrays, clause: Number) -> tuple[Number, Number]:
     """Add a clause to the file of its leaf and to the lists of the nodes above.
 
     Nodes with changed content were rebuilt with the clause and are skipped. Return the slots and
     the postings that the pools lack; the call can be repeated then, since nothing was appended to a
     list.
     """
+    tree, tables, postings, ordered = index
     leaf, length = np.int64(tree.leaf_of[clause]), length_of(ordered, clause)
     for reserved in (False, True):
         node, depth = np.int64(tree.parent[leaf]), depth_of(tree, leaf) - 1
         while depth >= 1:
             if depth <= length and (tree.mark[node] & CONTENT_CHANGED) == 0:
                 if reserved:
-                    append_posting(tables, postings, ordered, node, clause, depth)
+                    append_posting(index, node, clause, depth)
                 else:
                     token = token_at(ordered, clause, depth - 1)
                     slots, more = reserve_posting(tables, postings, node, token)
@@ -407,15 +394,9 @@ def remove_posting(
 
 
 @kernel
-def remove_postings(
-    tree: RTree,
-    tables: Tables,
-    postings: Postings,
-    ordered: Ordered,
-    clause: Number,
-    place: tuple[Number, Number],
-) -> None:
+def remove_postings(index: IndexArrays, clause: Number, place: tuple[Number, Number]) -> None:
     """Remove a clause, deleted from a place (leaf, slot), from all lists above it."""
+    tree, tables, postings, ordered = index
     leaf, length = np.int64(place[0]), length_of(ordered, clause)
     depth = depth_of(tree, leaf)
     for i in range(first_leaf_token(depth), length):

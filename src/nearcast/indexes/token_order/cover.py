@@ -18,8 +18,8 @@ from nearcast.indexes.token_order.kernels import (
     AHEAD,
     ANYWHERE,
     MAX_COUNT,
-    Columns,
     Frequencies,
+    OrderedTokens,
     center_cell,
     find_pair,
     fingerprint,
@@ -29,6 +29,8 @@ from nearcast.indexes.token_order.kernels import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.compiled.clauses import ClauseColumns
 
 _NOT_CHOSEN = np.uint64(1 << 63)
 
@@ -64,7 +66,7 @@ class Cover(NamedTuple):
 
 
 @kernel
-def number_pairs(columns: Columns, tables: Frequencies, pair: NDArray[np.int32]) -> None:
+def number_pairs(columns: ClauseColumns, tables: Frequencies, pair: NDArray[np.int32]) -> None:
     """Find the pair of every token."""
     local = len(tables.local) > 0
     for clause in range(len(columns.box)):
@@ -76,7 +78,7 @@ def number_pairs(columns: Columns, tables: Frequencies, pair: NDArray[np.int32])
 
 
 @kernel
-def list_clauses(columns: Columns, pairs: Pairs) -> None:
+def list_clauses(columns: ClauseColumns, pairs: Pairs) -> None:
     """List the clauses of every pair; ``clause_start`` must be all 0."""
     start = pairs.clause_start
     for i in range(len(pairs.pair)):
@@ -96,7 +98,7 @@ def list_clauses(columns: Columns, pairs: Pairs) -> None:
 
 
 @kernel
-def _choose(columns: Columns, pairs: Pairs, cover: Cover, chosen: Number) -> None:
+def _choose(columns: ClauseColumns, pairs: Pairs, cover: Cover, chosen: Number) -> None:
     """Cover the clauses of a pair, and count them as covered for their other pairs."""
     for c in range(pairs.clause_start[chosen], pairs.clause_start[chosen + 1]):
         clause = np.int64(pairs.clause[c])
@@ -107,7 +109,7 @@ def _choose(columns: Columns, pairs: Pairs, cover: Cover, chosen: Number) -> Non
 
 
 @kernel
-def cover_clauses(columns: Columns, pairs: Pairs, cover: Cover) -> Number:
+def cover_clauses(columns: ClauseColumns, pairs: Pairs, cover: Cover) -> Number:
     """Choose pairs until every clause that has tokens is covered; return their number."""
     for pair in range(len(cover.left) - 1, -1, -1):
         if cover.left[pair] > 0:
@@ -131,15 +133,14 @@ def cover_clauses(columns: Columns, pairs: Pairs, cover: Cover) -> Number:
 
 @kernel
 def order_by_cover(
-    columns: Columns,
+    columns: ClauseColumns,
     pairs: Pairs,
     rank: NDArray[np.int32],
     table: NDArray[np.uint64],
-    key: NDArray[np.uint64],
-    ordered: NDArray[np.int32],
+    result: OrderedTokens,
 ) -> None:
     """Order tokens as their pairs were chosen; tokens that were not follow, frequent ones first."""
-    ahead = np.int64(64)
+    ahead, key = np.int64(64), result.key
     for clause in range(len(columns.box)):
         first, last = columns.token_start[clause], columns.token_start[clause + 1]
         for i in range(first, last):
@@ -150,4 +151,4 @@ def order_by_cover(
                 key[i - first] = np.uint64(rank[p])
             else:
                 key[i - first] = _NOT_CHOSEN | (MAX_COUNT - (table[p] & MAX_COUNT))
-        sort_clause(columns.token[first:last], key, ordered[first:last])
+        sort_clause(columns, clause, result)

@@ -19,6 +19,8 @@ from nearcast.compiled.jit import Number, kernel, prefetch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.compiled.clauses import ClauseColumns
+
 ANYWHERE = np.int64(-1)
 """The cell of counts over all clauses."""
 
@@ -35,14 +37,6 @@ _WEST, _SOUTH = np.int64(WORLD[0]), np.int64(WORLD[1])
 _WIDTH, _HEIGHT = np.int64(WORLD[2] - WORLD[0]), np.int64(WORLD[3] - WORLD[1])
 
 
-class Columns(NamedTuple):
-    """The columns of clauses that kernels read."""
-
-    token_start: NDArray[np.int64]
-    token: NDArray[np.int32]
-    box: NDArray[np.int32]
-
-
 class Frequencies(NamedTuple):
     """Tables of counts.
 
@@ -56,6 +50,25 @@ class Frequencies(NamedTuple):
     local: NDArray[np.uint64]
     used: NDArray[np.int64]
     grid: NDArray[np.int64]
+
+
+class CountedPairs(NamedTuple):
+    """Pairs of a cell and a token, and how often each occurs."""
+
+    cell: NDArray[np.int64]
+    token: NDArray[np.int32]
+    frequency: NDArray[np.int64]
+
+
+class OrderedTokens(NamedTuple):
+    """The output of ordering: each token of a clause at its position in the columns minus ``base``.
+
+    ``key`` uint64[longest clause] is scratch for the keys of one clause.
+    """
+
+    token: NDArray[np.int32]
+    key: NDArray[np.uint64]
+    base: Number
 
 
 @kernel
@@ -123,7 +136,7 @@ def subtract_one(table: NDArray[np.uint64], digest: Number) -> None:
 
 
 @kernel
-def prefetch_clause(columns: Columns, clause: Number, tables: Frequencies) -> None:
+def prefetch_clause(columns: ClauseColumns, clause: Number, tables: Frequencies) -> None:
     """Prefetch the slots of a clause's tokens; does nothing past the last clause."""
     if clause >= len(columns.box):
         return
@@ -137,7 +150,7 @@ def prefetch_clause(columns: Columns, clause: Number, tables: Frequencies) -> No
 
 
 @kernel
-def fits(columns: Columns, clause: Number, tables: Frequencies) -> Number:
+def fits(columns: ClauseColumns, clause: Number, tables: Frequencies) -> Number:
     """Tell whether the tables stay at most two thirds full with the tokens of a clause."""
     need = columns.token_start[clause + 1] - columns.token_start[clause]
     enough = 3 * (tables.used[0] + need) <= 2 * len(tables.anywhere)
@@ -147,7 +160,7 @@ def fits(columns: Columns, clause: Number, tables: Frequencies) -> Number:
 
 
 @kernel
-def _count_clause(columns: Columns, clause: Number, tables: Frequencies) -> None:
+def _count_clause(columns: ClauseColumns, clause: Number, tables: Frequencies) -> None:
     local = len(tables.local) > 0
     cell = center_cell(columns.box, clause, tables.grid) if local else ANYWHERE
     for i in range(columns.token_start[clause], columns.token_start[clause + 1]):
@@ -158,7 +171,7 @@ def _count_clause(columns: Columns, clause: Number, tables: Frequencies) -> None
 
 
 @kernel
-def count_clauses(columns: Columns, first: Number, tables: Frequencies) -> Number:
+def count_clauses(columns: ClauseColumns, first: Number, tables: Frequencies) -> Number:
     """Count the tokens of clauses from ``first`` on; return the first clause that did not fit."""
     for clause in range(first, len(columns.box)):
         if not fits(columns, clause, tables):
@@ -169,7 +182,7 @@ def count_clauses(columns: Columns, first: Number, tables: Frequencies) -> Numbe
 
 
 @kernel
-def uncount_clauses(columns: Columns, gone: NDArray[np.int64], tables: Frequencies) -> None:
+def uncount_clauses(columns: ClauseColumns, gone: NDArray[np.int64], tables: Frequencies) -> None:
     """Subtract the tokens of these clauses from the counts."""
     local = len(tables.local) > 0
     for g in range(len(gone)):
@@ -185,16 +198,12 @@ def uncount_clauses(columns: Columns, gone: NDArray[np.int64], tables: Frequenci
 
 
 @kernel
-def fill_table(
-    table: NDArray[np.uint64],
-    cell: NDArray[np.int64],
-    token: NDArray[np.int32],
-    frequency: NDArray[np.int64],
-) -> Number:
+def fill_table(table: NDArray[np.uint64], pairs: CountedPairs) -> Number:
     """Add frequencies of pairs to a table that is large enough; return how many pairs are new."""
     new = np.int64(0)
-    for i in range(len(token)):
-        new += add_count(table, fingerprint(cell[i], np.int64(token[i])), frequency[i])
+    for i in range(len(pairs.token)):
+        digest = fingerprint(pairs.cell[i], np.int64(pairs.token[i]))
+        new += add_count(table, digest, pairs.frequency[i])
     return new
 
 
@@ -210,10 +219,11 @@ def move_table(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> Number:
 
 
 @kernel
-def sort_clause(
-    tokens: NDArray[np.int32], key: NDArray[np.uint64], ordered: NDArray[np.int32]
-) -> None:
+def sort_clause(columns: ClauseColumns, clause: Number, result: OrderedTokens) -> None:
     """Write the tokens of a clause in ascending order of their keys; the sort is stable."""
+    first, last = columns.token_start[clause], columns.token_start[clause + 1]
+    tokens, key = columns.token[first:last], result.key
+    ordered = result.token[first - result.base : last - result.base]
     if len(tokens) > 32:
         order = np.argsort(key[: len(tokens)], kind="mergesort")
         for i in range(len(tokens)):
@@ -232,15 +242,14 @@ def sort_clause(
 
 @kernel
 def _order_clause(
-    columns: Columns,
+    columns: ClauseColumns,
     clause: Number,
     tables: Frequencies,
     descending: Number,
-    key: NDArray[np.uint64],
-    ordered: NDArray[np.int32],
+    result: OrderedTokens,
 ) -> None:
     """Order a clause by the counts in its cell, then over all clauses."""
-    first, last = columns.token_start[clause], columns.token_start[clause + 1]
+    first, last, key = columns.token_start[clause], columns.token_start[clause + 1], result.key
     local = len(tables.local) > 0
     cell = center_cell(columns.box, clause, tables.grid) if local else ANYWHERE
     for i in range(first, last):
@@ -251,45 +260,36 @@ def _order_clause(
             key[i - first] |= here << _COUNT_BITS
         if descending:
             key[i - first] = ~key[i - first]
-    sort_clause(columns.token[first:last], key, ordered)
+    sort_clause(columns, clause, result)
 
 
 @kernel
 def order_clauses(
-    columns: Columns,
-    tables: Frequencies,
-    descending: Number,
-    key: NDArray[np.uint64],
-    ordered: NDArray[np.int32],
+    columns: ClauseColumns, tables: Frequencies, descending: Number, result: OrderedTokens
 ) -> None:
-    """Order the tokens of all clauses by the counts; ``key`` is scratch for one clause."""
+    """Order the tokens of all clauses by the counts."""
     for clause in range(len(columns.box)):
         prefetch_clause(columns, clause + AHEAD, tables)
-        begin, end = columns.token_start[clause], columns.token_start[clause + 1]
-        _order_clause(columns, clause, tables, descending, key, ordered[begin:end])
+        _order_clause(columns, clause, tables, descending, result)
 
 
 @kernel
 def insert_clauses(
-    columns: Columns,
+    columns: ClauseColumns,
     first: Number,
-    base: Number,
     tables: Frequencies,
     descending: Number,
-    key: NDArray[np.uint64],
-    ordered: NDArray[np.int32],
+    result: OrderedTokens,
 ) -> Number:
     """Order each clause from ``first`` on by the counts so far, then count it.
 
-    The tokens of a clause are written at their position in the columns minus ``base``. Return the
-    first clause that did not fit into the tables.
+    Return the first clause that did not fit into the tables.
     """
     for clause in range(first, len(columns.box)):
         if not fits(columns, clause, tables):
             return clause
         prefetch_clause(columns, clause + AHEAD, tables)
-        begin, end = columns.token_start[clause] - base, columns.token_start[clause + 1] - base
-        _order_clause(columns, clause, tables, descending, key, ordered[begin:end])
+        _order_clause(columns, clause, tables, descending, result)
         _count_clause(columns, clause, tables)
     return len(columns.box)
 
@@ -303,14 +303,10 @@ def _mix(bits: Number) -> Number:
 
 @kernel
 def shuffle_clauses(
-    columns: Columns,
-    first: Number,
-    seed: Number,
-    key: NDArray[np.uint64],
-    ordered: NDArray[np.int32],
+    columns: ClauseColumns, first: Number, seed: Number, result: OrderedTokens
 ) -> None:
     """Write the tokens of every clause from ``first`` on in an order that depends on a hash."""
-    base = columns.token_start[first]
+    key = result.key
     for clause in range(first, len(columns.box)):
         begin, end = columns.token_start[clause], columns.token_start[clause + 1]
         salt = _mix(np.uint64(seed))
@@ -318,4 +314,4 @@ def shuffle_clauses(
             salt = _mix(salt ^ np.uint64(columns.token[i]))
         for i in range(begin, end):
             key[i - begin] = _mix(salt + np.uint64(columns.token[i]))
-        sort_clause(columns.token[begin:end], key, ordered[begin - base : end - base])
+        sort_clause(columns, clause, result)

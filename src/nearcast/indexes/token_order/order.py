@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, read_only
+from nearcast.compiled.clauses import clause_columns
 from nearcast.errors import StorageError, UnknownName
+from nearcast.indexes.damage import require
 from nearcast.indexes.options import check_whole
 from nearcast.indexes.statistics import Grid, Statistics
 from nearcast.indexes.token_order import cover, kernels
 from nearcast.indexes.token_order.cover import Cover, Pairs
-from nearcast.indexes.token_order.kernels import Columns, Frequencies
+from nearcast.indexes.token_order.kernels import CountedPairs, Frequencies, OrderedTokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,33 +100,31 @@ class TokenOrder:
             order._copy(Statistics.load(statistics))
         else:
             order._count(clauses)
-        ordered = np.empty(len(clauses.token), np.int32)
+        result = _result(clauses)
         if order._descending and not statistics:
-            order._cover(clauses, ordered)
+            order._cover(clauses, result)
         else:
-            columns, key = _columns(clauses), _keys(clauses)
-            kernels.order_clauses(columns, order._writable(), order._descending, key, ordered)
-        return order, ordered
+            columns, tables = clause_columns(clauses), order._writable()
+            kernels.order_clauses(columns, tables, order._descending, result)
+        return order, result.token
 
     def insert(self, clauses: Clauses, first: int = 0) -> NDArray[np.int32]:
         """Order each clause from number ``first`` on by the frequencies so far, then count it."""
         if self.kind == "random":
             return self._shuffle(clauses, first)
-        base = clauses.token_start[first]
-        ordered = np.empty(int(clauses.token_start[-1] - base), np.int32)
-        columns, key = _columns(clauses), _keys(clauses, first)
+        columns, result = clause_columns(clauses), _result(clauses, first)
         done = first
         while done < len(clauses):
-            done = kernels.insert_clauses(
-                columns, done, base, self._writable(), self._descending, key, ordered
-            )
+            tables = self._writable()
+            done = kernels.insert_clauses(columns, done, tables, self._descending, result)
             self._grow_for(clauses, done)
-        return ordered
+        return result.token
 
     def delete(self, clauses: Clauses, gone: NDArray[np.int64]) -> None:
         """Subtract the clauses with these numbers from the frequencies."""
         if self.kind != "random":
-            kernels.uncount_clauses(_columns(clauses), read_only(gone, np.int64), self._writable())
+            columns = clause_columns(clauses)
+            kernels.uncount_clauses(columns, read_only(gone, np.int64), self._writable())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the frequencies as arrays, to be stored with the index."""
@@ -172,10 +172,7 @@ class TokenOrder:
             # As a signed number, a slot in use is negative and a free one is 0.
             sound = sound and table.ndim == 1 and np.count_nonzero(table) == used < len(table)
             sound = sound and table.view(np.int64).max() <= 0
-        if not sound:
-            raise StorageError(
-                f"{name}: order has wrong tables; build it again from its subscriptions"
-            )
+        require(name, sound, "order has wrong tables")
 
     @property
     def _local(self) -> bool:
@@ -191,14 +188,13 @@ class TokenOrder:
         return self.kind.endswith("-df") or self.kind == "df"
 
     def _shuffle(self, clauses: Clauses, first: int) -> NDArray[np.int32]:
-        ordered = np.empty(int(clauses.token_start[-1] - clauses.token_start[first]), np.int32)
-        seed = np.uint64(self.seed % (1 << 64))
-        kernels.shuffle_clauses(_columns(clauses), first, seed, _keys(clauses, first), ordered)
-        return ordered
+        result, seed = _result(clauses, first), np.uint64(self.seed % (1 << 64))
+        kernels.shuffle_clauses(clause_columns(clauses), first, seed, result)
+        return result.token
 
     def _count(self, clauses: Clauses) -> None:
         self._tables = self._empty(_MIN_SLOTS, _MIN_SLOTS)
-        columns, done = _columns(clauses), 0
+        columns, done = clause_columns(clauses), 0
         while done < len(clauses):
             done = kernels.count_clauses(columns, done, self._writable())
             self._grow_for(clauses, done)
@@ -215,18 +211,20 @@ class TokenOrder:
         tables = self._writable()
         anywhere = np.full(len(frequency), kernels.ANYWHERE)
         token = np.arange(len(frequency), dtype=np.int32)
-        tables.used[0] = _fill(tables.anywhere, anywhere, token, frequency)
+        pairs = _pairs(anywhere, token, frequency)
+        tables.used[0] = kernels.fill_table(tables.anywhere, pairs)
         if self._local:
             start, end = statistics.cell_start, len(statistics.cell_token)
             for first in range(0, end, _PART):
                 part = slice(first, min(first + _PART, end))
                 cell = np.searchsorted(start, np.arange(part.start, part.stop), side="right") - 1
                 token, frequency = statistics.cell_token[part], statistics.cell_frequency[part]
-                tables.used[1] += _fill(tables.local, cell, token, frequency)
+                pairs = _pairs(cell, token, frequency)
+                tables.used[1] += kernels.fill_table(tables.local, pairs)
 
-    def _cover(self, clauses: Clauses, ordered: NDArray[np.int32]) -> None:
+    def _cover(self, clauses: Clauses, result: OrderedTokens) -> None:
         """Order clauses by the greedy cover."""
-        tables, columns, key = self._writable(), _columns(clauses), _keys(clauses)
+        tables, columns = self._writable(), clause_columns(clauses)
         table = tables.local if self._local else tables.anywhere
         pairs = Pairs(
             np.empty(len(clauses.token), np.int32),
@@ -244,7 +242,7 @@ class TokenOrder:
             covered=np.zeros(len(clauses), np.bool_),
         )
         cover.cover_clauses(columns, pairs, state)
-        cover.order_by_cover(columns, pairs, state.rank, table, key, ordered)
+        cover.order_by_cover(columns, pairs, state.rank, table, result)
 
     def _empty(self, anywhere: int, local: int) -> Frequencies:
         return Frequencies(
@@ -301,20 +299,15 @@ def _slots(pairs: int) -> int:
     return max(_MIN_SLOTS, int(pairs / _LOAD))
 
 
-def _columns(clauses: Clauses) -> Columns:
-    return Columns(clauses.token_start, clauses.token, clauses.box)
+def _result(clauses: Clauses, first: int = 0) -> OrderedTokens:
+    """Return space for the ordered tokens of the clauses from number ``first`` on."""
+    start = clauses.token_start[first:]
+    token = np.empty(int(start[-1] - start[0]), np.int32)
+    return OrderedTokens(token, np.empty(int(np.diff(start).max(initial=0)), np.uint64), start[0])
 
 
-def _keys(clauses: Clauses, first: int = 0) -> NDArray[np.uint64]:
-    """Return scratch for the keys of one clause."""
-    return np.empty(int(np.diff(clauses.token_start[first:]).max(initial=0)), np.uint64)
-
-
-def _fill(
-    table: NDArray[np.uint64],
-    cell: NDArray[np.int64],
-    token: NDArray[np.int32],
-    frequency: NDArray[np.int64],
-) -> int:
-    columns = read_only(cell, np.int64), read_only(token, np.int32), read_only(frequency, np.int64)
-    return int(kernels.fill_table(table, *columns))
+def _pairs(cell: NDArray[Any], token: NDArray[Any], frequency: NDArray[Any]) -> CountedPairs:
+    """Return counted pairs as kernels take them."""
+    return CountedPairs(
+        read_only(cell, np.int64), read_only(token, np.int32), read_only(frequency, np.int64)
+    )

@@ -52,6 +52,8 @@ from nearcast.indexes.trie_pyramid.layout import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.compiled.clauses import ClauseTokens
+
 MAX_DEPTH = 8
 """Lists at this depth are not split, even if their clauses share more tokens."""
 
@@ -109,13 +111,9 @@ class Trie(NamedTuple):
 
 
 @kernel
-def rank_tokens(
-    token_start: NDArray[np.int64],
-    token: NDArray[np.int32],
-    rank_of: NDArray[np.int32],
-    rank: NDArray[np.int32],
-) -> None:
+def rank_tokens(clauses: ClauseTokens, rank_of: NDArray[np.int32], rank: NDArray[np.int32]) -> None:
     """Write the ascending ranks of each clause's tokens into ``rank`` (as long as ``token``)."""
+    token_start, token = clauses
     for clause in range(len(token_start) - 1):
         first, last = token_start[clause], token_start[clause + 1]
         for position in range(first, last):

@@ -8,13 +8,14 @@ signatures and cell masks may be anything: they only decide what is read, never 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.token_table import BITS32, LOW32
-from nearcast.errors import StorageError
+from nearcast.indexes.damage import require
 from nearcast.indexes.trie_pyramid.layout import (
     BLOCK,
     BLOCK_SIZE,
@@ -40,6 +41,8 @@ from nearcast.indexes.trie_pyramid.layout import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_require = partial(require, "trie-pyramid")
 
 
 def check_arrays(index: TriePyramidArrays) -> None:
@@ -124,10 +127,7 @@ def _check_pyramids(index: TriePyramidArrays) -> int:
 
 @kernel
 def check_pyramids(
-    index: TriePyramidArrays,
-    pyramid: NDArray[np.uint64],
-    end: Number,
-    seen: NDArray[np.bool_],
+    index: TriePyramidArrays, pyramid: NDArray[np.uint64], end: Number, seen: NDArray[np.bool_]
 ) -> Number:
     """Return the parts of all pyramids, or -1 unless all end before ``end`` with distinct clauses.
 
@@ -157,8 +157,3 @@ def check_pyramids(
                     return np.int64(-1)
                 seen[clause] = True
     return parts
-
-
-def _require(sound: bool | np.bool_, name: str, problem: str) -> None:
-    if not sound:
-        raise StorageError(f"trie-pyramid: {name} {problem}; build it again from its subscriptions")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nearcast.columns import Clauses, at_cache_line, read_only
+from nearcast.compiled.clauses import ClauseTokens
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import InvalidInput
 from nearcast.indexes.boolean import BooleanIndex
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.compiled.messages import MessageArrays
+    from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
 
 MAX_CLAUSES = (1 << SIZE_BITS) - 1
@@ -146,15 +147,10 @@ class TriePyramid(BooleanIndex):
         check_arrays(self._arrays)
 
     def find_part(
-        self,
-        messages: MessageArrays,
-        part: tuple[int, int],
-        scratch: Scratch,
-        start: NDArray[np.int64],
-        clause: NDArray[np.int32],
+        self, messages: MessageArrays, part: tuple[int, int], scratch: Scratch, output: Output
     ) -> Progress:
         """Look up the tokens of each message, and compare the boxes of their lists."""
-        return match_messages(self._arrays, messages, *part, scratch, start, clause)
+        return match_messages(self._arrays, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> Scratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""
@@ -209,7 +205,7 @@ def _rank_clauses(clauses: Clauses) -> RankedClauses:
     rank_of = np.empty(len(frequency), np.int32)
     rank_of[by_rank] = np.arange(len(by_rank), dtype=np.int32)
     rank = np.empty(len(token), np.int32)
-    rank_tokens(clauses.token_start, read_only(token, np.int32), rank_of, rank)
+    rank_tokens(ClauseTokens(clauses.token_start, read_only(token, np.int32)), rank_of, rank)
     token_of_rank = by_rank if distinct is None else distinct[by_rank]
     return RankedClauses(clauses.token_start, rank, clauses.box, token_of_rank, _area(clauses.box))
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
-from nearcast.compiled.messages import MessageArrays, contains, known_tokens
+from nearcast.compiled.messages import MessageArrays, Output, contains, known_tokens
 from nearcast.compiled.token_filter import LOW_BITS, clear_filter, set_filter
 from nearcast.compiled.token_table import MIXER, NO_TOKEN
 from nearcast.indexes.trie_pyramid.layout import ROUNDING, TOKENLESS, TriePyramidArrays, home
@@ -267,65 +267,25 @@ def token_range(messages: MessageArrays, message: Number) -> tuple[Number, Numbe
     return begin, begin + known_tokens(messages.token[begin:end])
 
 
-@inlined_kernel
-def borrow_index(index: TriePyramidArrays) -> TriePyramidArrays:
-    """Return the arrays without owners."""
-    return TriePyramidArrays(
-        borrow(index.slot),
-        borrow(index.pyramid),
-        borrow(index.node),
-        borrow(index.child),
-        borrow(index.part_sizes),
-        borrow(index.header),
-        borrow(index.rounded_boxes),
-        borrow(index.box),
-        borrow(index.token_start),
-        borrow(index.token),
-    )
-
-
-@inlined_kernel
-def borrow_queues(queues: Queues) -> Queues:
-    """Return the arrays without owners."""
-    return Queues(
-        borrow(queues.leaf), borrow(queues.inner), borrow(queues.node), borrow(queues.counts)
-    )
-
-
-@inlined_kernel
-def borrow_candidates(candidates: Candidates) -> Candidates:
-    """Return the arrays without owners."""
-    return Candidates(
-        borrow(candidates.certain), borrow(candidates.undecided), borrow(candidates.counts)
-    )
-
-
 @kernel
 def match_messages(
     index: TriePyramidArrays,
     messages: MessageArrays,
-    first: Number,
-    last: Number,
+    part: tuple[Number, Number],
     scratch: Scratch,
-    match_start: NDArray[np.int64],
-    match: NDArray[np.int32],
+    output: Output,
 ) -> tuple[Number, Number, Number]:
-    """Match messages ``first`` to ``last``.
+    """Match the messages of a part.
 
-    Return the message at which the output was full (or ``last``), examined and visited. The clauses
-    of message ``m`` are ``match[match_start[m]:match_start[m + 1]]``; ``match_start[first]``
-    is given. Examined are the entries of all leaves that were compared, visited the nodes.
+    Return the message at which the output was full (or the end), examined and visited. Examined are
+    the entries of all leaves that were compared, visited the nodes.
     """
-    index, tokens = borrow_index(index), scratch.tokens
-    tokens = MessageTokens(
-        borrow(tokens.token_filter), borrow(tokens.table), borrow(tokens.table_bits)
-    )
-    lookup_queues, scan_queues = borrow_queues(scratch.queues[0]), borrow_queues(scratch.queues[1])
-    scan_candidates = borrow_candidates(scratch.candidates[0])
-    verify_candidates = borrow_candidates(scratch.candidates[1])
-    candidate, window = borrow(scratch.candidate), borrow(scratch.window)
-    token, box, match = borrow(messages.token), borrow(messages.box), borrow(match)
-    messages = MessageArrays(borrow(messages.token_start), token, box)
+    first, last = part
+    index, messages, scratch = borrow(index), borrow(messages), borrow(scratch)
+    token, box, (match_start, match) = messages.token, messages.box, borrow(output)
+    tokens, candidate, window = scratch.tokens, scratch.candidate, scratch.window
+    lookup_queues, scan_queues = scratch.queues
+    scan_candidates, verify_candidates = scratch.candidates
     examined, visited, compared, opened = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     found, prefetched = match_start[first], messages.token_start[first]
     # The messages whose chunks are looked up, scanned and verified; -1 for none.

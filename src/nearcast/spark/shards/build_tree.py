@@ -242,10 +242,7 @@ def _by_space(sample: Sample, node: Node, parts: int, visit: float) -> Split | N
 
 
 def _grids(
-    box: NDArray[np.int32],
-    region: tuple[int, int, int, int],
-    parts: int,
-    places: NDArray[np.int32],
+    box: NDArray[np.int32], region: tuple[int, int, int, int], parts: int, places: NDArray[np.int32]
 ) -> list[SpaceCuts]:
     side = int(np.sqrt(parts))
     shapes = sorted({(parts, 1), (1, parts), (parts // side, side), (side, parts // side)})

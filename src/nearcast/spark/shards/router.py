@@ -157,8 +157,7 @@ class Router(Arrays):
         if messages.wraps.any():
             pieces, message_of = messages.cut()
             piece_start = np.searchsorted(message_of, piece_start)
-        pieces_of = _pieces(piece_start, pieces.token_start, pieces.token, pieces.box, rank)
-        return self._route(pieces_of, True)
+        return self._route(_pieces(piece_start, pieces, rank), True)
 
     def route_subscriptions(self, clauses: Clauses, rank: NDArray[np.int32]) -> Routes:
         """Return the shards that contain each subscription, ascending.
@@ -166,8 +165,7 @@ class Router(Arrays):
         These are the shards of its clauses. A subscription without clauses is in no shard.
         """
         clause_start = np.searchsorted(clauses.row, np.arange(clauses.subscriptions + 1))
-        pieces_of = _pieces(clause_start, clauses.token_start, clauses.token, clauses.box, rank)
-        return self._route(pieces_of, False)
+        return self._route(_pieces(clause_start, clauses, rank), False)
 
     def _route(self, rows: Pieces, are_messages: bool) -> Routes:
         count = len(rows.piece_start) - 1
@@ -241,16 +239,11 @@ def _check(router: Router) -> None:
 
 
 def _pieces(
-    piece_start: NDArray[np.int64],
-    token_start: NDArray[np.int64],
-    token: NDArray[np.int32],
-    box: NDArray[np.int32],
-    rank: NDArray[np.int32],
+    piece_start: NDArray[np.int64], pieces: Clauses | Messages, rank: NDArray[np.int32]
 ) -> Pieces:
-    largest = int(token.max(initial=-1))
+    largest = int(pieces.token.max(initial=-1))
     if largest >= len(rank):
         problem = f"must have the rank of every token, up to {largest}; use Router.ranks"
         raise InvalidInput("rank", f"{len(rank)} ranks", problem)
-    return Pieces(
-        read_only(piece_start, np.int64), token_start, token, box, read_only(rank, np.int32)
-    )
+    start, ranks = read_only(piece_start, np.int64), read_only(rank, np.int32)
+    return Pieces(start, pieces.token_start, pieces.token, pieces.box, ranks)

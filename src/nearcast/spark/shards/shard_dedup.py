@@ -56,10 +56,7 @@ def pack_shards(
 
 
 def owned_matches(
-    matches: Matches,
-    row_shards: NDArray[np.uint64],
-    message_shards: NDArray[np.uint64],
-    shard: int,
+    matches: Matches, row_shards: NDArray[np.uint64], message_shards: NDArray[np.uint64], shard: int
 ) -> Matches:
     """Return the matches that a shard reports: those that no lower shard finds as well.
 

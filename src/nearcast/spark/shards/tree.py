@@ -25,6 +25,7 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, kernel
 from nearcast.compiled.partition import part_of
+from nearcast.compiled.sorting import sort_short
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,6 +74,13 @@ class Pieces(NamedTuple):
     rank: NDArray[np.int32]
 
 
+class Piece(NamedTuple):
+    """One piece: its box as int32[4], and its ascending ranks, empty until a node asks for them."""
+
+    box: NDArray[np.int32]
+    ranks: NDArray[np.int32]
+
+
 class Scratch(NamedTuple):
     """Scratch space: stack int32[nodes, 2], rank int32[longest piece], seen int64[shards]."""
 
@@ -95,16 +103,7 @@ def ranks_of(pieces: Pieces, piece: Number, ranks: NDArray[np.int32]) -> Number:
     for i in range(pieces.token_start[piece], pieces.token_start[piece + 1]):
         ranks[count] = pieces.rank[pieces.token[i]]
         count += 1
-    if count > 48:
-        ranks[:count].sort()
-    else:
-        for i in range(1, count):
-            value = ranks[i]
-            j = i
-            while j > 0 and ranks[j - 1] > value:
-                ranks[j] = ranks[j - 1]
-                j -= 1
-            ranks[j] = value
+    sort_short(ranks[:count])
     kept = 0
     for i in range(count):
         if kept == 0 or ranks[i] != ranks[kept - 1]:
@@ -115,14 +114,10 @@ def ranks_of(pieces: Pieces, piece: Number, ranks: NDArray[np.int32]) -> Number:
 
 @kernel
 def push_cells(
-    tree: TreeArrays,
-    node: Number,
-    box: NDArray[np.int32],
-    position: Number,
-    stack: NDArray[np.int32],
-    top: Number,
+    tree: TreeArrays, piece: Piece, node: Number, position: Number, scratch: Scratch, top: Number
 ) -> Number:
-    """Push the cells of a space node that a box overlaps; return the new top of the stack."""
+    """Push the cells of a space node that a piece overlaps; return the new top of the stack."""
+    box, stack = piece.box, scratch.stack
     middle = tree.split_start[node] + tree.columns[node] - 1
     west = part_of(tree.split, tree.split_start[node], middle, box[0])
     south = part_of(tree.split, middle, tree.split_start[node + 1], box[1])
@@ -140,17 +135,12 @@ def push_cells(
 
 @kernel
 def push_message(
-    tree: TreeArrays,
-    node: Number,
-    box: NDArray[np.int32],
-    ranks: NDArray[np.int32],
-    position: Number,
-    stack: NDArray[np.int32],
-    top: Number,
+    tree: TreeArrays, piece: Piece, node: Number, position: Number, scratch: Scratch, top: Number
 ) -> Number:
     """Push the children that a message visits, with the position of its next rank."""
+    ranks, stack = piece.ranks, scratch.stack
     if tree.kind[node] == SPACE:
-        top = push_cells(tree, node, box, position, stack, top)
+        top = push_cells(tree, piece, node, position, scratch, top)
     else:
         begin, end = tree.split_start[node], tree.split_start[node + 1]
         last = -1
@@ -170,15 +160,10 @@ def push_message(
 
 @kernel
 def push_clause(
-    tree: TreeArrays,
-    node: Number,
-    box: NDArray[np.int32],
-    ranks: NDArray[np.int32],
-    position: Number,
-    stack: NDArray[np.int32],
-    top: Number,
+    tree: TreeArrays, piece: Piece, node: Number, position: Number, scratch: Scratch, top: Number
 ) -> Number:
     """Push the children that contain a clause."""
+    box, ranks, stack = piece.box, piece.ranks, scratch.stack
     if tree.kind[node] == SPACE:
         region = tree.region[node]
         inside = (
@@ -188,7 +173,7 @@ def push_clause(
             and box[3] >= region[3]
         )
         if not (inside and tree.dummy[node]):
-            return push_cells(tree, node, box, position, stack, top)
+            return push_cells(tree, piece, node, position, scratch, top)
     elif tree.offset[node] < len(ranks):
         begin, end = tree.split_start[node], tree.split_start[node + 1]
         cut = part_of(tree.split, begin, end, ranks[tree.offset[node]])
@@ -204,8 +189,7 @@ def push_clause(
 def visit_leaves(
     tree: TreeArrays,
     pieces: Pieces,
-    piece: Number,
-    row: Number,
+    numbers: tuple[Number, Number],
     are_messages: Number,
     scratch: Scratch,
     shard: NDArray[np.int32],
@@ -213,11 +197,12 @@ def visit_leaves(
 ) -> tuple[Number, Number]:
     """Append the shards of the leaves that a piece reaches, unless its row has them already.
 
-    Returns the number of shards, and whether an `EVERYWHERE` leaf was reached.
+    ``numbers`` are those of the row and of the piece. Returns the number of shards, and whether an
+    `EVERYWHERE` leaf was reached.
     """
+    row, number = numbers
     everywhere, ranked = False, False
-    box = pieces.box[piece]
-    ranks = scratch.rank[:0]
+    piece = Piece(pieces.box[number], scratch.rank[:0])
     stack, seen = scratch.stack, scratch.seen
     stack[0, 0] = stack[0, 1] = 0
     top = 1
@@ -226,12 +211,12 @@ def visit_leaves(
         node, position = stack[top, 0], stack[top, 1]
         if tree.kind[node] != LEAF:
             if tree.kind[node] == KEYWORDS and not ranked:  # many pieces reach none
-                ranks = scratch.rank[: ranks_of(pieces, piece, scratch.rank)]
-                ranked = True
+                ranks = scratch.rank[: ranks_of(pieces, number, scratch.rank)]
+                piece, ranked = Piece(piece.box, ranks), True
             if are_messages:
-                top = push_message(tree, node, box, ranks, position, stack, top)
+                top = push_message(tree, piece, node, position, scratch, top)
             else:
-                top = push_clause(tree, node, box, ranks, position, stack, top)
+                top = push_clause(tree, piece, node, position, scratch, top)
         elif tree.first[node] == EVERYWHERE:
             everywhere = True
         elif seen[tree.first[node]] != row:
@@ -257,8 +242,7 @@ def route(
 
     A message that reaches only `EVERYWHERE` leaves visits one shard, chosen by its place.
     """
-    tree, pieces = borrowed_tree(tree), borrowed_pieces(pieces)
-    scratch = Scratch(borrow(scratch.stack), borrow(scratch.rank), borrow(scratch.seen))
+    tree, pieces, scratch = borrow(tree), borrow(pieces), borrow(scratch)
     shards = len(scratch.seen)
     shard = borrow(routes.shard)
     for row in range(first, len(pieces.piece_start) - 1):
@@ -268,7 +252,7 @@ def route(
         count, everywhere = begin, False
         for piece in range(pieces.piece_start[row], pieces.piece_start[row + 1]):
             count, found = visit_leaves(
-                tree, pieces, piece, row, are_messages, scratch, shard, count
+                tree, pieces, (row, piece), are_messages, scratch, shard, count
             )
             everywhere = everywhere or found
         if everywhere and not are_messages:
@@ -284,34 +268,6 @@ def route(
             shard[begin:count].sort()
         routes.start[row + 1] = count
     return len(pieces.piece_start) - 1
-
-
-@kernel
-def borrowed_tree(tree: TreeArrays) -> TreeArrays:
-    """Return the tree with borrowed arrays, which are not reference-counted."""
-    return TreeArrays(
-        borrow(tree.kind),
-        borrow(tree.first),
-        borrow(tree.offset),
-        borrow(tree.columns),
-        borrow(tree.rows),
-        borrow(tree.dummy),
-        borrow(tree.split_start),
-        borrow(tree.split),
-        borrow(tree.region),
-    )
-
-
-@kernel
-def borrowed_pieces(pieces: Pieces) -> Pieces:
-    """Return the pieces with borrowed arrays, which are not reference-counted."""
-    return Pieces(
-        borrow(pieces.piece_start),
-        borrow(pieces.token_start),
-        borrow(pieces.token),
-        borrow(pieces.box),
-        borrow(pieces.rank),
-    )
 
 
 @kernel

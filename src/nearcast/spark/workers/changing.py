@@ -269,9 +269,7 @@ class _ShardChange:
         return SegmentRef(ref.data, ref.rows, stored, len(dead))
 
     def _written(
-        self,
-        pieces: list[tuple[Part, NDArray[np.uint64] | None]],
-        before: tuple[SegmentRef, ...],
+        self, pieces: list[tuple[Part, NDArray[np.uint64] | None]], before: tuple[SegmentRef, ...]
     ) -> ShardRef:
         part = unite([part for part, _ in pieces])
         if before and not len(part.subscriptions):

@@ -1,6 +1,9 @@
-"""Clauses as the tree indexes see them: a box, and the tokens in the order of the index.
+"""Clauses as kernels take them: as they are, or with their tokens in the order of an index.
 
-Used by the R-trees, the quadtrees, ``pt-quadtree`` and ``lfilter``.
+`ClauseColumns` is used by ``mbr-trie``, `nearcast.indexes.token_order` and
+`nearcast.indexes.linear`; `ClauseTokens` by ``keyword-first``, the quadtrees, ``ap-tree`` and
+``trie-pyramid``; `Ordered` by the R-trees, the quadtrees, ``keyword-first``, ``pt-quadtree`` and
+``lfilter``.
 """
 
 from __future__ import annotations
@@ -15,6 +18,23 @@ from nearcast.compiled.token_table import NO_TOKEN
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns import Clauses
+
+
+class ClauseColumns(NamedTuple):
+    """The tokens of clause ``c`` are ``token[token_start[c]:token_start[c + 1]]``."""
+
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+    box: NDArray[np.int32]
+
+
+class ClauseTokens(NamedTuple):
+    """The same without boxes."""
+
+    token_start: NDArray[np.int64]
+    token: NDArray[np.int32]
+
 
 class Ordered(NamedTuple):
     """The arrays of clauses with ordered tokens.
@@ -26,6 +46,11 @@ class Ordered(NamedTuple):
     start: NDArray[np.int64]
     token: NDArray[np.int32]
     box: NDArray[np.int32]
+
+
+def clause_columns(clauses: Clauses) -> ClauseColumns:
+    """Return the columns that kernels read."""
+    return ClauseColumns(clauses.token_start, clauses.token, clauses.box)
 
 
 @kernel

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.paper.expressions import draw_expressions, to_clauses
-from nearcast.datasets.draw import hash01
+from nearcast.datasets.draw import hash_to_uniform
 from nearcast.datasets.workloads import Workload
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ class Drifting(Workload):
         """Draw subscriptions in the order of their arrival."""
         plain = super().subscriptions(count, first=first)
         rng = np.random.default_rng([self.seed, 6, first])
-        when = np.add.reduceat(hash01(plain.token.astype(np.uint64)), plain.token_start[:-1])
+        when = np.add.reduceat(
+            hash_to_uniform(plain.token.astype(np.uint64)), plain.token_start[:-1]
+        )
         when /= np.diff(plain.token_start)
         order = np.argsort(_DRIFT * when + (1 - _DRIFT) * rng.random(count), kind="stable")
         return plain.take(order)

@@ -14,7 +14,7 @@ import numpy as np
 from nearcast.datasets import Workload, message_table, subscription_table
 from nearcast.engine import Engine
 from nearcast.model import Message, Rect, Subscription
-from nearcast.plots.machine import describe
+from nearcast.plots.machine import describe_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +49,7 @@ def measure_calls(
         "calls": calls,
         "seed": seed,
         "results": found,
-        "machine": describe(),
+        "machine": describe_machine(),
     }
 
 

@@ -20,7 +20,7 @@ from nearcast.datasets.workloads import Workload
 from nearcast.engine import Engine
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.intake import read_messages, read_subscriptions
-from nearcast.plots.machine import describe
+from nearcast.plots.machine import describe_machine
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def churn(
         "subscriptions": len(run.live),
         "steps": run.steps,
         "fresh": fresh,
-        "machine": describe(),
+        "machine": describe_machine(),
     }
 
 

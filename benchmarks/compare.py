@@ -18,7 +18,7 @@ from nearcast import indexes
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes.warm import warm_up
-from nearcast.plots.machine import PeakMemory, describe
+from nearcast.plots.machine import PeakMemory, describe_machine
 
 if TYPE_CHECKING:
     from nearcast.columns import Clauses, Messages
@@ -247,6 +247,6 @@ class _Run:
             "rounds": plan.rounds,
             "threads": plan.threads,
             "column_bytes_per_subscription": clauses.nbytes / plan.subscriptions,
-            "machine": describe(),
+            "machine": describe_machine(),
             "results": [one.result() for one in contenders],
         }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.plots.figures import INK, new_figure, save_figure, style
+from nearcast.plots.figures import TEXT_COLOR, new_figure, save_figure, style_axes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,16 +34,16 @@ def plot_churn(result: dict[str, Any], path: Path) -> None:
     _dots(axes[0], batches, ("search",))
     _fresh_line(axes[0], result["fresh"])
     _dots(axes[1], batches, ("insert", "delete"))
-    axes[2].step(batches.looked, batches.segments, where="post", color=INK)
+    axes[2].step(batches.looked, batches.segments, where="post", color=TEXT_COLOR)
     labels = ("µs a message", "µs a change", "segments")
     for one, label in zip(axes, labels, strict=True):
-        style(one, "batch" if label == "segments" else "", label)
+        style_axes(one, "batch" if label == "segments" else "", label)
         one.set_xlim(-1, batches.count)
         one.set_ylim(bottom=0)
         _mark_steps(one, batches, named=label == "µs a message")
     for one in axes[:2]:
         if one.get_legend_handles_labels()[0]:
-            one.legend(loc="upper right", framealpha=0.9, labelcolor=INK, ncols=3)
+            one.legend(loc="upper right", framealpha=0.9, labelcolor=TEXT_COLOR, ncols=3)
     save_figure(figure, path)
 
 
@@ -86,14 +86,16 @@ def _dots(axes: Any, batches: _Batches, kinds: tuple[str, ...]) -> None:
         above = sum(int((batches.of(kind)[1] > top).sum()) for kind in kinds)
         if above:
             note = f"{above} slower above"
-            axes.annotate(note, (0.005, 0.9), xycoords="axes fraction", fontsize=9, color=INK)
+            axes.annotate(
+                note, (0.005, 0.9), xycoords="axes fraction", fontsize=9, color=TEXT_COLOR
+            )
 
 
 def _fresh_line(axes: Any, fresh: dict[str, Any]) -> None:
     if fresh["search"] is not None:
         cost = fresh["search"]["us_per_operation"]
         label = f"freshly built: {cost:.3g}"
-        axes.axhline(cost, color=INK, linewidth=1, linestyle="--", label=label)
+        axes.axhline(cost, color=TEXT_COLOR, linewidth=1, linestyle="--", label=label)
         reading = fresh["reading_us_per_message"]
         label = f"reading alone: {reading:.3g}"
         axes.axhline(reading, color="#8a94a0", linewidth=1, linestyle=":", label=label)
@@ -112,5 +114,5 @@ def _mark_steps(axes: Any, batches: _Batches, *, named: bool) -> None:
                 xycoords=("data", "axes fraction"),
                 ha="center",
                 fontsize=11,
-                color=INK,
+                color=TEXT_COLOR,
             )

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nearcast.plots.figures import BEST, INK, OTHER, new_figure, save_figure, style
+from nearcast.plots.figures import (
+    BASE_COLOR,
+    HIGHLIGHT,
+    TEXT_COLOR,
+    new_figure,
+    save_figure,
+    style_axes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +63,10 @@ def _bars(
     positive = [v for v in values if v > 0]
     best = min(positive, default=0.0)
     logarithmic = bool(positive) and max(positive) > 20 * best
-    colors = [BEST if v == best else OTHER for v in values]
-    axes.barh(range(len(values)), values, color=colors, height=0.62, xerr=whiskers, ecolor=INK)
+    colors = [HIGHLIGHT if v == best else BASE_COLOR for v in values]
+    axes.barh(
+        range(len(values)), values, color=colors, height=0.62, xerr=whiskers, ecolor=TEXT_COLOR
+    )
     if logarithmic:
         axes.set_xscale("log")
         axes.set_xlim(best / 3, max(positive) * 6)
@@ -72,10 +81,10 @@ def _bars(
             textcoords="offset points",
             va="center",
             fontsize=11,
-            color=INK,
+            color=TEXT_COLOR,
         )
-    axes.set_yticks(range(len(names)), names, fontsize=12, color=INK)
-    style(axes, label + (" (logarithmic)" if logarithmic else ""))
+    axes.set_yticks(range(len(names)), names, fontsize=12, color=TEXT_COLOR)
+    style_axes(axes, label + (" (logarithmic)" if logarithmic else ""))
 
 
 def _short(value: float) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.paper import NOTE, PAPERS, judge, statement_table
 from nearcast import indexes
 from nearcast.errors import UnsupportedFile
-from nearcast.plots.machine import one_line
+from nearcast.plots.machine import machine_caption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ def readme_block(results: Sequence[dict[str, Any]]) -> str:
             parts.append(_comparisons([first, *others]))
         else:
             parts += [_TABLES[result["experiment"]](result) for result in [first, *others]]
-    machines = dict.fromkeys(one_line(result["machine"]) for result in results)
+    machines = dict.fromkeys(machine_caption(result["machine"]) for result in results)
     parts += [f"Measured on: {machine}." for machine in machines]
     return "\n" + "\n\n".join(parts) + "\n\n"
 

@@ -24,7 +24,7 @@ from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import load_subscriptions
-from nearcast.plots.machine import PeakMemory, describe
+from nearcast.plots.machine import PeakMemory, describe_machine
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.build import build
 from nearcast.spark.match import match
@@ -156,7 +156,7 @@ class _Run:
             "match_s": matching,
             "plan": version.plan,
             "prepare": memory,
-            "machine": describe(),
+            "machine": describe_machine(),
         }
 
     def _say(self, what: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import nearcast
 from benchmarks.compare import spread
 from nearcast.errors import NearcastError
-from nearcast.plots.machine import describe
+from nearcast.plots.machine import describe_machine
 
 if TYPE_CHECKING:
     from benchmarks.compare import Step
@@ -57,7 +57,7 @@ def measure_start(
         "first_match_empty_cache_s": cold["first_match_s"],
         "first_match_s": spread([run["first_match_s"] for run in warm]),
         "process_s": spread([run["process_s"] for run in warm]),
-        "machine": describe(),
+        "machine": describe_machine(),
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.compare import spread
 from nearcast.datasets.tables import message_table
 from nearcast.datasets.workloads import Workload
-from nearcast.plots.machine import describe
+from nearcast.plots.machine import describe_machine
 from nearcast.text import Vocabulary, tokenize_column, words
 
 if TYPE_CHECKING:
@@ -61,5 +61,5 @@ def measure_text(
         "compile_s": compile_s,
         "us_per_message": spread(taken),
         "rounds_us": taken,
-        "machine": describe(),
+        "machine": describe_machine(),
     }

@@ -23,7 +23,7 @@ def calls(
     """Measure publish, get, subscribe, move and unsubscribe, one object at a time."""
     from benchmarks.calls import measure_calls
     from benchmarks.report import write_result
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
     sizes = [int(size) for size in subscriptions.split(",")]
     with steps(not as_json, "calls") as step:
@@ -45,5 +45,5 @@ def calls(
         "single calls, microseconds",
         ["subscriptions", "call", "mean", "median", "p99"],
         rows,
-        f"{one_line(result['machine'])}; written to {path}",
+        f"{machine_caption(result['machine'])}; written to {path}",
     )

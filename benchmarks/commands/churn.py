@@ -53,7 +53,7 @@ def churn(
 
 
 def _show(result: dict[str, Any], stem: Path) -> None:
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
     header = ["step", "what", "operations", "µs each", "operations/s", "batch", "batch p99"]
     rows = [
@@ -68,7 +68,7 @@ def _show(result: dict[str, Any], stem: Path) -> None:
     caption = (
         f"reading a message takes {count(fresh['reading_us_per_message'])} µs of it; "
         f"{len(last['segments'])} segments at the end, {fresh['verified_messages']:,} messages "
-        f"compared with the freshly built engine\n{one_line(result['machine'])}\n"
+        f"compared with the freshly built engine\n{machine_caption(result['machine'])}\n"
         f"{stem}.json, {stem}.png"
     )
     title = f"{result['runbook']['dataset']}, runbook {result['runbook']['name']}"

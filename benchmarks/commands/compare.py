@@ -89,7 +89,7 @@ def _builders(names: str) -> "dict[str, Builder]":
 
 
 def _show(result: dict[str, Any], stem: Path) -> None:
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
     header = [
         "index",
@@ -124,5 +124,5 @@ def _show(result: dict[str, Any], stem: Path) -> None:
         f"{result['dataset']}, {result['subscriptions']:,} subscriptions, "
         f"{result['messages']:,} {result['group']} messages, {result['rounds']} rounds"
     )
-    caption = f"{one_line(result['machine'])}\n{stem}.json, {stem}.png"
+    caption = f"{machine_caption(result['machine'])}\n{stem}.json, {stem}.png"
     show_table(title, header, rows, caption)

@@ -21,7 +21,7 @@ def text(
     """Measure the way from the text of short messages to token ids, in batches."""
     from benchmarks.report import write_result
     from benchmarks.text import measure_text
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
     with steps(not as_json, "text") as step:
         result = measure_text(dataset, messages, rounds=rounds, seed=seed, step=step)
@@ -40,7 +40,7 @@ def text(
             "bytes/message": count(result["bytes_per_message"]),
             "vocabulary": count(result["vocabulary"]),
             "compiling or loading kernels": seconds(result["compile_s"]),
-            "machine": one_line(result["machine"]),
+            "machine": machine_caption(result["machine"]),
             "written to": str(path),
         },
     )
@@ -50,7 +50,7 @@ def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
     """Measure the import and the first match of a new process."""
     from benchmarks.report import write_result
     from benchmarks.start import measure_start
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
     with steps(not as_json, "start") as step:
         result = measure_start(rounds=rounds, step=step)
@@ -65,7 +65,7 @@ def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
             "import nearcast": seconds(result["import_s"]["median"]),
             "first match, kernels to be compiled": seconds(result["first_match_empty_cache_s"]),
             "first match of later processes": seconds(result["first_match_s"]["median"]),
-            "machine": one_line(result["machine"]),
+            "machine": machine_caption(result["machine"]),
             "written to": str(path),
         },
     )

@@ -72,10 +72,10 @@ def _run(name: str, plan: "Plan", out: Path, as_json: bool) -> None:
 
 def _show(name: str, result: dict[str, Any], out: Path) -> None:
     from benchmarks.paper import NOTE, PAPERS, judge, statement_table
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
     header, rows = statement_table(judge(PAPERS[name], result))
     stem = out / f"paper-{name}"
     title = f"{PAPERS[name].title}, {result['subscriptions']:,} subscriptions"
-    caption = f"{NOTE}\n{one_line(result['machine'])}\n{stem}.json, {stem}-*.png"
+    caption = f"{NOTE}\n{machine_caption(result['machine'])}\n{stem}.json, {stem}-*.png"
     show_table(title, header, rows, caption)

@@ -26,7 +26,7 @@ def spark(
     """Measure building, matching and preparing on Spark, in turn with one process."""
     from benchmarks.report import write_result
     from benchmarks.spark import SparkRun, measure_spark
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
     from nearcast.spark.session import session
 
     plan = SparkRun(
@@ -41,7 +41,7 @@ def spark(
         show_json(result)
         return
     _show(result)
-    show_pairs("", {"machine": one_line(result["machine"]), "written to": str(path)})
+    show_pairs("", {"machine": machine_caption(result["machine"]), "written to": str(path)})
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nearcast.plots.figures import INK
+from nearcast.plots.figures import TEXT_COLOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +114,7 @@ def add_legend(canvas: Any, height: float, axes: Any) -> None:
         loc="upper left",
         bbox_to_anchor=(0.8, 1 - 1.35 / height),
         frameon=False,
-        labelcolor=INK,
+        labelcolor=TEXT_COLOR,
         fontsize=11,
     )
 
@@ -124,7 +124,9 @@ def draw_bars(
 ) -> None:
     """Draw horizontal bars with their figures behind them."""
     values, reaching = [one.median for one in found], whiskers(found)
-    axes.barh(range(len(values)), values, color=colours, height=0.62, xerr=reaching, ecolor=INK)
+    axes.barh(
+        range(len(values)), values, color=colours, height=0.62, xerr=reaching, ecolor=TEXT_COLOR
+    )
     above = reaching[1] if reaching else [0.0] * len(values)
     reach = [value + more for value, more in zip(values, above, strict=True)]
     positive = [value for value in values if value > 0]
@@ -147,7 +149,7 @@ def draw_bars(
             textcoords="offset points",
             va="center",
             fontsize=10,
-            color=INK,
+            color=TEXT_COLOR,
         )
 
 

@@ -18,7 +18,7 @@ from benchmarks.paper.runner import Runner, check_sample
 from nearcast import indexes
 from nearcast.errors import NearcastError
 from nearcast.indexes import UpdatableIndex
-from nearcast.plots.machine import describe
+from nearcast.plots.machine import describe_machine
 
 if TYPE_CHECKING:
     from benchmarks.compare import Step
@@ -54,7 +54,7 @@ def measure(
         "seed": plan.seed,
         "rounds": plan.rounds,
         "range_share": plan.range_share,
-        "machine": describe(),
+        "machine": describe_machine(),
         "builds": [build for run in runs for build in run.builds],
         "points": [point for run in runs for point in run.points],
         "mixed": [point for run in runs for point in run.mixed],

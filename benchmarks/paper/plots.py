@@ -18,7 +18,7 @@ from benchmarks.paper.axes import (
 )
 from benchmarks.paper.figures import Figure, Sweep
 from benchmarks.paper.results import QUANTITIES, Measured, Results
-from nearcast.plots.figures import BEST, INK, new_figure, save_figure, style
+from nearcast.plots.figures import HIGHLIGHT, TEXT_COLOR, new_figure, save_figure, style_axes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ class _Drawing:
     def looks(self, names: Sequence[str]) -> list[tuple[str, str]]:
         """Return colour and marker of every series; the paper's own index is always the same."""
         return [
-            (BEST, "o")
+            (HIGHLIGHT, "o")
             if name == self._own
             else (COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)])
             for number, name in enumerate(names)
@@ -110,11 +110,11 @@ def _lengths(figure: Figure, drawing: _Drawing) -> Any:
             for look, line, name in zip(looks, lines, names, strict=True):
                 draw_line(axes, look, figure.lengths[group], line, name)
             last = row == len(rows) - 1
-            style(axes, "tokens of a message" if last else "", label if column == 0 else " ")
+            style_axes(axes, "tokens of a message" if last else "", label if column == 0 else " ")
             set_upright(axes, logarithmic=logarithmic)
             axes.set_xticks(figure.lengths[group])
             if row == 0:
-                axes.set_title(told(group), fontsize=12, color=INK)
+                axes.set_title(told(group), fontsize=12, color=TEXT_COLOR)
     add_legend(canvas, height, canvas.axes[0])
     _sizes(canvas, height, (len(rows) - 1, len(rows)), figure, drawing)
     return canvas
@@ -139,7 +139,7 @@ def _sizes(
     colours = [colour for colour, _ in reversed(drawing.looks(figure.series))]
     draw_bars(axes, sizes, colours, logarithmic=wide(sizes))
     axes.set_yticks([])
-    style(axes, QUANTITIES["bytes"].label)
+    style_axes(axes, QUANTITIES["bytes"].label)
 
 
 def _groups(figure: Figure, drawing: _Drawing) -> Any:
@@ -194,10 +194,10 @@ def _bar_panels(
         axes = add_panel(canvas, height, (row, rows), (column, columns), left=0.11)
         draw_bars(axes, found, colours, logarithmic=quantity in logarithmic)
         names = shown if column == 0 else [""] * len(found)
-        axes.set_yticks(range(len(found)), names, fontsize=11, color=INK)
+        axes.set_yticks(range(len(found)), names, fontsize=11, color=TEXT_COLOR)
         label = QUANTITIES[quantity].label
-        style(axes, label + (" (logarithmic)" if quantity in logarithmic else ""))
-        axes.set_title(title, fontsize=12, color=INK)
+        style_axes(axes, label + (" (logarithmic)" if quantity in logarithmic else ""))
+        axes.set_title(title, fontsize=12, color=TEXT_COLOR)
     return canvas
 
 
@@ -210,15 +210,15 @@ def _scale(figure: Figure, drawing: _Drawing) -> Any:
     for column, group in enumerate(figure.groups):
         axes = add_panel(canvas, height, (0, 1), (column, len(figure.groups)))
         points = [drawing.found.find("time", dataset, label, group) for label in figure.series]
-        draw_line(axes, (BEST, "o"), counts, points, "measured")
+        draw_line(axes, (HIGHLIGHT, "o"), counts, points, "measured")
         linear = [points[0].median * count / counts[0] for count in counts]
         axes.plot(counts, linear, "--", color="#8a94a0", linewidth=1.2, label="in proportion")
-        style(axes, "subscriptions", QUANTITIES["time"].label if column == 0 else " ")
+        style_axes(axes, "subscriptions", QUANTITIES["time"].label if column == 0 else " ")
         set_upright(axes, logarithmic=False)
         axes.set_xlim(0, counts[-1] * 1.06)
         axes.set_xticks(counts, [short(count) for count in counts])
-        axes.set_title(told(group), fontsize=12, color=INK)
-        axes.legend(loc="upper left", framealpha=0.9, labelcolor=INK, fontsize=9)
+        axes.set_title(told(group), fontsize=12, color=TEXT_COLOR)
+        axes.legend(loc="upper left", framealpha=0.9, labelcolor=TEXT_COLOR, fontsize=9)
     return canvas
 
 
@@ -238,11 +238,11 @@ def _sweep(figure: Sweep, drawing: _Drawing) -> Any:
             for look, (name, line) in zip(looks, lines.items(), strict=True):
                 draw_line(axes, look, list(line), found[name], name)
             label = QUANTITIES[quantity].label
-            style(axes, figure.grows if row == rows - 1 else "", label if column == 0 else " ")
+            style_axes(axes, figure.grows if row == rows - 1 else "", label if column == 0 else " ")
             set_upright(axes, logarithmic=wide(_flat(list(found.values()))))
             _grow(axes, sorted({value for line in lines.values() for value in line}))
             if row == 0:
-                axes.set_title(title, fontsize=12, color=INK)
+                axes.set_title(title, fontsize=12, color=TEXT_COLOR)
     add_legend(canvas, height, canvas.axes[0])
     return canvas
 

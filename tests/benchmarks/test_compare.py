@@ -18,7 +18,7 @@ from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes import Builder
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.scan import Scan
-from nearcast.plots.machine import PeakMemory, describe, one_line
+from nearcast.plots.machine import PeakMemory, describe_machine, machine_caption
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,4 +120,4 @@ def test_memory_that_is_taken_is_seen() -> None:
     with PeakMemory() as memory:
         taken = np.ones(30_000_000, np.uint8)
     assert memory.growth_bytes > 0.8 * len(taken)
-    assert str(describe()["cores"]) in one_line(describe())
+    assert str(describe_machine()["cores"]) in machine_caption(describe_machine())

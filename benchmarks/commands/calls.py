@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.commands.options import OUT, Dataset, Json, Out, Seed
-from nearcast.cli.output import count, show_json, show_table, steps
+from nearcast.cli.output import format_count, show_json, show_table, step_progress
 
 __all__ = ["calls"]
 
@@ -26,7 +26,7 @@ def calls(
     from nearcast.plots.machine import machine_caption
 
     sizes = [int(size) for size in subscriptions.split(",")]
-    with steps(not as_json, "calls") as step:
+    with step_progress(not as_json, "calls") as step:
         result = measure_calls(dataset, sizes, calls, seed, step)
     path = out / f"calls-{dataset}.json"
     write_result(result, path)
@@ -37,7 +37,7 @@ def calls(
         [
             f"{row['subscriptions']:,}",
             row["call"],
-            *(count(row[name]) for name in ("mean_us", "median_us", "p99_us")),
+            *(format_count(row[name]) for name in ("mean_us", "median_us", "p99_us")),
         ]
         for row in result["results"]
     ]

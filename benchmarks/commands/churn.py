@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.commands.options import OUT, Dataset, Json, Out, Seed
-from nearcast.cli.output import count, seconds, show_json, show_table, steps
+from nearcast.cli.output import format_count, format_seconds, show_json, show_table, step_progress
 
 __all__ = ["churn"]
 
@@ -41,7 +41,7 @@ def churn(
     else:
         mixed = operations or max(10, min(200_000, subscriptions))
         plan = mixed_load(subscriptions, mixed, dataset=dataset, batch=batch)
-    with steps(not as_json, "churning") as step:
+    with step_progress(not as_json, "churning") as step:
         result = run(plan, index=index, seed=seed, step=step)
     name = f"churn-{plan.dataset}-{result['subscriptions']}"
     write_result(result, out / f"{name}.json")
@@ -66,7 +66,7 @@ def _show(result: dict[str, Any], stem: Path) -> None:
         rows += _rows("freshly built", fresh)
     last = result["steps"][-1]
     caption = (
-        f"reading a message takes {count(fresh['reading_us_per_message'])} µs of it; "
+        f"reading a message takes {format_count(fresh['reading_us_per_message'])} µs of it; "
         f"{len(last['segments'])} segments at the end, {fresh['verified_messages']:,} messages "
         f"compared with the freshly built engine\n{machine_caption(result['machine'])}\n"
         f"{stem}.json, {stem}.png"
@@ -82,17 +82,17 @@ def _rows(name: str, step: dict[str, Any]) -> list[list[str]]:
         [
             name,
             {"insert": "inserts", "delete": "deletes", "search": "messages"}[kind],
-            count(step[kind]["operations"]),
-            count(step[kind]["us_per_operation"]),
-            count(round(step[kind]["operations_per_second"])),
-            seconds(step[kind]["batch_median_ms"] / 1e3),
-            seconds(step[kind]["batch_p99_ms"] / 1e3),
+            format_count(step[kind]["operations"]),
+            format_count(step[kind]["us_per_operation"]),
+            format_count(round(step[kind]["operations_per_second"])),
+            format_seconds(step[kind]["batch_median_ms"] / 1e3),
+            format_seconds(step[kind]["batch_p99_ms"] / 1e3),
             segments,
         ]
         for kind in kinds
     ]
     if len(rows) > 1:
         total = sum(step[kind]["operations"] for kind in kinds)
-        rate = count(round(step["operations_per_second"]))
-        rows.append([name, "all", count(total), "", rate, "", "", segments])
-    return rows or [[name, "", "", "", "", seconds(step["seconds"]), "", segments]]
+        rate = format_count(round(step["operations_per_second"]))
+        rows.append([name, "all", format_count(total), "", rate, "", "", segments])
+    return rows or [[name, "", "", "", "", format_seconds(step["seconds"]), "", segments]]

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmarks.commands.options import OUT, Dataset, Json, Out, Rounds, Seed
-from nearcast.cli.options import assignments, names_of
-from nearcast.cli.output import count, seconds, show_json, show_table, size, steps
+from nearcast.cli.options import parse_assignments, parse_names
+from nearcast.cli.output import (
+    format_count,
+    format_seconds,
+    format_size,
+    show_json,
+    show_table,
+    step_progress,
+)
 
 if TYPE_CHECKING:
     from nearcast.indexes import Builder
@@ -58,13 +65,13 @@ def compare(
         messages,
         builders,
         seed=seed,
-        groups=tuple(GROUPS) if group == "all" else tuple(names_of(group)),
+        groups=tuple(GROUPS) if group == "all" else tuple(parse_names(group)),
         range_share=range_share,
         rounds=rounds,
         sample=sample,
         threads=threads,
     )
-    with steps(not as_json, "comparing") as step:
+    with step_progress(not as_json, "comparing") as step:
         results = run(plan, step)
     for result in results:
         first = result["group"] == "short-point"
@@ -82,9 +89,9 @@ def _builders(names: str) -> "dict[str, Builder]":
     from nearcast import indexes
 
     builders = {}
-    for label in names_of(names) or [name for name in indexes.names() if name != "scan"]:
+    for label in parse_names(names) or [name for name in indexes.names() if name != "scan"]:
         name, *options = label.split(":")
-        builders[label] = indexes.create(name, **assignments(options))
+        builders[label] = indexes.create(name, **parse_assignments(options))
     return builders
 
 
@@ -107,16 +114,16 @@ def _show(result: dict[str, Any], stem: Path) -> None:
     rows = [
         [
             r["index"],
-            count(r["us_per_message"]["median"]),
-            f"{count(r['us_per_message']['least'])}-{count(r['us_per_message']['most'])}",
-            count(round(r["messages_per_second"])),
-            count(r["matches_per_message"]),
-            count(r["examined_per_message"]),
-            count(r["visited_per_message"]),
-            count(r["bytes_per_subscription"]),
-            seconds(r["build_s"]),
-            size(r["build_peak_bytes"]),
-            seconds(r["compile_s"]),
+            format_count(r["us_per_message"]["median"]),
+            f"{format_count(r['us_per_message']['least'])}-{format_count(r['us_per_message']['most'])}",
+            format_count(round(r["messages_per_second"])),
+            format_count(r["matches_per_message"]),
+            format_count(r["examined_per_message"]),
+            format_count(r["visited_per_message"]),
+            format_count(r["bytes_per_subscription"]),
+            format_seconds(r["build_s"]),
+            format_size(r["build_peak_bytes"]),
+            format_seconds(r["compile_s"]),
         ]
         for r in result["results"]
     ]

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.commands.options import OUT, Dataset, Json, Out, Rounds, Seed
-from nearcast.cli.output import count, seconds, show_json, show_pairs, steps
+from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs, step_progress
 
 __all__ = ["start", "text"]
 
@@ -23,7 +23,7 @@ def text(
     from benchmarks.text import measure_text
     from nearcast.plots.machine import machine_caption
 
-    with steps(not as_json, "text") as step:
+    with step_progress(not as_json, "text") as step:
         result = measure_text(dataset, messages, rounds=rounds, seed=seed, step=step)
     path = out / f"text-{dataset}.json"
     write_result(result, path)
@@ -34,12 +34,12 @@ def text(
     show_pairs(
         "from text to token ids",
         {
-            "µs/message": count(timing["median"]),
-            "least-most": f"{count(timing['least'])}-{count(timing['most'])}",
-            "tokens/message": count(result["tokens_per_message"]),
-            "bytes/message": count(result["bytes_per_message"]),
-            "vocabulary": count(result["vocabulary"]),
-            "compiling or loading kernels": seconds(result["compile_s"]),
+            "µs/message": format_count(timing["median"]),
+            "least-most": f"{format_count(timing['least'])}-{format_count(timing['most'])}",
+            "tokens/message": format_count(result["tokens_per_message"]),
+            "bytes/message": format_count(result["bytes_per_message"]),
+            "vocabulary": format_count(result["vocabulary"]),
+            "compiling or loading kernels": format_seconds(result["compile_s"]),
             "machine": machine_caption(result["machine"]),
             "written to": str(path),
         },
@@ -52,7 +52,7 @@ def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
     from benchmarks.start import measure_start
     from nearcast.plots.machine import machine_caption
 
-    with steps(not as_json, "start") as step:
+    with step_progress(not as_json, "start") as step:
         result = measure_start(rounds=rounds, step=step)
     path = out / "start.json"
     write_result(result, path)
@@ -62,9 +62,11 @@ def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
     show_pairs(
         "start",
         {
-            "import nearcast": seconds(result["import_s"]["median"]),
-            "first match, kernels to be compiled": seconds(result["first_match_empty_cache_s"]),
-            "first match of later processes": seconds(result["first_match_s"]["median"]),
+            "import nearcast": format_seconds(result["import_s"]["median"]),
+            "first match, kernels to be compiled": format_seconds(
+                result["first_match_empty_cache_s"]
+            ),
+            "first match of later processes": format_seconds(result["first_match_s"]["median"]),
             "machine": machine_caption(result["machine"]),
             "written to": str(path),
         },

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmarks.commands.options import OUT, Json, Out, Rounds, Seed
-from nearcast.cli.output import show_json, show_table, steps
+from nearcast.cli.output import show_json, show_table, step_progress
 
 if TYPE_CHECKING:
     from benchmarks.paper import Plan
@@ -58,7 +58,7 @@ def _run(name: str, plan: "Plan", out: Path, as_json: bool) -> None:
     from benchmarks.report import write_result
 
     experiment = PAPERS[name]
-    with steps(not as_json, "measuring") as step:
+    with step_progress(not as_json, "measuring") as step:
         result = measure(experiment, plan, step)
     verdicts = judge(experiment, result)
     result["verdicts"] = [verdict.to_dict() for verdict in verdicts]

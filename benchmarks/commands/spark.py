@@ -5,7 +5,15 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.commands.options import OUT, Dataset, Json, Out, Rounds, Seed
-from nearcast.cli.output import count, seconds, show_json, show_pairs, show_table, size, steps
+from nearcast.cli.output import (
+    format_count,
+    format_seconds,
+    format_size,
+    show_json,
+    show_pairs,
+    show_table,
+    step_progress,
+)
 
 __all__ = ["spark"]
 
@@ -33,7 +41,7 @@ def spark(
         dataset, subscriptions, messages, shards, prepared, rounds, seed, ids, out / "spark"
     )
     running = session(master, spark__driver__memory="2g")
-    with steps(not as_json, "spark") as step:
+    with step_progress(not as_json, "spark") as step:
         result = measure_spark(running, plan, step)
     path = out / f"spark-{dataset}-{subscriptions}-{ids}.json"
     write_result(result, path)
@@ -54,27 +62,27 @@ def _show(result: dict[str, Any]) -> None:
                 [
                     what,
                     name.replace("_", " "),
-                    seconds(spent["median"]),
-                    f"{seconds(spent['least'])}-{seconds(spent['most'])}",
-                    count(round(rate)),
+                    format_seconds(spent["median"]),
+                    f"{format_seconds(spent['least'])}-{format_seconds(spent['most'])}",
+                    format_count(round(rate)),
                     f"{alone / spent['median']:.2f}",
                 ]
             )
     header = ["what", "how", "time", "least-most", "rows a second", "times one process"]
     title = (
-        f"{result['dataset']}: {count(result['subscriptions'])} subscriptions, "
-        f"{count(result['messages'])} messages, "
-        f"{count(result['matches_per_message'])} matches each, {result['ids']} ids, "
+        f"{result['dataset']}: {format_count(result['subscriptions'])} subscriptions, "
+        f"{format_count(result['messages'])} messages, "
+        f"{format_count(result['matches_per_message'])} matches each, {result['ids']} ids, "
         f"on {result['master']}"
     )
     show_table(title, header, rows)
     memory = [
         [
-            count(one["read"]),
-            seconds(one["seconds"]),
-            count(round(one["read"] / one["seconds"])),
-            size(one["driver_growth_bytes"]),
-            size(one["driver_heap_bytes"]),
+            format_count(one["read"]),
+            format_seconds(one["seconds"]),
+            format_count(round(one["read"] / one["seconds"])),
+            format_size(one["driver_growth_bytes"]),
+            format_size(one["driver_heap_bytes"]),
         ]
         for one in result["prepare"]
     ]

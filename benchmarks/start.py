@@ -1,4 +1,4 @@
-"""What it costs to begin: the import, and the first match of a process, kernels cached or not."""
+"""The start of a process: the import, and the first match with and without cached kernels."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ print(json.dumps({"import_s": imported, "first_match_s": time.perf_counter() - b
 
 
 def measure_start(
-    *, rounds: int = 3, step: Step = lambda what, done, total: None
+    *, rounds: int = 3, step: Step = lambda name, done, total: None
 ) -> dict[str, Any]:
-    """Start new processes and return how long each takes to its first match.
+    """Start new processes and return the time to the first match.
 
-    The first of them finds an empty cache and compiles all kernels; the others load them.
+    The first process has an empty cache and compiles all kernels; the others load them.
     """
     with tempfile.TemporaryDirectory(prefix="nearcast-start-") as cache:
         step("first process, empty cache", 0, rounds + 1)

@@ -1,4 +1,4 @@
-"""``nearcast bench calls``: what single calls of an engine cost."""
+"""``nearcast bench calls``: the cost of single calls of an engine."""
 
 from typing import Annotated
 
@@ -13,9 +13,9 @@ __all__ = ["calls"]
 def calls(
     dataset: Dataset = "tweets",
     subscriptions: Annotated[
-        str, typer.Option(help="Sizes of the engine, separated by commas.")
+        str, typer.Option(help="Numbers of subscriptions, separated by commas.")
     ] = "10000,10000000",
-    calls: Annotated[int, typer.Option(min=1, help="How many calls of each kind.")] = 10_000,
+    calls: Annotated[int, typer.Option(min=1, help="Number of calls of each kind.")] = 10_000,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,

@@ -1,4 +1,4 @@
-"""``nearcast bench churn``: subscriptions come and go while messages are matched."""
+"""``nearcast bench churn``: insert and delete subscriptions while messages are matched."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,23 +13,26 @@ __all__ = ["churn"]
 
 def churn(
     runbook: Annotated[
-        Path | None, typer.Option(help="JSON file of steps.  [default: 10/10/80 mix]")
+        Path | None, typer.Option(help="JSON file with steps.  [default: 10/10/80 mix]")
     ] = None,
     dataset: Dataset = "tweets",
-    subscriptions: Annotated[int, typer.Option(min=1, help="How many at the start.")] = 100_000,
+    subscriptions: Annotated[int, typer.Option(min=1, help="Number at the start.")] = 100_000,
     operations: Annotated[
         int | None,
-        typer.Option(min=10, help="How many are mixed; 200,000 or as many as there are."),
+        typer.Option(
+            min=10,
+            help="Number of mixed operations.  [default: as many as subscriptions, up to 200000]",
+        ),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Rows of a batch.")] = 1_000,
+    batch: Annotated[int, typer.Option(min=1, help="Rows per batch.")] = 1_000,
     index: Annotated[str, typer.Option(help="See: nearcast indexes.")] = "trie-pyramid",
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Run a mixed load of inserts, deletes and messages through an engine.
+    """Measure an engine under a mix of inserts, deletes and messages.
 
-    A runbook file brings its own data set, sizes and steps.
+    A runbook file has its own data set, sizes and steps.
     """
     from benchmarks.churn import churn as run
     from benchmarks.plot_churn import plot_churn
@@ -55,7 +58,7 @@ def churn(
 def _show(result: dict[str, Any], stem: Path) -> None:
     from nearcast.plots.machine import machine_caption
 
-    header = ["step", "what", "operations", "µs each", "operations/s", "batch", "batch p99"]
+    header = ["step", "operation", "operations", "µs each", "operations/s", "batch", "batch p99"]
     rows = [
         row
         for number, step in enumerate(result["steps"])
@@ -66,7 +69,7 @@ def _show(result: dict[str, Any], stem: Path) -> None:
         rows += _rows("freshly built", fresh)
     last = result["steps"][-1]
     caption = (
-        f"reading a message takes {format_count(fresh['reading_us_per_message'])} µs of it; "
+        f"including {format_count(fresh['reading_us_per_message'])} µs to read a message; "
         f"{len(last['segments'])} segments at the end, {fresh['verified_messages']:,} messages "
         f"compared with the freshly built engine\n{machine_caption(result['machine'])}\n"
         f"{stem}.json, {stem}.png"

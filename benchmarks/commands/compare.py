@@ -1,4 +1,4 @@
-"""``nearcast bench compare``: indexes side by side."""
+"""``nearcast bench compare``: compare indexes on one workload."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,8 +24,8 @@ __all__ = ["compare"]
 
 def compare(
     dataset: Dataset = "tweets",
-    subscriptions: Annotated[int, typer.Option(min=1, help="How many.")] = 100_000,
-    messages: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
+    subscriptions: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 100_000,
+    messages: Annotated[int, typer.Option(min=1, help="Number of messages.")] = 10_000,
     index: Annotated[
         str,
         typer.Option(
@@ -36,22 +36,27 @@ def compare(
         str,
         typer.Option(
             metavar="A,B,...",
-            help="short-point, long-point, short-range or long-range messages; all: all of them.",
+            help="Groups of messages: short-point, long-point, short-range, long-range, or all.",
         ),
     ] = "short-point",
     range_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Largest area of a range message.")
+        float,
+        typer.Option(
+            min=0, max=1, help="Largest area of a range message, as a share of the world."
+        ),
     ] = 0.0001,
     rounds: Rounds = 5,
-    sample: Annotated[int, typer.Option(min=1, help="Messages to check against the scan.")] = 20,
-    threads: Annotated[int, typer.Option(min=1, help="How many threads match.")] = 1,
+    sample: Annotated[
+        int, typer.Option(min=1, help="Number of messages to compare with the scan.")
+    ] = 20,
+    threads: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Compare indexes on one workload; each is checked against the scan first.
+    """Compare indexes on one workload, after checking each against the scan.
 
-    Of several groups of messages, each gets files of its own.
+    Each group of messages gets its own result files.
     """
     builders = _builders(index)
     from benchmarks.compare import GROUPS, Comparison
@@ -85,7 +90,7 @@ def compare(
 
 
 def _builders(names: str) -> "dict[str, Builder]":
-    """Read ``a,b:option=value``; the whole word is the name in the report."""
+    """Parse ``a,b:option=value``; each whole item is also the name in the report."""
     from nearcast import indexes
 
     builders = {}

@@ -1,4 +1,4 @@
-"""``nearcast bench text`` and ``nearcast bench start``: what else takes time."""
+"""``nearcast bench text`` and ``nearcast bench start``."""
 
 from typing import Annotated
 
@@ -12,13 +12,13 @@ __all__ = ["start", "text"]
 
 def text(
     dataset: Dataset = "tweets",
-    messages: Annotated[int, typer.Option(min=1, help="How many.")] = 100_000,
+    messages: Annotated[int, typer.Option(min=1, help="Number of messages.")] = 100_000,
     rounds: Rounds = 5,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Measure the way from the text of short messages to token ids, in batches."""
+    """Measure the conversion of text to token ids, in batches of short messages."""
     from benchmarks.report import write_result
     from benchmarks.text import measure_text
     from nearcast.plots.machine import machine_caption
@@ -63,10 +63,10 @@ def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
         "start",
         {
             "import nearcast": format_seconds(result["import_s"]["median"]),
-            "first match, kernels to be compiled": format_seconds(
+            "first match, with compilation of kernels": format_seconds(
                 result["first_match_empty_cache_s"]
             ),
-            "first match of later processes": format_seconds(result["first_match_s"]["median"]),
+            "first match, with cached kernels": format_seconds(result["first_match_s"]["median"]),
             "machine": machine_caption(result["machine"]),
             "written to": str(path),
         },

@@ -1,4 +1,4 @@
-"""``nearcast bench paper``: the experiments of the papers, and what they say."""
+"""``nearcast bench paper``: run the experiments of the papers and check their statements."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Run the experiments of a paper again, and hold its statements against them.",
+    help="Run the experiments of a paper, and compare its statements with the measurements.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 Subscriptions = Annotated[
-    int, typer.Option(min=1, help="How many; the papers have 1 to 20 million.")
+    int, typer.Option(min=1, help="Number of subscriptions; 1 to 20 million in the papers.")
 ]
-MessagesEach = Annotated[int, typer.Option("--messages", min=1, help="How many of each group.")]
+MessagesEach = Annotated[
+    int, typer.Option("--messages", min=1, help="Number of messages per group.")
+]
 
-# Not read from the experiments: help must not wait for their modules.
+# Not taken from the experiments: --help must not import their modules.
 _HELP = {
     "rt": "Sorting strategies, token sets, existing methods, scale, mixed load: the rt-trees.",
     "lfilter": "Probing strategies, the three algorithms, existing methods, scale: lfilter.",
@@ -33,7 +35,7 @@ _HELP = {
 
 
 def _add(name: str) -> None:
-    """Add the command of one paper; all have the same options."""
+    """Add the command of a paper; all papers have the same options."""
 
     @app.command(name, help=_HELP[name])
     def paper(

@@ -1,4 +1,4 @@
-"""``nearcast bench spark``: the pipeline on Spark beside one process."""
+"""``nearcast bench spark``: compare the Spark pipeline with one process."""
 
 from typing import Annotated, Any
 
@@ -20,18 +20,20 @@ __all__ = ["spark"]
 
 def spark(
     dataset: Dataset = "tweets",
-    subscriptions: Annotated[int, typer.Option(min=1, help="How many.")] = 5_000_000,
-    messages: Annotated[int, typer.Option(min=1, help="How many are matched.")] = 1_000_000,
-    shards: Annotated[int, typer.Option(min=2, help="Of the sharded index.")] = 4,
-    prepared: Annotated[int, typer.Option(min=10, help="Messages to prepare.")] = 10_000_000,
-    ids: Annotated[str, typer.Option(help="integer or string.")] = "integer",
-    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[2]",
+    subscriptions: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 5_000_000,
+    messages: Annotated[int, typer.Option(min=1, help="Number of messages to match.")] = 1_000_000,
+    shards: Annotated[int, typer.Option(min=2, help="Number of shards of the sharded index.")] = 4,
+    prepared: Annotated[
+        int, typer.Option(min=10, help="Number of messages to prepare.")
+    ] = 10_000_000,
+    ids: Annotated[str, typer.Option(help="Type of the ids: integer or string.")] = "integer",
+    master: Annotated[str, typer.Option(help="Spark master, such as local[2].")] = "local[2]",
     rounds: Rounds = 3,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Measure building, matching and preparing on Spark, in turn with one process."""
+    """Measure building, matching and preparing on Spark, in rotation with one process."""
     from benchmarks.report import write_result
     from benchmarks.spark import SparkRun, measure_spark
     from nearcast.plots.machine import machine_caption
@@ -54,21 +56,21 @@ def spark(
 
 def _show(result: dict[str, Any]) -> None:
     rows = []
-    for what, key in (("build", "build_s"), ("match", "match_s")):
-        alone = result[key]["in_process"]["median"]
+    for job, key in (("build", "build_s"), ("match", "match_s")):
+        in_process = result[key]["in_process"]["median"]
         for name, spent in result[key].items():
-            rate = (result["subscriptions" if what == "build" else "messages"]) / spent["median"]
+            rate = (result["subscriptions" if job == "build" else "messages"]) / spent["median"]
             rows.append(
                 [
-                    what,
+                    job,
                     name.replace("_", " "),
                     format_seconds(spent["median"]),
                     f"{format_seconds(spent['least'])}-{format_seconds(spent['most'])}",
                     format_count(round(rate)),
-                    f"{alone / spent['median']:.2f}",
+                    f"{in_process / spent['median']:.2f}",
                 ]
             )
-    header = ["what", "how", "time", "least-most", "rows a second", "times one process"]
+    header = ["job", "mode", "time", "min-max", "rows per second", "speed-up over one process"]
     title = (
         f"{result['dataset']}: {format_count(result['subscriptions'])} subscriptions, "
         f"{format_count(result['messages'])} messages, "
@@ -86,5 +88,5 @@ def _show(result: dict[str, Any]) -> None:
         ]
         for one in result["prepare"]
     ]
-    header = ["messages prepared", "time", "a second", "driver grew by", "its Java holds"]
+    header = ["messages prepared", "time", "per second", "growth of driver", "heap of its JVM"]
     show_table("preparing", header, memory)

@@ -45,7 +45,7 @@ class Run(NamedTuple):
 def smaller(experiment: Experiment, last: int = 0) -> Experiment:
     """Return an experiment with its last figures (0: all), and few panels."""
     figures = tuple(fewer_panels(figure) for figure in experiment.figures[-last:])
-    small = with_scans(replace(experiment, figures=figures, statements=()))
+    small = with_simple_indexes(replace(experiment, figures=figures, statements=()))
     kept = [
         replace(one, cases=tuple(case for case in one.cases if measures(small, one, case)))
         for one in experiment.statements
@@ -70,7 +70,7 @@ def ends(values: Sequence[T]) -> tuple[T, ...]:
     return tuple(values) if len(values) < 2 else (values[0], values[-1])
 
 
-def with_scans(experiment: Experiment) -> Experiment:
+def with_simple_indexes(experiment: Experiment) -> Experiment:
     mixed = {s.series for f in experiment.figures if f.kind == "mixed" for s in f.points()}
     series = {
         label: replace(

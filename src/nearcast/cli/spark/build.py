@@ -58,7 +58,7 @@ def build(
 ) -> None:
     """Build an index over subscriptions, whole or in shards, as a new version.
 
-    The old version stays in force until the new one is complete. Invalid rows are left out and
+    The old version stays current until the new one is complete. Invalid rows are left out and
     written to the rejects folder with the reason.
     """
     options = parse_assignments(option or [])

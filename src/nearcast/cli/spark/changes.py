@@ -68,7 +68,7 @@ def changes(
         pairs = {name: format_count(number) for name, number in changed.taken.items()}
         pairs |= {
             "rejected": format_count(changed.rejected),
-            "version in force": str(changed.version.number),
+            "current version": str(changed.version.number),
             "time": format_seconds(taken),
         }
         if reasons:
@@ -118,7 +118,7 @@ def compact(
         "versions dropped": listed,
         "older versions kept": ", ".join(map(str, done.kept)) or "none",
         "folders removed": format_count(done.removed),
-        "version in force": str(done.version.number),
+        "current version": str(done.version.number),
         "size": format_size(done.version.nbytes),
         "time": format_seconds(time.perf_counter() - began),
     }

@@ -30,7 +30,7 @@ java:
 
 run: install java
 	$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
-	@echo "Every step is in out/run, and the pictures: statistics.png, matches.png and stream.png."
+	@echo "The output of all steps is in out/run, with the plots statistics.png, matches.png and stream.png."
 
 test: lint types layers tests tests-interpreted tests-spark tests-kafka
 

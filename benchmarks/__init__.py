@@ -1,6 +1,6 @@
-"""Benchmarks and the experiments of the papers; a part of the source checkout, not of the package.
+"""Benchmarks and the experiments of the papers. Not part of the installed package.
 
-`compare`, `churn`, `calls`, `text`, `start` and `spark` measure what the library does; `paper` has
-the experiments of the papers. Each returns plain dictionaries, which `report` writes as JSON and
-into the README. `commands` is ``nearcast bench``.
+`compare`, `churn`, `calls`, `text`, `start` and `spark` measure the library; `paper` has the
+experiments of the papers. Each returns dictionaries, which `report` writes as JSON and to the
+README. `commands` has the commands of ``nearcast bench``.
 """

@@ -1,8 +1,8 @@
-"""Changing subscriptions while messages are matched: an engine that follows a runbook.
+"""Subscriptions change while messages are matched: an engine runs the steps of a runbook.
 
-Rows are drawn before the clock runs. At the end, an engine that is built in one go from the
-subscriptions that are left publishes the same messages: it says what matching costs where nothing
-changes, and must find the same matches.
+Rows are drawn before the timing starts. At the end, a new engine is built from the remaining
+subscriptions and publishes the same messages. It gives the cost of matching without changes, and
+must find the same matches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nearcast.datasets.workloads import Workload
 from nearcast.engine import Engine
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.intake import read_messages, read_subscriptions
-from nearcast.plots.machine import describe
+from nearcast.plots.machine import describe_machine
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = ["churn"]
 
-_LOAD_ROWS = 100_000
-_MAX_STATS = 200
+_ROWS_PER_LOAD = 100_000
+_MAX_STATS_CALLS = 200
 
 
-class _Piece(NamedTuple):
-    """A batch: what is done, to how many rows, and the call that does it."""
+class _Batch(NamedTuple):
+    """A batch: its kind, the number of rows, and the call that processes them."""
 
     kind: str
     size: int
-    work: Callable[[], Any]
+    call: Callable[[], Any]
 
 
 def churn(
@@ -50,26 +50,27 @@ def churn(
     *,
     index: str = "trie-pyramid",
     seed: int = 0,
-    step: Step = lambda what, done, total: None,
+    step: Step = lambda name, done, total: None,
 ) -> dict[str, Any]:
-    """Follow a runbook and return what each step cost.
+    """Run the steps of a runbook and return the cost of each.
 
     Raises
     ------
     NearcastError
-        When the engine does not find what a freshly built one finds.
+        If the engine does not find the same matches as a newly built one.
     """
     total = len(runbook.steps) + 2
     step("warming up", 0, total)
     _warm_up(index, runbook, seed)
     with Engine(index) as engine:
         run = _Run(engine, runbook, seed)
-        for number, one in enumerate(runbook.steps):
-            step(f"{one.do} {one.count:,}" if one.count else one.do, number + 1, total)
-            run.follow(one)
+        for number, planned in enumerate(runbook.steps):
+            name = f"{planned.do} {planned.count:,}" if planned.count else planned.do
+            step(name, number + 1, total)
+            run.run_step(planned)
         found = run.last_matches()
-    step("a freshly built engine", total - 1, total)
-    fresh = run.fresh(index, found)
+    step("building a new engine", total - 1, total)
+    fresh = run.measure_fresh(index, found)
     return {
         "experiment": "churn",
         "index": index,
@@ -78,29 +79,29 @@ def churn(
         "subscriptions": len(run.live),
         "steps": run.steps,
         "fresh": fresh,
-        "machine": describe(),
+        "machine": describe_machine(),
     }
 
 
 @dataclass
 class _Timings:
-    """The batches of one step: what each was, how long it took, and the segments after it."""
+    """The batches of one step: kind, size, duration, and the number of segments after each."""
 
     kind: list[str] = field(default_factory=list)
     size: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     segments: list[int | None] = field(default_factory=list)
 
-    def time(self, piece: _Piece) -> None:
-        """Do a piece of work and note how long it took."""
+    def time(self, batch: _Batch) -> None:
+        """Run a batch and record its duration."""
         began = time.perf_counter()
-        piece.work()
+        batch.call()
         self.seconds.append(time.perf_counter() - began)
-        self.kind.append(piece.kind)
-        self.size.append(piece.size)
+        self.kind.append(batch.kind)
+        self.size.append(batch.size)
 
-    def figures(self, kind: str) -> dict[str, Any]:
-        """Return operations, rate and latency of the batches of one kind."""
+    def summarize(self, kind: str) -> dict[str, Any]:
+        """Return number of operations, rate and latency of the batches of one kind."""
         chosen = np.array(self.kind) == kind
         seconds, size = np.array(self.seconds)[chosen], np.array(self.size)[chosen]
         return {
@@ -112,17 +113,17 @@ class _Timings:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every batch, for pictures."""
+        """Return all batches, for plots."""
         ms = [round(s * 1e3, 4) for s in self.seconds]
         return {"kind": self.kind, "size": self.size, "ms": ms, "segments": self.segments}
 
 
 class _Run:
-    """An engine, the subscriptions that live in it, and what was measured."""
+    """An engine, the ids of its subscriptions, and the measurements."""
 
     def __init__(self, engine: Engine, runbook: Runbook, seed: int) -> None:
         self.engine = engine
-        self.batch = runbook.batch
+        self.batch_size = runbook.batch
         self.workload = Workload(runbook.dataset, seed)
         self.rng = np.random.default_rng([seed, 3])
         self.live = np.empty(0, np.int64)
@@ -131,25 +132,25 @@ class _Run:
         self._next_message = 0
         self._messages: list[pa.Table] = []
 
-    def follow(self, one: RunbookStep) -> None:
-        """Do one step and note what it cost."""
-        plan = self._plan(one)
+    def run_step(self, step: RunbookStep) -> None:
+        """Run one step and record its cost."""
+        plan = self._plan(step)
         timings = _Timings()
-        every = len(plan) // _MAX_STATS + 1
-        for number, piece in enumerate(plan):
-            timings.time(piece)
-            looked = number % every == 0
-            timings.segments.append(len(self.engine.stats().segments) if looked else None)
+        stride = len(plan) // _MAX_STATS_CALLS + 1
+        for number, batch in enumerate(plan):
+            timings.time(batch)
+            sampled = number % stride == 0
+            timings.segments.append(len(self.engine.stats().segments) if sampled else None)
         stats = self.engine.stats()
         taken = sum(timings.seconds)
         kinds = [kind for kind in ("insert", "delete", "search") if kind in timings.kind]
         self.steps.append(
             {
-                "do": one.do,
-                "count": one.count,
+                "do": step.do,
+                "count": step.count,
                 "seconds": taken,
                 "operations_per_second": sum(timings.size) / taken,
-                **{kind: timings.figures(kind) for kind in kinds},
+                **{kind: timings.summarize(kind) for kind in kinds},
                 "subscriptions": stats.subscriptions,
                 "segments": list(stats.segments),
                 "tombstones": stats.tombstones,
@@ -158,11 +159,11 @@ class _Run:
         )
 
     def last_matches(self) -> pa.Table:
-        """Return what the engine finds for the messages that came last."""
+        """Return the matches of the last messages."""
         return self._publish_all(self.engine)
 
-    def fresh(self, index: str, found: pa.Table) -> dict[str, Any]:
-        """Build an engine in one go, compare its matches, and measure it with the same messages."""
+    def measure_fresh(self, index: str, found: pa.Table) -> dict[str, Any]:
+        """Build a new engine, compare its matches, and measure it with the same messages."""
         table = pa.concat_tables(self._tables).take(pa.array(np.sort(self.live)))
         timings = _Timings()
         with Engine(index) as engine:
@@ -173,77 +174,77 @@ class _Run:
             _check_same(found, self._publish_all(engine))
             for batch in self._messages * 3:
                 publish = partial(engine.publish_table, batch)
-                timings.time(_Piece("search", batch.num_rows, publish))
+                timings.time(_Batch("search", batch.num_rows, publish))
         return {
             "build_s": built,
-            "search": timings.figures("search") if self._messages else None,
+            "search": timings.summarize("search") if self._messages else None,
             "reading_us_per_message": self._reading_us(table),
             "verified_messages": sum(batch.num_rows for batch in self._messages),
         }
 
-    def _plan(self, one: RunbookStep) -> list[_Piece]:
-        """Draw all rows of a step; return its batches."""
-        if one.do == "settle":
-            return [_Piece("settle", 0, self.engine.settle)]
-        if one.do == "insert":
-            return self._inserts(one.count, self.batch if len(self.live) else _LOAD_ROWS)
-        if one.do == "delete":
-            return self._deletes(one.count, self.live)
-        if one.do == "search":
-            return self._searches(one.count)
-        return self._mix(one)
+    def _plan(self, step: RunbookStep) -> list[_Batch]:
+        """Draw all rows of a step, and return its batches."""
+        if step.do == "settle":
+            return [_Batch("settle", 0, self.engine.settle)]
+        if step.do == "insert":
+            return self._inserts(step.count, self.batch_size if len(self.live) else _ROWS_PER_LOAD)
+        if step.do == "delete":
+            return self._deletes(step.count, self.live)
+        if step.do == "search":
+            return self._searches(step.count)
+        return self._mix(step)
 
-    def _mix(self, one: RunbookStep) -> list[_Piece]:
+    def _mix(self, step: RunbookStep) -> list[_Batch]:
         """Spread inserts, deletes and messages evenly over the step."""
-        inserted, deleted = round(one.count * one.insert), round(one.count * one.delete)
-        # Only what was there before is deleted: a new row may come after its turn.
+        inserted, deleted = round(step.count * step.insert), round(step.count * step.delete)
+        # Delete only older rows: a row of this step may be inserted after its deletion.
         older = self.live
         kinds = (
-            self._inserts(inserted, self.batch),
+            self._inserts(inserted, self.batch_size),
             self._deletes(deleted, older),
-            self._searches(one.count - inserted - deleted),
+            self._searches(step.count - inserted - deleted),
         )
-        placed = [
-            ((i + 0.5) / len(pieces), number, piece)
-            for number, pieces in enumerate(kinds)
-            for i, piece in enumerate(pieces)
+        positioned = [
+            ((i + 0.5) / len(batches), number, batch)
+            for number, batches in enumerate(kinds)
+            for i, batch in enumerate(batches)
         ]
-        return [piece for _, _, piece in sorted(placed, key=lambda p: p[:2])]
+        return [batch for _, _, batch in sorted(positioned, key=lambda p: p[:2])]
 
-    def _inserts(self, count: int, size: int) -> list[_Piece]:
+    def _inserts(self, count: int, size: int) -> list[_Batch]:
         plan = []
         for done in range(0, count, size):
             first, rows = sum(t.num_rows for t in self._tables), min(size, count - done)
             drawn = self.workload.subscriptions(rows, first=first)
             table = subscription_table(self.workload, drawn, first=first)
             self._tables.append(table)
-            plan.append(_Piece("insert", rows, partial(self.engine.subscribe_table, table)))
+            plan.append(_Batch("insert", rows, partial(self.engine.subscribe_table, table)))
         last = sum(t.num_rows for t in self._tables)
         self.live = np.concatenate([self.live, np.arange(last - count, last)])
         return plan
 
-    def _deletes(self, count: int, among: NDArray[np.int64]) -> list[_Piece]:
+    def _deletes(self, count: int, among: NDArray[np.int64]) -> list[_Batch]:
         if count > len(among):
-            problem = f"a step deletes more than the {len(among):,} that are there"
+            problem = f"must be at most the {len(among):,} existing subscriptions"
             raise InvalidInput("delete", count, problem)
         chosen = self.rng.choice(among, count, replace=False)
         self.live = np.setdiff1d(self.live, chosen)
         plan = []
-        for first in range(0, count, self.batch):
-            ids = [f"s{number}" for number in chosen[first : first + self.batch].tolist()]
-            plan.append(_Piece("delete", len(ids), partial(self.engine.unsubscribe, ids)))
+        for first in range(0, count, self.batch_size):
+            ids = [f"s{number}" for number in chosen[first : first + self.batch_size].tolist()]
+            plan.append(_Batch("delete", len(ids), partial(self.engine.unsubscribe, ids)))
         return plan
 
-    def _searches(self, count: int) -> list[_Piece]:
+    def _searches(self, count: int) -> list[_Batch]:
         tables = []
-        for done in range(0, count, self.batch):
-            rows = min(self.batch, count - done)
+        for done in range(0, count, self.batch_size):
+            rows = min(self.batch_size, count - done)
             drawn = self.workload.messages(rows, first=self._next_message)
             tables.append(message_table(self.workload, drawn, first=self._next_message))
             self._next_message += rows
         self._messages = tables[-20:] or self._messages
         publish = self.engine.publish_table
-        return [_Piece("search", table.num_rows, partial(publish, table)) for table in tables]
+        return [_Batch("search", table.num_rows, partial(publish, table)) for table in tables]
 
     def _publish_all(self, engine: Engine) -> pa.Table:
         parts = [engine.publish_table(batch).matches for batch in self._messages]
@@ -251,14 +252,14 @@ class _Run:
         return pa.concat_tables(filled) if filled else pa.table({})
 
     def _reading_us(self, subscriptions: pa.Table) -> float:
-        """Return what it costs to make columns of a message, which is no matching."""
+        """Return the cost of converting a message to columns, which is not part of matching."""
         vocabulary = Vocabulary()
         read_subscriptions(subscriptions, vocabulary)
         timings = _Timings()
         for batch in self._messages * 3:
             read = partial(_read_and_number, batch, vocabulary)
-            timings.time(_Piece("read", batch.num_rows, read))
-        return float(timings.figures("read")["us_per_operation"]) if self._messages else 0.0
+            timings.time(_Batch("read", batch.num_rows, read))
+        return float(timings.summarize("read")["us_per_operation"]) if self._messages else 0.0
 
 
 def _read_and_number(table: pa.Table, vocabulary: Vocabulary) -> None:
@@ -267,7 +268,7 @@ def _read_and_number(table: pa.Table, vocabulary: Vocabulary) -> None:
 
 
 def _warm_up(index: str, runbook: Runbook, seed: int) -> None:
-    """Compile or load all kernels that a run uses."""
+    """Compile or load all kernels of a run."""
     workload = Workload(runbook.dataset, seed)
     with Engine(index) as engine:
         table = subscription_table(workload, workload.subscriptions(3_000))
@@ -281,12 +282,12 @@ def _warm_up(index: str, runbook: Runbook, seed: int) -> None:
 
 
 def _check_same(found: pa.Table, fresh: pa.Table) -> None:
-    """Refuse figures of an engine that does not find what a freshly built one finds."""
-    one, other = _pairs(found), _pairs(fresh)
-    if one != other:
+    """Raise an error if the two engines found different matches."""
+    got, expected = _pairs(found), _pairs(fresh)
+    if got != expected:
         raise NearcastError(
-            f"the engine does not agree with a freshly built one: it missed {len(other - one)} of "
-            f"{len(other)} matches and gave {len(one - other)} that are none"
+            f"the engine and a newly built one differ: of {len(expected)} matches, "
+            f"{len(expected - got)} are missing; {len(got - expected)} matches are wrong"
         )
 
 

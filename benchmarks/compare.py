@@ -1,8 +1,8 @@
-"""The comparison of indexes: the same subscriptions and messages for each, in one process.
+"""Compare indexes on the same subscriptions and messages, in one process.
 
-Every index is compiled on tiny data first, so that compile time stands apart; its answers to a
-sample of the messages are checked against the scan; then all take turns, round by round, so that
-whatever else the machine does hits them alike.
+Each index is first compiled on tiny data, so that compile time is measured separately. Its matches
+for a sample of the messages are compared with the scan's. Then the indexes run in rotation, round
+by round, so that other load on the machine affects all of them equally.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nearcast import indexes
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes.warm import warm_up
-from nearcast.plots.machine import PeakMemory, describe
+from nearcast.plots.machine import PeakMemory, describe_machine
 
 if TYPE_CHECKING:
     from nearcast.columns import Clauses, Messages
@@ -32,35 +32,35 @@ GROUPS: dict[str, tuple[tuple[int, int] | None, bool]] = {
     "short-range": (None, True),
     "long-range": ((100, 1000), True),
 }
-"""Groups of messages: how many tokens (None: as the data set has them), and whether boxes."""
+"""Groups of messages: range of tokens (None: as in the data set), and whether they are boxes."""
 
-LONGEST_ROUND_S = 5.0
-"""An index that would take longer for all messages gets as many as it can do in this time."""
+MAX_ROUND_S = 5.0
+"""If a round would take longer, the index gets only as many messages as fit in this time."""
 
 Step = Callable[[str, int, int], None]
-"""Told what is being done, how many steps are done, and of how many."""
+"""Called with the name of the current step, the number of finished steps, and the total."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared.
+    """The workload, the indexes and the rounds of a comparison.
 
     Parameters
     ----------
     dataset, subscriptions, messages, seed
         The workload.
     builders
-        The indexes by the names under which they are reported.
+        The indexes, by their names in the report.
     groups
-        Of `GROUPS`, those whose messages are matched: indexes are built once for all.
+        Names of `GROUPS` to match. Indexes are built once for all groups.
     range_share
-        The most area of a message that is a box, as a share of the world's.
+        Largest area of a range message, as a share of the world.
     rounds
-        How often the messages are matched by each index.
+        How often each index matches the messages.
     sample
-        How many messages are checked against the scan.
+        Number of messages to compare with the scan.
     threads
-        How many threads match.
+        Number of threads.
     """
 
     dataset: str
@@ -79,25 +79,25 @@ class Comparison:
             if group not in GROUPS:
                 raise UnknownName("group", group, GROUPS)
         if not self.groups:
-            raise InvalidInput("groups", self.groups, "there must be one at least")
+            raise InvalidInput("groups", self.groups, "must have at least one group")
         for name in ("subscriptions", "messages", "rounds"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, getattr(self, name), "must be at least 1")
 
 
-def compare(plan: Comparison, step: Step = lambda what, done, total: None) -> list[dict[str, Any]]:
-    """Run the comparison and return all figures, a result for each group.
+def compare(plan: Comparison, step: Step = lambda name, done, total: None) -> list[dict[str, Any]]:
+    """Run the comparison and return one result per group.
 
     Raises
     ------
     NearcastError
-        When an index does not agree with the scan.
+        If the matches of an index differ from the scan's.
     """
     return _Run(plan, step).results()
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """Return the median of measurements, the least and the most.
+    """Return the median, the minimum and the maximum of measurements.
 
     Examples
     --------
@@ -107,24 +107,24 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"median": float(np.median(values)), "least": min(values), "most": max(values)}
 
 
-class _Contender:
-    """One index and what was measured of it so far."""
+class _MeasuredIndex:
+    """An index and its measurements."""
 
     def __init__(self, name: str, builder: Builder) -> None:
         self.name = name
         self.builder = builder
-        self.figures: dict[str, Any] = {"index": name, "options": vars(builder.options)}
+        self.measurements: dict[str, Any] = {"index": name, "options": vars(builder.options)}
         self.index: Index
         self.messages: Messages
         self.us_per_message: list[float]
 
     def build(self, clauses: Clauses) -> None:
-        """Build the index, watching time and memory."""
+        """Build the index, and measure time and memory."""
         with PeakMemory() as memory:
             began = time.perf_counter()
             self.index = self.builder.build(clauses)
             spent = time.perf_counter() - began
-        self.figures |= {
+        self.measurements |= {
             "build_s": spent,
             "build_peak_bytes": memory.growth_bytes,
             "index_bytes": self.index.nbytes,
@@ -132,28 +132,27 @@ class _Contender:
         }
 
     def verify(self, sample: Messages, expected: set[tuple[int, int]]) -> None:
-        """Compare the answers to a sample of messages with those of the scan."""
+        """Compare the matches of a sample of messages with those of the scan."""
         found = self.index.match(sample).pairs()
         if found != expected:
             missing, wrong = len(expected - found), len(found - expected)
             raise NearcastError(
-                f"{self.name} does not agree with the scan: of {len(expected)} matches of "
-                f"{len(sample)} messages it missed {missing} and gave {wrong} that are none; "
-                "its figures would mean nothing"
+                f"{self.name} and the scan differ: of {len(expected)} matches of {len(sample)} "
+                f"messages, {missing} are missing; {wrong} matches are wrong"
             )
-        self.figures["verified_messages"] = len(sample)
+        self.measurements["verified_messages"] = len(sample)
 
-    def choose(self, messages: Messages, threads: int) -> None:
-        """Take as many of a group's messages as a round has time for, and match them once."""
+    def choose_messages(self, messages: Messages, threads: int) -> None:
+        """Take as many messages as fit in a round, and match them once."""
         self.us_per_message = []
         few = min(20, len(messages))
         began = time.perf_counter()
         self.index.match(messages.take(np.arange(few)), threads=threads)
-        each = (time.perf_counter() - began) / few
-        most = max(few, int(LONGEST_ROUND_S / max(each, 1e-9)))
-        self.messages = messages if most >= len(messages) else messages.take(np.arange(most))
+        seconds_each = (time.perf_counter() - began) / few
+        limit = max(few, int(MAX_ROUND_S / max(seconds_each, 1e-9)))
+        self.messages = messages if limit >= len(messages) else messages.take(np.arange(limit))
         matches = self.index.match(self.messages, threads=threads)
-        self.figures |= {
+        self.measurements |= {
             "messages": len(self.messages),
             "matches_per_message": len(matches) / len(self.messages),
             "examined_per_message": matches.examined / len(self.messages),
@@ -161,17 +160,17 @@ class _Contender:
         }
 
     def measure(self, threads: int) -> None:
-        """Match all messages and note the time."""
+        """Match all messages and record the time."""
         began = time.perf_counter()
         self.index.match(self.messages, threads=threads)
         taken = time.perf_counter() - began
         self.us_per_message.append(taken / len(self.messages) * 1e6)
 
     def result(self) -> dict[str, Any]:
-        """Return all figures."""
+        """Return all measurements."""
         timing = spread(self.us_per_message)
         return {
-            **self.figures,
+            **self.measurements,
             "us_per_message": timing,
             "messages_per_second": 1e6 / timing["median"],
             "rounds_us": self.us_per_message,
@@ -185,56 +184,58 @@ class _Run:
         self.plan = plan
         self._step = step
         self._done = 0
-        contenders = len(plan.builders)
-        each = 1 + contenders * (2 + plan.rounds)
-        self._total = 1 + 2 * contenders + len(plan.groups) * each
+        count = len(plan.builders)
+        steps_per_group = 1 + count * (2 + plan.rounds)
+        self._total = 1 + 2 * count + len(plan.groups) * steps_per_group
 
     def results(self) -> list[dict[str, Any]]:
         plan = self.plan
-        self._say("drawing the workload")
+        self._next_step("drawing the workload")
         workload = Workload(plan.dataset, plan.seed)
         clauses = workload.subscriptions(plan.subscriptions)
-        contenders = [_Contender(name, builder) for name, builder in plan.builders.items()]
-        for one in contenders:
-            self._say(f"compiling {one.name}")
-            one.figures["compile_s"] = warm_up(one.builder)
-        for one in contenders:
-            self._say(f"building {one.name}")
-            one.build(clauses)
+        measured = [_MeasuredIndex(name, builder) for name, builder in plan.builders.items()]
+        for index in measured:
+            self._next_step(f"compiling {index.name}")
+            index.measurements["compile_s"] = warm_up(index.builder)
+        for index in measured:
+            self._next_step(f"building {index.name}")
+            index.build(clauses)
         results = []
         for group in plan.groups:
             tokens, ranges = GROUPS[group]
             share = plan.range_share if ranges else 0.0
             messages = workload.messages(plan.messages, tokens=tokens, range_share=share)
-            self._verify(contenders, clauses, messages)
-            self._measure(contenders, messages, group)
-            results.append(self._report(contenders, clauses, group))
+            self._verify(measured, clauses, messages)
+            self._measure(measured, messages, group)
+            results.append(self._report(measured, clauses, group))
         return results
 
-    def _say(self, what: str) -> None:
-        self._step(what, self._done, self._total)
+    def _next_step(self, name: str) -> None:
+        self._step(name, self._done, self._total)
         self._done += 1
 
-    def _verify(self, contenders: list[_Contender], clauses: Clauses, messages: Messages) -> None:
+    def _verify(self, measured: list[_MeasuredIndex], clauses: Clauses, messages: Messages) -> None:
         rows = np.linspace(0, len(messages) - 1, min(self.plan.sample, len(messages)))
         sample = messages.take(np.unique(rows.astype(np.int64)))
-        self._say("scanning the sample")
+        self._next_step("scanning the sample")
         expected = indexes.create("scan").build(clauses).match(sample).pairs()
-        for one in contenders:
-            self._say(f"checking {one.name}")
-            one.verify(sample, expected)
+        for index in measured:
+            self._next_step(f"checking {index.name}")
+            index.verify(sample, expected)
 
-    def _measure(self, contenders: list[_Contender], messages: Messages, group: str) -> None:
-        for one in contenders:
-            self._say(f"{group}: first round of {one.name}")
-            one.choose(messages, self.plan.threads)
+    def _measure(self, measured: list[_MeasuredIndex], messages: Messages, group: str) -> None:
+        for index in measured:
+            self._next_step(f"{group}: first round of {index.name}")
+            index.choose_messages(messages, self.plan.threads)
         for turn in range(self.plan.rounds):
-            for i in range(len(contenders)):
-                one = contenders[(turn + i) % len(contenders)]
-                self._say(f"{group}: round {turn + 1} of {one.name}")
-                one.measure(self.plan.threads)
+            for i in range(len(measured)):
+                index = measured[(turn + i) % len(measured)]
+                self._next_step(f"{group}: round {turn + 1} of {index.name}")
+                index.measure(self.plan.threads)
 
-    def _report(self, contenders: list[_Contender], clauses: Clauses, group: str) -> dict[str, Any]:
+    def _report(
+        self, measured: list[_MeasuredIndex], clauses: Clauses, group: str
+    ) -> dict[str, Any]:
         plan = self.plan
         return {
             "experiment": "compare",
@@ -247,6 +248,6 @@ class _Run:
             "rounds": plan.rounds,
             "threads": plan.threads,
             "column_bytes_per_subscription": clauses.nbytes / plan.subscriptions,
-            "machine": describe(),
-            "results": [one.result() for one in contenders],
+            "machine": describe_machine(),
+            "results": [index.result() for index in measured],
         }

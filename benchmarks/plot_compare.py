@@ -1,10 +1,17 @@
-"""The figure of a comparison: time, memory and build time, index by index."""
+"""The figure of a comparison: time, memory and build time of each index."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nearcast.plots.figures import BEST, INK, OTHER, new_figure, save_figure, style
+from nearcast.plots.figures import (
+    BASE_COLOR,
+    HIGHLIGHT,
+    TEXT_COLOR,
+    new_figure,
+    save_figure,
+    style_axes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,69 +21,71 @@ __all__ = ["plot_comparison"]
 
 
 def plot_comparison(result: dict[str, Any], path: Path) -> None:
-    """Draw the figures of a comparison: time, memory and build time, index by index."""
-    found = sorted(result["results"], key=lambda r: r["us_per_message"]["median"], reverse=True)
-    height = max(4.2, 2.6 + 0.55 * len(found))
+    """Draw a comparison: time, memory and build time of each index."""
+    results = sorted(result["results"], key=lambda r: r["us_per_message"]["median"], reverse=True)
+    height = max(4.2, 2.6 + 0.55 * len(results))
     figure = new_figure(
         f"{result['dataset']}: {result['subscriptions']:,} subscriptions, "
         f"{result['group']} messages",
-        f"{result['messages']:,} messages, median of {result['rounds']} rounds in turn "
-        f"(whiskers: least and most), threads: {result['threads']}; "
-        f"{found[-1]['matches_per_message']:,.1f} matches a message",
+        f"{result['messages']:,} messages, median of {result['rounds']} rounds "
+        f"(whiskers: minimum and maximum), threads: {result['threads']}; "
+        f"{results[-1]['matches_per_message']:,.1f} matches per message",
         result["machine"],
         height,
     )
-    names = [r["index"] for r in found]
+    names = [r["index"] for r in results]
     panels = (
-        ("microseconds a message", [r["us_per_message"]["median"] for r in found], 0.16, 0.36),
-        ("bytes a subscription", [r["bytes_per_subscription"] for r in found], 0.57, 0.18),
-        ("seconds to build", [r["build_s"] for r in found], 0.79, 0.18),
+        ("microseconds per message", [r["us_per_message"]["median"] for r in results], 0.16, 0.36),
+        ("bytes per subscription", [r["bytes_per_subscription"] for r in results], 0.57, 0.18),
+        ("seconds to build", [r["build_s"] for r in results], 0.79, 0.18),
     )
-    bottom, tall = 0.85 / height, (height - 2.25) / height
+    bottom, panel_height = 0.85 / height, (height - 2.25) / height
     for number, (label, values, left, width) in enumerate(panels):
-        axes = figure.add_axes((left, bottom, width, tall))
-        whiskers = _whiskers(found) if number == 0 else None
-        _bars(axes, label, names if number == 0 else [""] * len(names), values, whiskers)
+        axes = figure.add_axes((left, bottom, width, panel_height))
+        whiskers = _whiskers(results) if number == 0 else None
+        _draw_bars(axes, label, names if number == 0 else [""] * len(names), values, whiskers)
     save_figure(figure, path)
 
 
-def _whiskers(found: Sequence[dict[str, Any]]) -> list[list[float]]:
-    timing = [r["us_per_message"] for r in found]
+def _whiskers(results: Sequence[dict[str, Any]]) -> list[list[float]]:
+    timing = [r["us_per_message"] for r in results]
     return [[t["median"] - t["least"] for t in timing], [t["most"] - t["median"] for t in timing]]
 
 
-def _bars(
+def _draw_bars(
     axes: Any,
     label: str,
     names: Sequence[str],
     values: Sequence[float],
     whiskers: list[list[float]] | None,
 ) -> None:
-    """Draw one horizontal bar a value, the best one highlighted."""
+    """Draw one horizontal bar per value, and highlight the best."""
     positive = [v for v in values if v > 0]
     best = min(positive, default=0.0)
     logarithmic = bool(positive) and max(positive) > 20 * best
-    colors = [BEST if v == best else OTHER for v in values]
-    axes.barh(range(len(values)), values, color=colors, height=0.62, xerr=whiskers, ecolor=INK)
+    colors = [HIGHLIGHT if v == best else BASE_COLOR for v in values]
+    axes.barh(
+        range(len(values)), values, color=colors, height=0.62, xerr=whiskers, ecolor=TEXT_COLOR
+    )
     if logarithmic:
         axes.set_xscale("log")
         axes.set_xlim(best / 3, max(positive) * 6)
     else:
         axes.set_xlim(0, max(values, default=1.0) * 1.3 or 1.0)
     for i, value in enumerate(values):
-        reach = value + (whiskers[1][i] if whiskers else 0.0)
+        bar_end = value + (whiskers[1][i] if whiskers else 0.0)
         axes.annotate(
-            _short(value),
-            (reach, i),
+            _format_number(value),
+            (bar_end, i),
             (5, 0),
             textcoords="offset points",
             va="center",
             fontsize=11,
-            color=INK,
+            color=TEXT_COLOR,
         )
-    axes.set_yticks(range(len(names)), names, fontsize=12, color=INK)
-    style(axes, label + (" (logarithmic)" if logarithmic else ""))
+    axes.set_yticks(range(len(names)), names, fontsize=12, color=TEXT_COLOR)
+    style_axes(axes, label + (" (logarithmic)" if logarithmic else ""))
 
 
-def _short(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Results of experiments: as JSON files, and as tables in the README."""
+"""Write results of experiments as JSON files and as tables in the README."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.paper import NOTE, PAPERS, judge, statement_table
 from nearcast import indexes
 from nearcast.errors import UnsupportedFile
-from nearcast.plots.machine import one_line
+from nearcast.plots.machine import machine_caption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
 def write_result(result: dict[str, Any], path: Path) -> None:
-    """Write a result as JSON, at once."""
+    """Write a result as a JSON file, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, json.dumps(result, indent=2) + "\n")
+    _write_atomically(path, json.dumps(result, indent=2) + "\n")
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Read a result that `write_result` wrote."""
+    """Read a result written by `write_result`."""
     try:
         result = json.loads(path.read_text())
     except FileNotFoundError:
@@ -39,39 +39,39 @@ def read_result(path: Path) -> dict[str, Any]:
         raise UnsupportedFile(f"{path}: is not JSON: {error}") from None
     if not isinstance(result, dict) or result.get("experiment") not in _TABLES:
         known = ", ".join(_TABLES)
-        raise UnsupportedFile(f"{path}: is not the result of one of the experiments {known}")
+        raise UnsupportedFile(f"{path}: is not a result of the experiments {known}")
     return result
 
 
 def rewrite_readme(path: Path, results: Sequence[dict[str, Any]]) -> None:
-    """Put the figures of results between the two marks of a Markdown file."""
+    """Replace the text between the two markers of a Markdown file by tables of results."""
     text = path.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise UnsupportedFile(f"{path}: must hold {BEGIN} and, after it, {END}, once each")
+        raise UnsupportedFile(f"{path}: must contain {BEGIN} and, after it, {END}, once each")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    _replace(path, f"{before}{BEGIN}\n{readme_block(results)}{END}{after}")
+    _write_atomically(path, f"{before}{BEGIN}\n{readme_block(results)}{END}{after}")
 
 
 def readme_block(results: Sequence[dict[str, Any]]) -> str:
-    """Return the figures as Markdown: tables with their commands, the machine.
+    """Return tables in Markdown, with their commands, and the machine.
 
-    There is a table for each result; but comparisons that differ only in their messages share one.
+    There is one table per result. Comparisons that differ only in their messages share one.
     """
     parts = []
-    for _, alike in itertools.groupby(results, _what):
-        first, *others = alike
+    for _, group in itertools.groupby(results, _comparison_key):
+        first, *others = group
         if others and first["experiment"] == "compare":
             parts.append(_comparisons([first, *others]))
         else:
             parts += [_TABLES[result["experiment"]](result) for result in [first, *others]]
-    machines = dict.fromkeys(one_line(result["machine"]) for result in results)
+    machines = dict.fromkeys(machine_caption(result["machine"]) for result in results)
     parts += [f"Measured on: {machine}." for machine in machines]
     return "\n" + "\n\n".join(parts) + "\n\n"
 
 
-def _what(result: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what comparisons have in common that differ only in their messages."""
+def _comparison_key(result: dict[str, Any]) -> tuple[Any, ...]:
+    """Return a key that is equal for comparisons that differ only in their messages."""
     names = (
         tuple(r["index"] for r in result["results"]) if result["experiment"] == "compare" else ()
     )
@@ -80,9 +80,9 @@ def _what(result: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _comparisons(results: Sequence[dict[str, Any]]) -> str:
-    """Return a table of the times in several groups of messages, and how often the default's."""
+    """Return a table of times for several groups of messages, relative to the default index."""
     first = results[0]
-    of_default = {
+    default_us = {
         result["group"]: r["us_per_message"]["median"]
         for result in results
         for r in result["results"]
@@ -93,17 +93,24 @@ def _comparisons(results: Sequence[dict[str, Any]]) -> str:
         row = [f"`{built['index']}`"]
         for result in results:
             median = result["results"][i]["us_per_message"]["median"]
-            share = median / of_default.get(result["group"], median)
-            row.append(f"{_figure(median)} ({_figure(share)} x)" if of_default else _figure(median))
-        row += [_figure(built["examined_per_message"]), _figure(built["bytes_per_subscription"])]
-        row += [f"{_figure(built['build_s'])} s", _size(built["build_peak_bytes"])]
+            ratio = median / default_us.get(result["group"], median)
+            row.append(
+                f"{_format_number(median)} ({_format_number(ratio)} x)"
+                if default_us
+                else _format_number(median)
+            )
+        row += [
+            _format_number(built["examined_per_message"]),
+            _format_number(built["bytes_per_subscription"]),
+        ]
+        row += [f"{_format_number(built['build_s'])} s", _format_size(built["build_peak_bytes"])]
         rows.append(row)
     header = ["index", *(f"{result['group']} µs" for result in results)]
     header += [f"examined, {first['group']}", "bytes/sub", "build", "peak of the build"]
-    matches = ", ".join(_figure(r["results"][0]["matches_per_message"]) for r in results)
+    matches = ", ".join(_format_number(r["results"][0]["matches_per_message"]) for r in results)
     title = (
-        f"**{first['dataset']}**: {first['subscriptions']:,} subscriptions; µs a message, and how "
-        f"many times that of `{indexes.DEFAULT}`; {matches} matches each"
+        f"**{first['dataset']}**: {first['subscriptions']:,} subscriptions; µs per message "
+        f"(relative to `{indexes.DEFAULT}`); {matches} matches per message"
     )
     spreads = [
         (r["us_per_message"]["most"] - r["us_per_message"]["least"]) / r["us_per_message"]["median"]
@@ -111,17 +118,18 @@ def _comparisons(results: Sequence[dict[str, Any]]) -> str:
         for r in result["results"]
     ]
     note = (
-        f"Medians of {first['rounds']} rounds; between the least and the most of them lie "
-        f"{np.median(spreads):.0%} in half of the cases, {max(spreads):.0%} at most."
+        f"Medians of {first['rounds']} rounds. The fastest and the slowest round differ by "
+        f"{np.median(spreads):.0%} of the median or less in half of the cases, by "
+        f"{max(spreads):.0%} at most."
     )
     return _section(title, header, rows, _compare_command(results)) + f"\n\n{note}"
 
 
 def _compare_command(results: Sequence[dict[str, Any]]) -> str:
-    """Return the command that gives these results."""
+    """Return the command that produced these results."""
     result = results[0]
-    groups = ",".join(one["group"] for one in results)
-    share = max(one["range_share"] for one in results)
+    groups = ",".join(r["group"] for r in results)
+    share = max(r["range_share"] for r in results)
     command = (
         f"nearcast bench compare --dataset {result['dataset']} "
         f"--subscriptions {result['subscriptions']} --messages {result['messages']} "
@@ -137,20 +145,20 @@ def _comparison(result: dict[str, Any]) -> str:
     rows = [
         [
             f"`{r['index']}`",
-            _figure(r["us_per_message"]["median"]),
-            f"{_figure(r['us_per_message']['least'])}-{_figure(r['us_per_message']['most'])}",
-            _figure(r["messages_per_second"]),
-            _figure(r["examined_per_message"]),
-            _figure(r["bytes_per_subscription"]),
-            f"{_figure(r['build_s'])} s",
-            f"{_figure(r['build_peak_bytes'] / max(1, r['index_bytes']))} x the index",
+            _format_number(r["us_per_message"]["median"]),
+            f"{_format_number(r['us_per_message']['least'])}-{_format_number(r['us_per_message']['most'])}",
+            _format_number(r["messages_per_second"]),
+            _format_number(r["examined_per_message"]),
+            _format_number(r["bytes_per_subscription"]),
+            f"{_format_number(r['build_s'])} s",
+            f"{_format_number(r['build_peak_bytes'] / max(1, r['index_bytes']))} x the index",
         ]
         for r in result["results"]
     ]
     title = (
         f"**{result['dataset']}**: {result['subscriptions']:,} subscriptions, "
         f"{result['group']} messages, "
-        f"{_figure(result['results'][0]['matches_per_message'])} matches each"
+        f"{_format_number(result['results'][0]['matches_per_message'])} matches each"
     )
     return _section(title, header, rows, _compare_command([result]))
 
@@ -163,9 +171,9 @@ def _churn(result: dict[str, Any]) -> str:
         [
             name,
             {"insert": "inserts", "delete": "deletes", "search": "messages"}[kind],
-            _figure(step[kind]["us_per_operation"]),
-            _figure(step[kind]["operations_per_second"]),
-            f"{_figure(step[kind]['batch_p99_ms'])} ms",
+            _format_number(step[kind]["us_per_operation"]),
+            _format_number(step[kind]["operations_per_second"]),
+            f"{_format_number(step[kind]['batch_p99_ms'])} ms",
         ]
         for name, step in steps
         for kind in ("insert", "delete", "search")
@@ -192,7 +200,8 @@ def _calls(result: dict[str, Any]) -> str:
     rows = [
         [f"`{name}`"]
         + [
-            f"{_figure(found[size, name]['mean_us'])} ({_figure(found[size, name]['p99_us'])})"
+            f"{_format_number(found[size, name]['mean_us'])} "
+            f"({_format_number(found[size, name]['p99_us'])})"
             for size in sizes
         ]
         for name in names
@@ -208,9 +217,9 @@ def _calls(result: dict[str, Any]) -> str:
 
 def _text(result: dict[str, Any]) -> str:
     row = [
-        _figure(result["us_per_message"]["median"]),
-        _figure(result["tokens_per_message"]),
-        _figure(result["bytes_per_message"]),
+        _format_number(result["us_per_message"]["median"]),
+        _format_number(result["tokens_per_message"]),
+        _format_number(result["bytes_per_message"]),
         f"{result['vocabulary']:,}",
     ]
     command = (
@@ -223,9 +232,9 @@ def _text(result: dict[str, Any]) -> str:
 
 def _start(result: dict[str, Any]) -> str:
     row = [
-        f"{_figure(result['import_s']['median'])} s",
-        f"{_figure(result['first_match_s']['median'])} s",
-        f"{_figure(result['first_match_empty_cache_s'])} s",
+        f"{_format_number(result['import_s']['median'])} s",
+        f"{_format_number(result['first_match_s']['median'])} s",
+        f"{_format_number(result['first_match_empty_cache_s'])} s",
     ]
     header = ["`import nearcast`", "to the first match", "the same, kernels to be compiled"]
     command = f"nearcast bench start --rounds {result['rounds']}"
@@ -234,27 +243,27 @@ def _start(result: dict[str, Any]) -> str:
 
 def _spark(result: dict[str, Any]) -> str:
     rows = []
-    for what, key, of in (
+    for job, key, rows_key in (
         ("build", "build_s", "subscriptions"),
         ("match", "match_s", "messages"),
     ):
-        alone = result[key]["in_process"]["median"]
+        in_process = result[key]["in_process"]["median"]
         rows += [
             [
-                f"{what}, {name.replace('_', ' ')}",
-                f"{_figure(spent['median'])} s",
-                f"{_figure(spent['least'])}-{_figure(spent['most'])} s",
-                _figure(result[of] / spent["median"]),
-                f"{alone / spent['median']:.2f} x",
+                f"{job}, {name.replace('_', ' ')}",
+                f"{_format_number(spent['median'])} s",
+                f"{_format_number(spent['least'])}-{_format_number(spent['most'])} s",
+                _format_number(result[rows_key] / spent["median"]),
+                f"{in_process / spent['median']:.2f} x",
             ]
             for name, spent in result[key].items()
         ]
     rows += [
         [
             f"prepare and count {one['read']:,}",
-            f"{_figure(one['seconds'])} s",
-            f"driver grew by {_figure(one['driver_growth_bytes'] / 1e6)} MB",
-            _figure(one["read"] / one["seconds"]),
+            f"{_format_number(one['seconds'])} s",
+            f"driver grew by {_format_number(one['driver_growth_bytes'] / 1e6)} MB",
+            _format_number(one["read"] / one["seconds"]),
             "",
         ]
         for one in result["prepare"]
@@ -269,14 +278,14 @@ def _spark(result: dict[str, Any]) -> str:
     title = (
         f"**Spark**, {result['master']}: {result['subscriptions']:,} subscriptions of "
         f"{result['dataset']}, {result['messages']:,} messages, "
-        f"{_figure(result['matches_per_message'])} matches each, {result['ids']} ids"
+        f"{_format_number(result['matches_per_message'])} matches each, {result['ids']} ids"
     )
     header = ["job", "time", "least-most", "rows a second", "one process on one thread"]
     return _section(title, header, rows, command)
 
 
 def _paper(result: dict[str, Any]) -> str:
-    # Judged again: statements and explanations may have been reworded since the run.
+    # Judge again: statements and explanations may have changed since the run.
     experiment = PAPERS[result["paper"]]
     header, rows = statement_table(judge(experiment, result))
     command = (
@@ -311,18 +320,20 @@ def _section(
     return f"{title}\n\n{table}\n\n`{command}`"
 
 
-def _size(count: float) -> str:
-    return f"{_figure(count / 1e9)} GB" if count >= 1e9 else f"{_figure(count / 1e6)} MB"
+def _format_size(count: float) -> str:
+    return (
+        f"{_format_number(count / 1e9)} GB" if count >= 1e9 else f"{_format_number(count / 1e6)} MB"
+    )
 
 
-def _figure(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+def _write_atomically(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(text)
-        os.replace(part, path)
+        temporary.write_text(text)
+        os.replace(temporary, path)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

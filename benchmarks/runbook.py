@@ -1,7 +1,7 @@
-"""Runbooks: what happens to a live set of subscriptions, step by step.
+"""Runbooks: the steps of a benchmark with changing subscriptions.
 
-As in the streaming track of big-ann-benchmarks, a runbook is a small JSON file, the same for
-every index::
+As in the streaming track of big-ann-benchmarks, a runbook is a small JSON file that is used for
+all indexes::
 
     {"name": "mixed", "dataset": "tweets", "batch": 1000, "steps": [
         {"do": "insert", "count": 100000},
@@ -12,8 +12,9 @@ every index::
         {"do": "search", "count": 20000}
     ]}
 
-``count`` is how many subscriptions are inserted or deleted, how many messages are published, or
-how many operations are mixed: shares of them are inserts and deletes, the rest messages.
+``count`` is the number of subscriptions to insert or delete, of messages to publish, or of
+operations to mix. In a mix, ``insert`` and ``delete`` are shares of the operations; the rest are
+messages.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class RunbookStep:
-    """One step: what is done, how often, and the shares of inserts and deletes in a mix."""
+    """One step: its kind, its count, and the shares of inserts and deletes in a mix."""
 
     do: str
     count: int = 0
@@ -58,13 +59,13 @@ class RunbookStep:
             if not isinstance(share, int | float) or not 0 <= share <= 1:
                 raise InvalidInput(name, share, "must be a share from 0 to 1")
         if self.insert + self.delete > 1:
-            problem = "inserts and deletes together must be at most 1"
+            problem = "the shares of inserts and deletes must add up to at most 1"
             raise InvalidInput("insert", (self.insert, self.delete), problem)
 
 
 @dataclass(frozen=True)
 class Runbook:
-    """Steps over one data set; what is written or published comes in batches of ``batch``."""
+    """Steps on one data set; rows are inserted, deleted and published in batches of ``batch``."""
 
     steps: tuple[RunbookStep, ...]
     name: str = "mixed"
@@ -75,10 +76,10 @@ class Runbook:
         if not isinstance(self.batch, int) or self.batch < 1:
             raise InvalidInput("batch", self.batch, "must be a whole number of at least 1")
         if not self.steps:
-            raise InvalidInput("steps", [], "must hold at least one step")
+            raise InvalidInput("steps", [], "must have at least one step")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the runbook as it would be written in a file."""
+        """Return the runbook in the form of its JSON file."""
         steps = [
             {"do": step.do, **{name: getattr(step, name) for name in sorted(_FIELDS[step.do])}}
             for step in self.steps
@@ -91,7 +92,7 @@ def mixed_load(
 ) -> Runbook:
     """Return the built-in runbook: 10 % inserts, 10 % deletes, 80 % messages.
 
-    Before and after, messages alone are published, for comparison.
+    Before and after the mix, only messages are published, for comparison.
 
     Examples
     --------
@@ -120,19 +121,19 @@ def read_runbook(path: Path) -> Runbook:
         raise UnsupportedFile(f"{path}: is not JSON: {error}") from None
     if not isinstance(given, dict) or not isinstance(given.get("steps"), list):
         raise UnsupportedFile(f'{path}: must be an object with a list of "steps"')
-    extra = given.keys() - {"name", "dataset", "batch", "steps"}
-    if extra:
-        raise UnknownName("entry of a runbook", min(extra), ["name", "dataset", "batch", "steps"])
+    unknown = given.keys() - {"name", "dataset", "batch", "steps"}
+    if unknown:
+        raise UnknownName("entry of a runbook", min(unknown), ["name", "dataset", "batch", "steps"])
     steps = tuple(_step(step) for step in given["steps"])
-    named = {name: given[name] for name in ("name", "dataset", "batch") if name in given}
-    return Runbook(steps, **named)
+    fields = {name: given[name] for name in ("name", "dataset", "batch") if name in given}
+    return Runbook(steps, **fields)
 
 
 def _step(given: Mapping[str, Any]) -> RunbookStep:
     if not isinstance(given, dict) or given.get("do") not in _FIELDS:
         raise UnknownName("step", given.get("do") if isinstance(given, dict) else given, _FIELDS)
-    wanted = _FIELDS[given["do"]]
+    allowed = _FIELDS[given["do"]]
     for name in given.keys() - {"do"}:
-        if name not in wanted:
-            raise UnknownName(f"entry of the step {given['do']}", name, wanted)
+        if name not in allowed:
+            raise UnknownName(f"entry of the step {given['do']}", name, allowed)
     return RunbookStep(**given)

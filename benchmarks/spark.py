@@ -1,7 +1,7 @@
-"""The pipeline on Spark beside the same work in one process, in turn, on the same files.
+"""Compare the Spark pipeline with the same work in one process, in rotation, on the same files.
 
-In one process, messages go through the very generator that Spark's workers run, on one thread. A
-Spark job is counted from its call to its answer; the session, its workers and the kernels are warm.
+The single process runs the same generator as Spark's workers, on one thread. A Spark job is timed
+from its call to its result; the session, its workers and the kernels are warmed up before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import load_subscriptions
-from nearcast.plots.machine import PeakMemory, describe
+from nearcast.plots.machine import PeakMemory, describe_machine
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.build import build
 from nearcast.spark.match import match
@@ -43,29 +43,29 @@ __all__ = ["SparkRun", "measure_spark"]
 
 IDS = ("integer", "string")
 
-_ROWS_OF_A_GROUP = 100_000
-_ROUNDS_OF_JAVA = 3  # until its compiler has found what is worth its while
-_BATCH = 20_000
+_ROWS_PER_GROUP = 100_000
+_WARM_UP_ROUNDS = 3  # until the JIT compiler of Java has compiled the frequent code
+_ROWS_PER_BATCH = 20_000
 
 
 @dataclass(frozen=True)
 class SparkRun:
-    """What is measured.
+    """The workload and the size of the experiment.
 
     Parameters
     ----------
     dataset, subscriptions, messages, seed
         The workload.
     shards
-        How many shards the sharded index has.
+        Number of shards of the sharded index.
     prepared
-        How many messages are prepared while the memory of the driver is watched.
+        Number of messages to prepare while the memory of the driver is measured.
     rounds
-        How often each job is repeated, in turn.
+        How often each job runs, in rotation.
     ids
-        ``integer`` or ``string``: text costs Spark's Java more than it costs Python.
+        ``integer`` or ``string``. Strings are slower in the Java part of Spark.
     folder
-        For the data, which is removed at the end.
+        Folder for the data, which is deleted at the end.
     """
 
     dataset: str
@@ -87,14 +87,14 @@ class SparkRun:
 
 
 def measure_spark(
-    spark: SparkSession, plan: SparkRun, step: Step = lambda what, done, total: None
+    spark: SparkSession, plan: SparkRun, step: Step = lambda name, done, total: None
 ) -> dict[str, Any]:
-    """Run the experiment and return all figures.
+    """Run the experiment and return all measurements.
 
     Raises
     ------
     NearcastError
-        When the ways do not find the same number of matches.
+        If the jobs find different numbers of matches.
     """
     try:
         return _Run(spark, plan, step).result()
@@ -116,19 +116,25 @@ class _Run:
     def result(self) -> dict[str, Any]:
         plan = self._plan
         self._draw()
-        self._say("warming up")
-        self._warm()
-        building = self._in_turn(
-            {"in_process": self._build_here, "replicated": self._build, "sharded": self._shard}
+        self._next_step("warming up")
+        self._warm_up()
+        building = self._time_in_rotation(
+            {
+                "in_process": self._build_in_process,
+                "replicated": self._build_replicated,
+                "sharded": self._build_sharded,
+            }
         )
-        self._say("matching, not counted")
-        self._match_here()
-        for _ in range(_ROUNDS_OF_JAVA):
+        self._next_step("matching, not counted")
+        self._match_in_process()
+        for _ in range(_WARM_UP_ROUNDS):
             self._match("replicated")
         found: dict[str, set[int]] = {}
-        matching = self._in_turn(
+        matching = self._time_in_rotation(
             {
-                "in_process": lambda: found.setdefault("in_process", set()).add(self._match_here()),
+                "in_process": lambda: found.setdefault("in_process", set()).add(
+                    self._match_in_process()
+                ),
                 "replicated": lambda: found.setdefault("replicated", set()).add(
                     self._match("replicated")
                 ),
@@ -137,9 +143,9 @@ class _Run:
         )
         matches = set().union(*found.values())
         if len(matches) != 1:
-            raise NearcastError(f"the ways found different numbers of matches: {found}")
+            raise NearcastError(f"the jobs found different numbers of matches: {found}")
         version = Artifact(self._data / "sharded").latest()
-        memory = self._memory()
+        prepare_results = self._measure_prepare()
         return {
             "experiment": "spark",
             "dataset": plan.dataset,
@@ -155,17 +161,17 @@ class _Run:
             "build_s": building,
             "match_s": matching,
             "plan": version.plan,
-            "prepare": memory,
-            "machine": describe(),
+            "prepare": prepare_results,
+            "machine": describe_machine(),
         }
 
-    def _say(self, what: str) -> None:
-        self._step(what, self._done, self._total)
+    def _next_step(self, name: str) -> None:
+        self._step(name, self._done, self._total)
         self._done += 1
 
     def _draw(self) -> None:
-        """Write the workload as Parquet, in groups of rows that Spark can share out."""
-        self._say("drawing the workload")
+        """Write the workload as Parquet, in row groups that Spark can distribute."""
+        self._next_step("drawing the workload")
         plan = self._plan
         workload = Workload(plan.dataset, plan.seed)
 
@@ -185,8 +191,8 @@ class _Run:
             return table
         return table.set_column(0, "id", pa.array(np.arange(first, first + table.num_rows)))
 
-    def _warm(self) -> None:
-        """Let kernels be compiled, the session start its workers and Java find its hot paths."""
+    def _warm_up(self) -> None:
+        """Compile the kernels, start the workers of the session, and run the Java code."""
         warm_up(indexes.create())
         warm_reading()
         few = self._frame("subscriptions").limit(20_000)
@@ -195,39 +201,39 @@ class _Run:
         build(few, self._data / "warm", shards=2)
         match(self._frame("messages").limit(20_000), self._data / "warm", mode="sharded").count()
 
-    def _in_turn(self, ways: dict[str, Callable[[], Any]]) -> dict[str, dict[str, float]]:
-        """Measure ways in turn, as often as there are rounds."""
-        spent: dict[str, list[float]] = {name: [] for name in ways}
+    def _time_in_rotation(self, jobs: dict[str, Callable[[], Any]]) -> dict[str, dict[str, float]]:
+        """Run each job once per round, in rotation, and measure its time."""
+        spent: dict[str, list[float]] = {name: [] for name in jobs}
         for turn in range(self._plan.rounds):
-            for name, way in ways.items():
-                self._say(f"round {turn + 1}: {name}")
+            for name, job in jobs.items():
+                self._next_step(f"round {turn + 1}: {name}")
                 began = time.perf_counter()
-                way()
+                job()
                 spent[name].append(time.perf_counter() - began)
         return {name: spread(values) for name, values in spent.items()}
 
     def _frame(self, name: str) -> DataFrame:
         return self._spark.read.parquet(str(self._data / f"{name}.parquet"))
 
-    def _build_here(self) -> None:
+    def _build_in_process(self) -> None:
         columns, _ = load_subscriptions(self._data / "subscriptions.parquet", Vocabulary())
-        indexes.create().build(columns.clauses).save(self._data / "here")
+        indexes.create().build(columns.clauses).save(self._data / "in-process")
 
-    def _build(self) -> None:
+    def _build_replicated(self) -> None:
         build(self._frame("subscriptions"), self._data / "replicated", mode="replicated")
 
-    def _shard(self) -> None:
+    def _build_sharded(self) -> None:
         frame, shards = self._frame("subscriptions"), self._plan.shards
         build(frame, self._data / "sharded", shards=shards, messages=self._frame("messages"))
 
-    def _match_here(self) -> int:
-        """Match in this process, by the generator that Spark's workers run."""
+    def _match_in_process(self) -> int:
+        """Match in this process, with the generator that Spark's workers run."""
         artifact = Artifact(self._data / "replicated")
         kind = pa.int64() if self._plan.ids == "integer" else pa.string()
         schema = answer_schema(kind, kind)
         matching = MatchMessages(artifact.folder.uri, artifact.latest().number, 0, schema)
         with parquet.ParquetFile(self._data / "messages.parquet") as file:
-            answers = matching(file.iter_batches(_BATCH, use_threads=False))
+            answers = matching(file.iter_batches(_ROWS_PER_BATCH, use_threads=False))
             return sum(len(batch.column("subscription_ids").flatten()) for batch in answers)
 
     def _match(self, mode: str) -> int:
@@ -236,11 +242,11 @@ class _Run:
         assert row is not None
         return int(row[0])
 
-    def _memory(self) -> list[dict[str, Any]]:
-        """Prepare and count messages, a tenth of them and then all, and watch the driver grow."""
-        told = []
+    def _measure_prepare(self) -> list[dict[str, Any]]:
+        """Prepare and count a tenth of the messages, then all; measure the memory of the driver."""
+        results = []
         for count in (self._plan.prepared // 10 or 1, self._plan.prepared):
-            self._say(f"preparing {count:,} messages")
+            self._next_step(f"preparing {count:,} messages")
             copies = max(count // self._plan.messages, 1)
             raw = (
                 self._frame("messages")
@@ -253,7 +259,7 @@ class _Run:
                 prepared = prepare(raw, "messages")
                 prepared.rows.write.format("noop").mode("overwrite").save()
                 counts = prepared.check()
-            told.append(
+            results.append(
                 {
                     **counts,
                     "seconds": time.perf_counter() - began,
@@ -262,11 +268,11 @@ class _Run:
                     "driver_rss_bytes": psutil.Process().memory_info().rss,
                 }
             )
-        return told
+        return results
 
 
 def _heap_bytes(spark: SparkSession) -> int:
-    """Return what the driver's Java holds on to after it has collected its garbage."""
+    """Return the heap size of the driver's JVM after a garbage collection."""
     jvm: Any = spark._jvm
     jvm.System.gc()
     runtime = jvm.Runtime.getRuntime()
@@ -276,5 +282,5 @@ def _heap_bytes(spark: SparkSession) -> int:
 def _write(path: Path, draw: Callable[[int, int], pa.Table], rows: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with parquet.ParquetWriter(path, draw(0, 0).schema, compression="zstd") as writer:
-        for first in range(0, rows, _ROWS_OF_A_GROUP):
-            writer.write_table(draw(first, min(_ROWS_OF_A_GROUP, rows - first)))
+        for first in range(0, rows, _ROWS_PER_GROUP):
+            writer.write_table(draw(first, min(_ROWS_PER_GROUP, rows - first)))

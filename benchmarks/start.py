@@ -1,4 +1,4 @@
-"""What it costs to begin: the import, and the first match of a process, kernels cached or not."""
+"""The start of a process: the import, and the first match with and without cached kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import nearcast
 from benchmarks.compare import spread
 from nearcast.errors import NearcastError
-from nearcast.plots.machine import describe
+from nearcast.plots.machine import describe_machine
 
 if TYPE_CHECKING:
     from benchmarks.compare import Step
@@ -37,11 +37,11 @@ print(json.dumps({"import_s": imported, "first_match_s": time.perf_counter() - b
 
 
 def measure_start(
-    *, rounds: int = 3, step: Step = lambda what, done, total: None
+    *, rounds: int = 3, step: Step = lambda name, done, total: None
 ) -> dict[str, Any]:
-    """Start new processes and return how long each takes to its first match.
+    """Start new processes and return the time to the first match.
 
-    The first of them finds an empty cache and compiles all kernels; the others load them.
+    The first process has an empty cache and compiles all kernels; the others load them.
     """
     with tempfile.TemporaryDirectory(prefix="nearcast-start-") as cache:
         step("first process, empty cache", 0, rounds + 1)
@@ -57,7 +57,7 @@ def measure_start(
         "first_match_empty_cache_s": cold["first_match_s"],
         "first_match_s": spread([run["first_match_s"] for run in warm]),
         "process_s": spread([run["process_s"] for run in warm]),
-        "machine": describe(),
+        "machine": describe_machine(),
     }
 
 

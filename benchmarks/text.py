@@ -1,4 +1,4 @@
-"""What it costs to make token ids of text: batches of messages, a large vocabulary."""
+"""The cost of converting text to token ids: batches of messages, a large vocabulary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.compare import spread
 from nearcast.datasets.tables import message_table
 from nearcast.datasets.workloads import Workload
-from nearcast.plots.machine import describe
+from nearcast.plots.machine import describe_machine
 from nearcast.text import Vocabulary, tokenize_column, words
 
 if TYPE_CHECKING:
@@ -23,22 +23,22 @@ def measure_text(
     *,
     rounds: int = 5,
     seed: int = 0,
-    step: Step = lambda what, done, total: None,
+    step: Step = lambda name, done, total: None,
 ) -> dict[str, Any]:
-    """Tokenize and look up the texts of messages, several times; return the figures.
+    """Tokenize and look up the texts of messages several times; return the measurements.
 
-    The vocabulary has every word of the data set: a million of ``tweets``.
+    The vocabulary has all words of the data set: a million for ``tweets``.
     """
     total = rounds + 2
     step("drawing messages", 0, total)
-    # Without topics, whose words would soon be in the cache.
+    # Without topics: their words would soon be in the cache.
     workload = Workload(dataset, seed, **({"topic_share": 0.0} if dataset == "tweets" else {}))
     drawn = workload.messages(messages)
     text = message_table(workload, drawn)["text"]
     step("filling the vocabulary", 1, total)
     began = time.perf_counter()
     vocabulary = Vocabulary(workload.words().to_pylist())
-    filled_s = time.perf_counter() - began
+    fill_s = time.perf_counter() - began
     began = time.perf_counter()
     tokenize_column(text.slice(0, 1), words, vocabulary, add=False)
     compile_s = time.perf_counter() - began
@@ -57,9 +57,9 @@ def measure_text(
         "vocabulary": len(vocabulary),
         "tokens_per_message": len(column.token) / messages,
         "bytes_per_message": text.nbytes / messages,
-        "fill_vocabulary_s": filled_s,
+        "fill_vocabulary_s": fill_s,
         "compile_s": compile_s,
         "us_per_message": spread(taken),
         "rounds_us": taken,
-        "machine": describe(),
+        "machine": describe_machine(),
     }

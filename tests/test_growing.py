@@ -77,7 +77,7 @@ def test_clauses_grow_as_they_are_concatenated(case: str) -> None:
         assert_equal(whole, Clauses.concatenate(parts[:count]))
 
 
-@given(parts=st.lists(drawn.clauses(most=4), min_size=1, max_size=4))
+@given(parts=st.lists(drawn.clauses(max_size=4), min_size=1, max_size=4))
 def test_grown_clauses_know_whether_they_are_plain(parts: list[Clauses]) -> None:
     growing = GrowingClauses(parts[0])
     for part in parts[1:]:

@@ -1,4 +1,4 @@
-"""``nearcast bench``: the experiments, one file each."""
+"""``nearcast bench``: one module per command."""
 
 import typer
 
@@ -7,7 +7,7 @@ from benchmarks.commands import calls, churn, compare, costs, paper, readme, spa
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Measure indexes, changes, single calls, text, start-up and Spark; repeat the papers.",
+    help="Measure indexes, changes, single calls, text, start-up and Spark; rerun the papers.",
     no_args_is_help=True,
     add_completion=False,
 )

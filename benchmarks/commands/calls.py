@@ -1,11 +1,11 @@
-"""``nearcast bench calls``: what single calls of an engine cost."""
+"""``nearcast bench calls``: the cost of single calls of an engine."""
 
 from typing import Annotated
 
 import typer
 
 from benchmarks.commands.options import OUT, Dataset, Json, Out, Seed
-from nearcast.cli.output import count, show_json, show_table, steps
+from nearcast.cli.output import format_count, show_json, show_table, step_progress
 
 __all__ = ["calls"]
 
@@ -13,9 +13,9 @@ __all__ = ["calls"]
 def calls(
     dataset: Dataset = "tweets",
     subscriptions: Annotated[
-        str, typer.Option(help="Sizes of the engine, separated by commas.")
+        str, typer.Option(help="Numbers of subscriptions, separated by commas.")
     ] = "10000,10000000",
-    calls: Annotated[int, typer.Option(min=1, help="How many calls of each kind.")] = 10_000,
+    calls: Annotated[int, typer.Option(min=1, help="Number of calls of each kind.")] = 10_000,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
@@ -23,10 +23,10 @@ def calls(
     """Measure publish, get, subscribe, move and unsubscribe, one object at a time."""
     from benchmarks.calls import measure_calls
     from benchmarks.report import write_result
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
     sizes = [int(size) for size in subscriptions.split(",")]
-    with steps(not as_json, "calls") as step:
+    with step_progress(not as_json, "calls") as step:
         result = measure_calls(dataset, sizes, calls, seed, step)
     path = out / f"calls-{dataset}.json"
     write_result(result, path)
@@ -37,7 +37,7 @@ def calls(
         [
             f"{row['subscriptions']:,}",
             row["call"],
-            *(count(row[name]) for name in ("mean_us", "median_us", "p99_us")),
+            *(format_count(row[name]) for name in ("mean_us", "median_us", "p99_us")),
         ]
         for row in result["results"]
     ]
@@ -45,5 +45,5 @@ def calls(
         "single calls, microseconds",
         ["subscriptions", "call", "mean", "median", "p99"],
         rows,
-        f"{one_line(result['machine'])}; written to {path}",
+        f"{machine_caption(result['machine'])}; written to {path}",
     )

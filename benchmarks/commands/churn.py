@@ -1,4 +1,4 @@
-"""``nearcast bench churn``: subscriptions come and go while messages are matched."""
+"""``nearcast bench churn``: insert and delete subscriptions while messages are matched."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,30 +6,33 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.commands.options import OUT, Dataset, Json, Out, Seed
-from nearcast.cli.output import count, seconds, show_json, show_table, steps
+from nearcast.cli.output import format_count, format_seconds, show_json, show_table, step_progress
 
 __all__ = ["churn"]
 
 
 def churn(
     runbook: Annotated[
-        Path | None, typer.Option(help="JSON file of steps.  [default: 10/10/80 mix]")
+        Path | None, typer.Option(help="JSON file with steps.  [default: 10/10/80 mix]")
     ] = None,
     dataset: Dataset = "tweets",
-    subscriptions: Annotated[int, typer.Option(min=1, help="How many at the start.")] = 100_000,
+    subscriptions: Annotated[int, typer.Option(min=1, help="Number at the start.")] = 100_000,
     operations: Annotated[
         int | None,
-        typer.Option(min=10, help="How many are mixed; 200,000 or as many as there are."),
+        typer.Option(
+            min=10,
+            help="Number of mixed operations.  [default: as many as subscriptions, up to 200000]",
+        ),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Rows of a batch.")] = 1_000,
+    batch: Annotated[int, typer.Option(min=1, help="Rows per batch.")] = 1_000,
     index: Annotated[str, typer.Option(help="See: nearcast indexes.")] = "trie-pyramid",
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Run a mixed load of inserts, deletes and messages through an engine.
+    """Measure an engine under a mix of inserts, deletes and messages.
 
-    A runbook file brings its own data set, sizes and steps.
+    A runbook file has its own data set, sizes and steps.
     """
     from benchmarks.churn import churn as run
     from benchmarks.plot_churn import plot_churn
@@ -41,7 +44,7 @@ def churn(
     else:
         mixed = operations or max(10, min(200_000, subscriptions))
         plan = mixed_load(subscriptions, mixed, dataset=dataset, batch=batch)
-    with steps(not as_json, "churning") as step:
+    with step_progress(not as_json, "churning") as step:
         result = run(plan, index=index, seed=seed, step=step)
     name = f"churn-{plan.dataset}-{result['subscriptions']}"
     write_result(result, out / f"{name}.json")
@@ -53,9 +56,9 @@ def churn(
 
 
 def _show(result: dict[str, Any], stem: Path) -> None:
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
-    header = ["step", "what", "operations", "µs each", "operations/s", "batch", "batch p99"]
+    header = ["step", "operation", "operations", "µs each", "operations/s", "batch", "batch p99"]
     rows = [
         row
         for number, step in enumerate(result["steps"])
@@ -66,9 +69,9 @@ def _show(result: dict[str, Any], stem: Path) -> None:
         rows += _rows("freshly built", fresh)
     last = result["steps"][-1]
     caption = (
-        f"reading a message takes {count(fresh['reading_us_per_message'])} µs of it; "
+        f"including {format_count(fresh['reading_us_per_message'])} µs to read a message; "
         f"{len(last['segments'])} segments at the end, {fresh['verified_messages']:,} messages "
-        f"compared with the freshly built engine\n{one_line(result['machine'])}\n"
+        f"compared with the freshly built engine\n{machine_caption(result['machine'])}\n"
         f"{stem}.json, {stem}.png"
     )
     title = f"{result['runbook']['dataset']}, runbook {result['runbook']['name']}"
@@ -82,17 +85,17 @@ def _rows(name: str, step: dict[str, Any]) -> list[list[str]]:
         [
             name,
             {"insert": "inserts", "delete": "deletes", "search": "messages"}[kind],
-            count(step[kind]["operations"]),
-            count(step[kind]["us_per_operation"]),
-            count(round(step[kind]["operations_per_second"])),
-            seconds(step[kind]["batch_median_ms"] / 1e3),
-            seconds(step[kind]["batch_p99_ms"] / 1e3),
+            format_count(step[kind]["operations"]),
+            format_count(step[kind]["us_per_operation"]),
+            format_count(round(step[kind]["operations_per_second"])),
+            format_seconds(step[kind]["batch_median_ms"] / 1e3),
+            format_seconds(step[kind]["batch_p99_ms"] / 1e3),
             segments,
         ]
         for kind in kinds
     ]
     if len(rows) > 1:
         total = sum(step[kind]["operations"] for kind in kinds)
-        rate = count(round(step["operations_per_second"]))
-        rows.append([name, "all", count(total), "", rate, "", "", segments])
-    return rows or [[name, "", "", "", "", seconds(step["seconds"]), "", segments]]
+        rate = format_count(round(step["operations_per_second"]))
+        rows.append([name, "all", format_count(total), "", rate, "", "", segments])
+    return rows or [[name, "", "", "", "", format_seconds(step["seconds"]), "", segments]]

@@ -1,4 +1,4 @@
-"""``nearcast bench compare``: indexes side by side."""
+"""``nearcast bench compare``: compare indexes on one workload."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmarks.commands.options import OUT, Dataset, Json, Out, Rounds, Seed
-from nearcast.cli.options import assignments, names_of
-from nearcast.cli.output import count, seconds, show_json, show_table, size, steps
+from nearcast.cli.options import parse_assignments, parse_names
+from nearcast.cli.output import (
+    format_count,
+    format_seconds,
+    format_size,
+    show_json,
+    show_table,
+    step_progress,
+)
 
 if TYPE_CHECKING:
     from nearcast.indexes import Builder
@@ -17,8 +24,8 @@ __all__ = ["compare"]
 
 def compare(
     dataset: Dataset = "tweets",
-    subscriptions: Annotated[int, typer.Option(min=1, help="How many.")] = 100_000,
-    messages: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
+    subscriptions: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 100_000,
+    messages: Annotated[int, typer.Option(min=1, help="Number of messages.")] = 10_000,
     index: Annotated[
         str,
         typer.Option(
@@ -29,22 +36,27 @@ def compare(
         str,
         typer.Option(
             metavar="A,B,...",
-            help="short-point, long-point, short-range or long-range messages; all: all of them.",
+            help="Groups of messages: short-point, long-point, short-range, long-range, or all.",
         ),
     ] = "short-point",
     range_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Largest area of a range message.")
+        float,
+        typer.Option(
+            min=0, max=1, help="Largest area of a range message, as a share of the world."
+        ),
     ] = 0.0001,
     rounds: Rounds = 5,
-    sample: Annotated[int, typer.Option(min=1, help="Messages to check against the scan.")] = 20,
-    threads: Annotated[int, typer.Option(min=1, help="How many threads match.")] = 1,
+    sample: Annotated[
+        int, typer.Option(min=1, help="Number of messages to compare with the scan.")
+    ] = 20,
+    threads: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Compare indexes on one workload; each is checked against the scan first.
+    """Compare indexes on one workload, after checking each against the scan.
 
-    Of several groups of messages, each gets files of its own.
+    Each group of messages gets its own result files.
     """
     builders = _builders(index)
     from benchmarks.compare import GROUPS, Comparison
@@ -58,13 +70,13 @@ def compare(
         messages,
         builders,
         seed=seed,
-        groups=tuple(GROUPS) if group == "all" else tuple(names_of(group)),
+        groups=tuple(GROUPS) if group == "all" else tuple(parse_names(group)),
         range_share=range_share,
         rounds=rounds,
         sample=sample,
         threads=threads,
     )
-    with steps(not as_json, "comparing") as step:
+    with step_progress(not as_json, "comparing") as step:
         results = run(plan, step)
     for result in results:
         first = result["group"] == "short-point"
@@ -78,18 +90,18 @@ def compare(
 
 
 def _builders(names: str) -> "dict[str, Builder]":
-    """Read ``a,b:option=value``; the whole word is the name in the report."""
+    """Parse ``a,b:option=value``; each whole item is also the name in the report."""
     from nearcast import indexes
 
     builders = {}
-    for label in names_of(names) or [name for name in indexes.names() if name != "scan"]:
+    for label in parse_names(names) or [name for name in indexes.names() if name != "scan"]:
         name, *options = label.split(":")
-        builders[label] = indexes.create(name, **assignments(options))
+        builders[label] = indexes.create(name, **parse_assignments(options))
     return builders
 
 
 def _show(result: dict[str, Any], stem: Path) -> None:
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
     header = [
         "index",
@@ -107,16 +119,16 @@ def _show(result: dict[str, Any], stem: Path) -> None:
     rows = [
         [
             r["index"],
-            count(r["us_per_message"]["median"]),
-            f"{count(r['us_per_message']['least'])}-{count(r['us_per_message']['most'])}",
-            count(round(r["messages_per_second"])),
-            count(r["matches_per_message"]),
-            count(r["examined_per_message"]),
-            count(r["visited_per_message"]),
-            count(r["bytes_per_subscription"]),
-            seconds(r["build_s"]),
-            size(r["build_peak_bytes"]),
-            seconds(r["compile_s"]),
+            format_count(r["us_per_message"]["median"]),
+            f"{format_count(r['us_per_message']['least'])}-{format_count(r['us_per_message']['most'])}",
+            format_count(round(r["messages_per_second"])),
+            format_count(r["matches_per_message"]),
+            format_count(r["examined_per_message"]),
+            format_count(r["visited_per_message"]),
+            format_count(r["bytes_per_subscription"]),
+            format_seconds(r["build_s"]),
+            format_size(r["build_peak_bytes"]),
+            format_seconds(r["compile_s"]),
         ]
         for r in result["results"]
     ]
@@ -124,5 +136,5 @@ def _show(result: dict[str, Any], stem: Path) -> None:
         f"{result['dataset']}, {result['subscriptions']:,} subscriptions, "
         f"{result['messages']:,} {result['group']} messages, {result['rounds']} rounds"
     )
-    caption = f"{one_line(result['machine'])}\n{stem}.json, {stem}.png"
+    caption = f"{machine_caption(result['machine'])}\n{stem}.json, {stem}.png"
     show_table(title, header, rows, caption)

@@ -1,29 +1,29 @@
-"""``nearcast bench text`` and ``nearcast bench start``: what else takes time."""
+"""``nearcast bench text`` and ``nearcast bench start``."""
 
 from typing import Annotated
 
 import typer
 
 from benchmarks.commands.options import OUT, Dataset, Json, Out, Rounds, Seed
-from nearcast.cli.output import count, seconds, show_json, show_pairs, steps
+from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs, step_progress
 
 __all__ = ["start", "text"]
 
 
 def text(
     dataset: Dataset = "tweets",
-    messages: Annotated[int, typer.Option(min=1, help="How many.")] = 100_000,
+    messages: Annotated[int, typer.Option(min=1, help="Number of messages.")] = 100_000,
     rounds: Rounds = 5,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Measure the way from the text of short messages to token ids, in batches."""
+    """Measure the conversion of text to token ids, in batches of short messages."""
     from benchmarks.report import write_result
     from benchmarks.text import measure_text
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
-    with steps(not as_json, "text") as step:
+    with step_progress(not as_json, "text") as step:
         result = measure_text(dataset, messages, rounds=rounds, seed=seed, step=step)
     path = out / f"text-{dataset}.json"
     write_result(result, path)
@@ -34,13 +34,13 @@ def text(
     show_pairs(
         "from text to token ids",
         {
-            "µs/message": count(timing["median"]),
-            "least-most": f"{count(timing['least'])}-{count(timing['most'])}",
-            "tokens/message": count(result["tokens_per_message"]),
-            "bytes/message": count(result["bytes_per_message"]),
-            "vocabulary": count(result["vocabulary"]),
-            "compiling or loading kernels": seconds(result["compile_s"]),
-            "machine": one_line(result["machine"]),
+            "µs/message": format_count(timing["median"]),
+            "least-most": f"{format_count(timing['least'])}-{format_count(timing['most'])}",
+            "tokens/message": format_count(result["tokens_per_message"]),
+            "bytes/message": format_count(result["bytes_per_message"]),
+            "vocabulary": format_count(result["vocabulary"]),
+            "compiling or loading kernels": format_seconds(result["compile_s"]),
+            "machine": machine_caption(result["machine"]),
             "written to": str(path),
         },
     )
@@ -50,9 +50,9 @@ def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
     """Measure the import and the first match of a new process."""
     from benchmarks.report import write_result
     from benchmarks.start import measure_start
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
-    with steps(not as_json, "start") as step:
+    with step_progress(not as_json, "start") as step:
         result = measure_start(rounds=rounds, step=step)
     path = out / "start.json"
     write_result(result, path)
@@ -62,10 +62,12 @@ def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
     show_pairs(
         "start",
         {
-            "import nearcast": seconds(result["import_s"]["median"]),
-            "first match, kernels to be compiled": seconds(result["first_match_empty_cache_s"]),
-            "first match of later processes": seconds(result["first_match_s"]["median"]),
-            "machine": one_line(result["machine"]),
+            "import nearcast": format_seconds(result["import_s"]["median"]),
+            "first match, with compilation of kernels": format_seconds(
+                result["first_match_empty_cache_s"]
+            ),
+            "first match, with cached kernels": format_seconds(result["first_match_s"]["median"]),
+            "machine": machine_caption(result["machine"]),
             "written to": str(path),
         },
     )

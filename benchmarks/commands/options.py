@@ -1,4 +1,4 @@
-"""Options that experiments have in common."""
+"""Options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated

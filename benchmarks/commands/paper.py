@@ -1,4 +1,4 @@
-"""``nearcast bench paper``: the experiments of the papers, and what they say."""
+"""``nearcast bench paper``: run the experiments of the papers and check their statements."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmarks.commands.options import OUT, Json, Out, Rounds, Seed
-from nearcast.cli.output import show_json, show_table, steps
+from nearcast.cli.output import show_json, show_table, step_progress
 
 if TYPE_CHECKING:
     from benchmarks.paper import Plan
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Run the experiments of a paper again, and hold its statements against them.",
+    help="Run the experiments of a paper, and compare its statements with the measurements.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 Subscriptions = Annotated[
-    int, typer.Option(min=1, help="How many; the papers have 1 to 20 million.")
+    int, typer.Option(min=1, help="Number of subscriptions; 1 to 20 million in the papers.")
 ]
-MessagesEach = Annotated[int, typer.Option("--messages", min=1, help="How many of each group.")]
+MessagesEach = Annotated[
+    int, typer.Option("--messages", min=1, help="Number of messages per group.")
+]
 
-# Not read from the experiments: help must not wait for their modules.
+# Not taken from the experiments: --help must not import their modules.
 _HELP = {
     "rt": "Sorting strategies, token sets, existing methods, scale, mixed load: the rt-trees.",
     "lfilter": "Probing strategies, the three algorithms, existing methods, scale: lfilter.",
@@ -33,7 +35,7 @@ _HELP = {
 
 
 def _add(name: str) -> None:
-    """Add the command of one paper; all have the same options."""
+    """Add the command of a paper; all papers have the same options."""
 
     @app.command(name, help=_HELP[name])
     def paper(
@@ -58,7 +60,7 @@ def _run(name: str, plan: "Plan", out: Path, as_json: bool) -> None:
     from benchmarks.report import write_result
 
     experiment = PAPERS[name]
-    with steps(not as_json, "measuring") as step:
+    with step_progress(not as_json, "measuring") as step:
         result = measure(experiment, plan, step)
     verdicts = judge(experiment, result)
     result["verdicts"] = [verdict.to_dict() for verdict in verdicts]
@@ -72,10 +74,10 @@ def _run(name: str, plan: "Plan", out: Path, as_json: bool) -> None:
 
 def _show(name: str, result: dict[str, Any], out: Path) -> None:
     from benchmarks.paper import NOTE, PAPERS, judge, statement_table
-    from nearcast.plots.machine import one_line
+    from nearcast.plots.machine import machine_caption
 
     header, rows = statement_table(judge(PAPERS[name], result))
     stem = out / f"paper-{name}"
     title = f"{PAPERS[name].title}, {result['subscriptions']:,} subscriptions"
-    caption = f"{NOTE}\n{one_line(result['machine'])}\n{stem}.json, {stem}-*.png"
+    caption = f"{NOTE}\n{machine_caption(result['machine'])}\n{stem}.json, {stem}-*.png"
     show_table(title, header, rows, caption)

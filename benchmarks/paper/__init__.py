@@ -1,15 +1,15 @@
-"""The experiments of the papers, run again: what is printed, and what is measured here.
+"""The experiments of the papers: their statements, compared with measurements of Nearcast.
 
-An `Experiment` is data: series (indexes with options), figures (which series are measured on which
-data and groups of messages) and the paper's statements about them. `measure` measures all that the
-figures need, each index built once; `judge` holds the statements against it; `plots` draws the
-figures. One module for each paper: `rt`, `lfilter`, `ap_tree`.
+An `Experiment` is data: series (indexes with options), figures (the series, data sets and groups of
+messages to measure) and the statements of the paper. `measure` measures everything that the figures
+need and builds each index once, `judge` compares the statements with the measurements, and `plots`
+draws the figures. There is one module per paper: `rt`, `lfilter`, `ap_tree`.
 """
 
 from benchmarks.paper.ap_tree import AP_TREE
 from benchmarks.paper.data import Boolean, Data, Drifting
 from benchmarks.paper.experiment import Experiment, Plan, Series
-from benchmarks.paper.figures import Figure, Group, Spot, Sweep
+from benchmarks.paper.figures import Figure, Group, Point, Sweep
 from benchmarks.paper.lfilter import LFILTER
 from benchmarks.paper.measure import measure
 from benchmarks.paper.plots import plot_figures
@@ -28,8 +28,8 @@ __all__ = [
     "Figure",
     "Group",
     "Plan",
+    "Point",
     "Series",
-    "Spot",
     "Statement",
     "Sweep",
     "Verdict",
@@ -40,4 +40,4 @@ __all__ = [
 ]
 
 PAPERS: dict[str, Experiment] = {one.name: one for one in (RT, LFILTER, AP_TREE)}
-"""The experiments by the names of the papers' indexes."""
+"""The experiments by name."""

@@ -1,4 +1,4 @@
-"""The data sets of an experiment: workloads with other numbers, expressions, or a drift."""
+"""The data sets of an experiment: workloads with other parameters, expressions, or a drift."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.paper.expressions import draw_expressions, to_clauses
-from nearcast.datasets.draw import hash01
+from nearcast.datasets.draw import hash_to_uniform
 from nearcast.datasets.workloads import Workload
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["Boolean", "Data", "Drifting"]
 
 _DRIFT = 0.5
-"""So much of a subscription's time of arrival depends on its words; the rest is chance."""
+"""The share of a subscription's arrival time that depends on its words; the rest is random."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """A data set: one of the workloads, with some numbers of its profile changed.
+    """A data set: a workload with some parameters of its profile changed.
 
     Examples
     --------
@@ -35,35 +35,37 @@ class Data:
 
     dataset: str
     changes: Mapping[str, Any] = field(default_factory=dict)
-    draws: type[Workload] = Workload
+    workload_class: type[Workload] = Workload
 
     def workload(self, seed: int) -> Workload:
-        """Return the source of subscriptions and messages."""
-        return self.draws(self.dataset, seed, **self.changes)
+        """Return the workload."""
+        return self.workload_class(self.dataset, seed, **self.changes)
 
 
 class Boolean(Workload):
     """A workload whose subscriptions are boolean expressions of their keywords."""
 
     def subscriptions(self, count: int, *, first: int = 0) -> Clauses:
-        """Draw subscriptions, each of one clause or several."""
-        plain = super().subscriptions(count, first=first)
+        """Draw subscriptions with one or several clauses."""
+        base = super().subscriptions(count, first=first)
         rng = np.random.default_rng([self.seed, 5, first])
-        return to_clauses(plain, draw_expressions(rng, plain))
+        return to_clauses(base, draw_expressions(rng, base))
 
 
 class Drifting(Workload):
-    """A workload whose words come into use one after the other, as those of real tweets do.
+    """A workload whose words change over time, as in real tweets.
 
-    The subscriptions are those of the plain workload in another order: every word has a time of
-    its own, and a subscription comes about when its words do.
+    The subscriptions are those of the base workload in another order: each word has a random time,
+    and a subscription arrives at about the mean time of its words.
     """
 
     def subscriptions(self, count: int, *, first: int = 0) -> Clauses:
         """Draw subscriptions in the order of their arrival."""
-        plain = super().subscriptions(count, first=first)
+        base = super().subscriptions(count, first=first)
         rng = np.random.default_rng([self.seed, 6, first])
-        when = np.add.reduceat(hash01(plain.token.astype(np.uint64)), plain.token_start[:-1])
-        when /= np.diff(plain.token_start)
-        order = np.argsort(_DRIFT * when + (1 - _DRIFT) * rng.random(count), kind="stable")
-        return plain.take(order)
+        arrival = np.add.reduceat(
+            hash_to_uniform(base.token.astype(np.uint64)), base.token_start[:-1]
+        )
+        arrival /= np.diff(base.token_start)
+        order = np.argsort(_DRIFT * arrival + (1 - _DRIFT) * rng.random(count), kind="stable")
+        return base.take(order)

@@ -1,4 +1,4 @@
-"""What an experiment is: series, figures, data sets, and the paper's statements."""
+"""The definition of an experiment: series, figures, data sets and statements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nearcast.errors import InvalidInput, UnknownName
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from benchmarks.paper.figures import Figure, Spot, Sweep
+    from benchmarks.paper.figures import Figure, Point, Sweep
     from benchmarks.paper.statements import Statement
     from nearcast.datasets.workloads import Workload
     from nearcast.indexes import Builder
@@ -25,7 +25,7 @@ __all__ = ["Experiment", "Plan", "Series"]
 class Series:
     """An index with options, over the first ``share`` of the subscriptions.
 
-    It is built from the first ``built`` of these; the others are inserted.
+    It is built from the first share ``built`` of these; the others are inserted.
     """
 
     index: str
@@ -34,7 +34,7 @@ class Series:
     built: float = 1.0
 
     def builder(self) -> Builder:
-        """Choose the index; unknown names are refused here."""
+        """Return the builder of the index; unknown names are an error."""
         return indexes.create(self.index, **self.options)
 
 
@@ -42,13 +42,13 @@ class Series:
 class Experiment:
     """A paper's experiments.
 
-    ``own`` is the series that stands out in pictures: the paper's best. ``data`` are data sets
-    that differ from those of the workloads; every other name is that of a workload.
+    ``highlighted`` is the series to highlight in figures, the paper's best. ``data`` has data sets
+    with changed parameters; all other names are names of workloads.
     """
 
     name: str
     title: str
-    own: str
+    highlighted: str
     series: Mapping[str, Series]
     figures: tuple[Figure | Sweep, ...]
     statements: tuple[Statement, ...]
@@ -56,42 +56,42 @@ class Experiment:
 
     def __post_init__(self) -> None:
         for figure in self.figures:
-            for spot in figure.spots():
-                if spot.series not in self.series:
-                    raise UnknownName("series", spot.series, self.series)
+            for point in figure.points():
+                if point.series not in self.series:
+                    raise UnknownName("series", point.series, self.series)
         for statement in self.statements:
             for case in statement.cases:
-                for spot in case.spots():
-                    self._check(statement, spot)
+                for point in case.points():
+                    self._check(statement, point)
 
-    def _check(self, statement: Statement, spot: Spot) -> None:
-        """Refuse a statement about something that no figure measures."""
-        if spot.series not in self.series:
-            raise UnknownName("series", spot.series, self.series)
-        needed = self.needed(spot.dataset, spot.series, mixed=statement.quantity == "operations")
-        measured = spot.group in needed if spot.group else bool(needed)
-        if statement.quantity == "insert" and self.series[spot.series].built == 1.0:
+    def _check(self, statement: Statement, point: Point) -> None:
+        """Raise an error if no figure measures what a statement is about."""
+        if point.series not in self.series:
+            raise UnknownName("series", point.series, self.series)
+        needed = self.needed(point.dataset, point.series, mixed=statement.quantity == "operations")
+        measured = point.group in needed if point.group else bool(needed)
+        if statement.quantity == "insert" and self.series[point.series].built == 1.0:
             measured = False
         if not measured:
             raise InvalidInput(
                 "statement",
                 statement.key,
-                f"no figure measures {spot.series} on {spot.dataset} {spot.group}".rstrip(),
+                f"no figure measures {point.series} on {point.dataset} {point.group}".rstrip(),
             )
 
     @property
     def datasets(self) -> list[str]:
         """The data sets of all figures."""
-        spots = (spot for figure in self.figures for spot in figure.spots())
-        return list(dict.fromkeys(spot.dataset for spot in spots))
+        points = (point for figure in self.figures for point in figure.points())
+        return list(dict.fromkeys(point.dataset for point in points))
 
     def workload(self, dataset: str, seed: int) -> Workload:
-        """Return the source of a data set."""
+        """Return the workload of a data set."""
         return self.data.get(dataset, Data(dataset)).workload(seed)
 
     def needed(self, dataset: str, label: str, *, mixed: bool = False) -> list[str]:
-        """Return the groups of messages that a series is measured on, mixed with changes or not."""
-        # A mixed load is sized by what messages alone cost.
+        """Return the groups of messages of a series, in all figures or only in mixed ones."""
+        # All figures include the mixed ones: their size depends on the cost of messages alone.
         groups = self._mixed_groups if mixed else self._all_groups
         return groups.get((dataset, label), [])
 
@@ -108,29 +108,29 @@ def _groups(figures: Iterable[Figure | Sweep]) -> dict[tuple[str, str], list[str
     """Return the groups of messages that figures need, by data set and series."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for figure in figures:
-        for spot in figure.spots():
-            found.setdefault((spot.dataset, spot.series), {})[spot.group] = None
+        for point in figure.points():
+            found.setdefault((point.dataset, point.series), {})[point.group] = None
     return {key: list(groups) for key, groups in found.items()}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """At which size an experiment is run.
+    """The size of an experiment.
 
     Parameters
     ----------
     subscriptions, messages, seed
         The workloads, and the number of messages of each group.
     rounds
-        How often the messages are matched by each index.
+        How often each index matches the messages.
     sample
-        How many messages of each group are checked against the scan.
+        Number of messages per group to compare with the scan.
     range_share
-        The most area of a message that is a box, as a share of the world's.
+        Largest area of a range message, as a share of the world.
     point_s
-        The time for all rounds of one index over one group; slow ones make messages fewer.
+        Time for all rounds of one index on one group. Slow indexes get fewer messages.
     memory_bytes
-        So much may be held in indexes at once; those that fit take turns.
+        Maximum size of the indexes in memory. Indexes that fit run in rotation.
     """
 
     subscriptions: int = 1_000_000
@@ -146,7 +146,7 @@ class Plan:
         for name in ("messages", "rounds"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, getattr(self, name), "must be at least 1")
-        # A mixed load deletes some in every round, and leaves at least half of them.
+        # A mixed load deletes subscriptions in each round, at most half of all.
         if self.subscriptions < 1_000 + 100 * self.rounds:
             problem = f"must be at least {1_000 + 100 * self.rounds:,} for {self.rounds} rounds"
             raise InvalidInput("subscriptions", self.subscriptions, problem)

@@ -1,4 +1,4 @@
-"""What a figure is: which series are measured where, and how it is drawn."""
+"""The definition of a figure: what it measures, and how it is drawn."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from nearcast.errors import UnknownName
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["KINDS", "Figure", "Group", "Line", "Spot", "Sweep"]
+__all__ = ["KINDS", "Figure", "Group", "Line", "Point", "Sweep"]
 
 KINDS = ("lengths", "groups", "scale", "mixed", "datasets")
 """Kinds of figures: over the length of messages, over their groups, over the number of
-subscriptions, with subscriptions that change meanwhile, and over data sets."""
+subscriptions, with changing subscriptions, and over data sets."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Messages of one kind: how many tokens (None: as the data set has them), whether boxes."""
+    """Messages of one kind: range of tokens (None: as in the data set), and whether boxes."""
 
     tokens: tuple[int, int] | None
     ranges: bool
 
     @classmethod
     def named(cls, name: str) -> Group:
-        """Read the name of a group.
+        """Parse the name of a group.
 
         Examples
         --------
@@ -45,8 +45,8 @@ class Group:
         return cls((int(tokens), int(tokens)), place == "range")
 
 
-class Spot(NamedTuple):
-    """Where something is measured: a series over a data set, with a group of messages."""
+class Point(NamedTuple):
+    """A point to measure: a series on a data set, with a group of messages."""
 
     dataset: str
     series: str
@@ -55,27 +55,27 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the paper: which series, on which data sets, over which messages.
+    """One figure of the paper: series, data sets and groups of messages.
 
     Parameters
     ----------
     name, title
-        For the file and for people; the title says where it is in the paper.
+        Part of the file name, and the title, which has the number of the figure in the paper.
     kind
         One of `KINDS`.
     series
         Labels of the experiment's series, in the order of the legend. For ``scale``, those of one
-        index over growing shares.
+        index over growing shares of the subscriptions.
     datasets
-        The data sets: a row of panels each, or for ``datasets`` a column.
+        The data sets: one row of panels each, or one column for ``datasets``.
     groups
-        The panels, from left to right; for ``datasets`` there is one group.
+        The panels, from left to right; ``datasets`` has only one group.
     lengths
-        For ``lengths``: the tokens of messages in each panel.
+        For ``lengths``: the numbers of tokens in each panel.
     names
-        What series are called in the legend, where it is not their label.
+        Names of series in the legend, if different from their labels.
     measures
-        For ``datasets``: what is shown, a row of panels each.
+        For ``datasets``: the quantities to show, one row of panels each.
     """
 
     name: str
@@ -93,45 +93,48 @@ class Figure:
             raise UnknownName("kind of figure", self.kind, KINDS)
         _check(self.measures)
 
-    def points(self) -> list[str]:
-        """Return the names of all groups of messages that the figure needs."""
-        return [*self.groups, *(name for group in self.lengths for name in self.at(group))]
+    def group_names(self) -> list[str]:
+        """Return the names of all groups of messages of the figure."""
+        return [
+            *self.groups,
+            *(name for group in self.lengths for name in self.length_groups(group)),
+        ]
 
-    def at(self, group: str) -> list[str]:
-        """Return the groups of one length each that make up the panel of a group."""
+    def length_groups(self, group: str) -> list[str]:
+        """Return the groups with one length each that form the panel of a group."""
         place = "range" if Group.named(group).ranges else "point"
         return [f"{tokens}-{place}" for tokens in self.lengths.get(group, ())]
 
-    def spots(self) -> Iterator[Spot]:
+    def points(self) -> Iterator[Point]:
         """Yield all that must be measured."""
         for dataset in self.datasets:
             for series in self.series:
-                yield from (Spot(dataset, series, group) for group in self.points())
+                yield from (Point(dataset, series, group) for group in self.group_names())
 
 
-Line = dict[float, Spot]
-"""The line of a sweep: where it is measured for every value of what grows."""
+Line = dict[float, Point]
+"""A line of a sweep: the point to measure for each value of the varied parameter."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A figure of lines over something that grows: an option, a number of the data, a share.
+    """A figure of lines over a varied parameter: an option, a parameter of the data, or a share.
 
     Parameters
     ----------
     name, title
-        For the file and for people; the title says where it is in the paper.
-    grows
-        What grows from left to right.
+        Part of the file name, and the title, which has the number of the figure in the paper.
+    parameter
+        The name of the varied parameter.
     panels
-        The lines by their names in the legend, panel by panel; all panels have the same names.
+        The lines of each panel by name; all panels have the same names.
     measures
-        What is shown, a row of panels each.
+        The quantities to show, one row of panels each.
     """
 
     name: str
     title: str
-    grows: str
+    parameter: str
     panels: Mapping[str, Mapping[str, Line]]
     measures: tuple[str, ...] = ("time",)
     kind: ClassVar[str] = "sweep"
@@ -145,10 +148,10 @@ class Sweep:
 
     @property
     def names(self) -> list[str]:
-        """The names of the legend."""
+        """The names in the legend."""
         return list(next(iter(self.panels.values())))
 
-    def spots(self) -> Iterator[Spot]:
+    def points(self) -> Iterator[Point]:
         """Yield all that must be measured."""
         for lines in self.panels.values():
             for line in lines.values():

@@ -1,10 +1,10 @@
 """The experiments of the paper of mbr-trie, pt-quadtree and lfilter.
 
 Yu, Li, Feng: "A Cost-based Method for Location-Aware Publish/Subscribe Services", CIKM 2015,
-section 6. Twitter is ``tweets`` here; places of the USA with words of DBLP are ``places``.
-Statements are those of the text. The pictures and table 1, the sizes, are lost: sizes are measured
-and drawn, and nothing is said of them. Which order of tokens was measured is not said either
-(section 3.1 has the alphabet as an example): both are, and the bare name is the rarest first.
+section 6. Twitter is ``tweets`` here; places of the USA with words of DBLP are ``places``. The
+statements are from the text. The plots and table 1 (the sizes) are not available: sizes are
+measured and drawn, but not judged. The paper does not state the order of tokens (section 3.1 uses
+the alphabet as an example). Both orders are measured; ``mbr-trie`` has the rarest token first.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from benchmarks.paper.statements import Statement
 __all__ = ["LFILTER"]
 
 _SIZE = 10_000_000
-"""The subscriptions of the paper."""
+"""The number of subscriptions in the paper."""
 
 _TRIE, _QUADTREE, _BOTH = "mbr-trie", "pt-quadtree", "lfilter"
 _TOKENS, _NODES = "mbr-trie probe=tokens", "mbr-trie probe=trie"
 _ALPHABET = "mbr-trie order=alphabet"
 _LENGTHS = lengths(short=(8, 12, 16, 20), long=(200, 400, 600, 800, 1000))
 
-# The text gives times for messages of 600 tokens and not of which group: 16 ms is far more than the
+# The text has times for messages of 600 tokens, but not their group. 16 ms is far more than the
 # 2-4 ms of long point messages, so they must be boxes. (Section 6.2 has the same 16 ms for 1,000.)
 _SIX_HUNDRED = "600-range"
 
@@ -47,7 +47,7 @@ _WHY = {
     "ir": "the ir-tree looks a token up once a node and gets the entries below as one word; where "
     "boxes are small, that leaves little to check",
 }
-"""Why a statement differs, where it does."""
+"""Explanations of statements that do not hold here."""
 
 SERIES: dict[str, Series] = {
     _TOKENS: Series(_TRIE, {"probe": "tokens"}),
@@ -101,7 +101,7 @@ FIGURES = (
 
 
 def _existing(dataset: str) -> tuple[Statement, ...]:
-    """Return what the paper says of the methods that were there, on one data set."""
+    """Return the statements about existing methods, on one data set."""
     return tuple(
         Statement(
             f"{dataset} {fast} {slow}",
@@ -116,7 +116,7 @@ def _existing(dataset: str) -> tuple[Statement, ...]:
 
 
 def _long_point(top: str, bottom: str, printed: str) -> Statement:
-    """Return a statement about the times that are printed for long point messages."""
+    """Return a statement about the printed times of long point messages."""
     return Statement(
         f"{top} {bottom} long-point",
         "6.3",
@@ -210,4 +210,4 @@ LFILTER = Experiment(
     FIGURES,
     STATEMENTS,
 )
-"""All of it."""
+"""The experiment of the lfilter paper."""

@@ -1,8 +1,8 @@
-"""Measures what the figures of an experiment need.
+"""Measure everything that the figures of an experiment need.
 
-Every index is built once for a data set and measured on all groups of messages. As many indexes
-as fit into memory are held at once and take turns, round by round; together they are a *heat*.
-Within a heat all get the same messages: as many as the slowest of them has time for.
+Each index is built once per data set and measured on all groups of messages. The indexes that fit
+in memory at the same time are a *heat*: they run in rotation, round by round, and all get the same
+messages, as many as the slowest of them can match in the time of a round.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.paper.runner import Runner, check_sample
 from nearcast import indexes
 from nearcast.errors import NearcastError
 from nearcast.indexes import UpdatableIndex
-from nearcast.plots.machine import describe
+from nearcast.plots.machine import describe_machine
 
 if TYPE_CHECKING:
     from benchmarks.compare import Step
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 __all__ = ["measure"]
 
-_FEWEST = 50
-"""So many messages are matched even by the slowest index."""
+_MIN_MESSAGES = 50
+"""Even the slowest index matches at least this number of messages."""
 
 
 def measure(
-    experiment: Experiment, plan: Plan, step: Step = lambda what, done, total: None
+    experiment: Experiment, plan: Plan, step: Step = lambda name, done, total: None
 ) -> dict[str, Any]:
-    """Build and measure everything; return all figures.
+    """Build and measure everything; return all measurements.
 
     Raises
     ------
     NearcastError
-        When an index does not agree with the scan.
+        If the matches of an index differ from the scan's.
     """
     progress = _Progress(experiment, step)
     runs = [_DatasetRun(experiment, plan, name, progress) for name in experiment.datasets]
     for run in runs:
         run.measure()
-    progress.say("done")
+    progress.report("done")
     return {
         "experiment": f"paper-{experiment.name}",
         "paper": experiment.name,
@@ -54,7 +54,7 @@ def measure(
         "seed": plan.seed,
         "rounds": plan.rounds,
         "range_share": plan.range_share,
-        "machine": describe(),
+        "machine": describe_machine(),
         "builds": [build for run in runs for build in run.builds],
         "points": [point for run in runs for point in run.points],
         "mixed": [point for run in runs for point in run.mixed],
@@ -62,7 +62,7 @@ def measure(
 
 
 class _Progress:
-    """Counts builds and points."""
+    """Counts finished builds and points."""
 
     def __init__(self, experiment: Experiment, step: Step) -> None:
         self._step = step
@@ -74,10 +74,10 @@ class _Progress:
                 mixed = experiment.needed(dataset, label, mixed=True)
                 self._total += bool(needed) + len(needed) + len(mixed)
 
-    def say(self, what: str, steps: int = 0) -> None:
-        """Say what is done now; ``steps`` were done before."""
-        self.done += steps
-        self._step(what, self.done, self._total)
+    def report(self, name: str, finished: int = 0) -> None:
+        """Report the current step, after ``finished`` more steps were finished."""
+        self.done += finished
+        self._step(name, self.done, self._total)
 
 
 class _DatasetRun:
@@ -99,8 +99,8 @@ class _DatasetRun:
         self._expected: dict[str, set[tuple[int, int]]] = {}
 
     def measure(self) -> None:
-        """Build the indexes one after the other, and let those that fit into memory take turns."""
-        self.progress.say(f"drawing {self.dataset}")
+        """Build the indexes one after the other, and measure them in heats."""
+        self.progress.report(f"drawing {self.dataset}")
         clauses = self.workload.subscriptions(self.plan.subscriptions)
         heat: list[Runner] = []
         held = largest = 0
@@ -108,15 +108,15 @@ class _DatasetRun:
             needed = self.experiment.needed(self.dataset, label)
             if not needed:
                 continue
-            self.progress.say(f"{self.dataset}: building {label}")
+            self.progress.report(f"{self.dataset}: building {label}")
             runner = Runner(label, series, needed)
             build = runner.build(clauses)
             self.builds.append({"dataset": self.dataset, **build})
-            self.progress.say(f"{self.dataset}: built {label}", 1)
+            self.progress.report(f"{self.dataset}: built {label}", 1)
             heat.append(runner)
-            own = self._held(runner, clauses)
-            held, largest = held + own, max(largest, own)
-            # The next one may be as large as any so far, and need as much again while it is built.
+            size = self._memory_of(runner, clauses)
+            held, largest = held + size, max(largest, size)
+            # The next index may be as large as the largest, and need twice that during its build.
             if held + 2 * largest > self.plan.memory_bytes:
                 self._run(heat, clauses)
                 heat, held = [], 0
@@ -124,8 +124,8 @@ class _DatasetRun:
         if heat:
             self._run(heat, clauses)
 
-    def _held(self, runner: Runner, clauses: Clauses) -> int:
-        """Return the bytes that an index takes, with clauses of its own where it takes changes."""
+    def _memory_of(self, runner: Runner, clauses: Clauses) -> int:
+        """Return the size of an index in bytes, including its own clauses if it is changed."""
         changes = bool(self.experiment.needed(self.dataset, runner.label, mixed=True))
         shared = runner.series.share == runner.series.built == 1.0 and not changes
         # An index that grows has spare capacity.
@@ -134,36 +134,36 @@ class _DatasetRun:
     def _run(self, heat: list[Runner], clauses: Clauses) -> None:
         self._heat += 1
         for group in dict.fromkeys(group for runner in heat for group in runner.groups):
-            takers = [runner for runner in heat if group in runner.groups]
-            self.progress.say(f"{self.dataset}: {group}, heat {self._heat}")
-            self._take_turns(group, takers, clauses)
-            self.progress.say(f"{self.dataset}: {group} done", len(takers))
+            runners = [runner for runner in heat if group in runner.groups]
+            self.progress.report(f"{self.dataset}: {group}, heat {self._heat}")
+            self._run_in_rotation(group, runners, clauses)
+            self.progress.report(f"{self.dataset}: {group} done", len(runners))
         self._mix(heat, clauses)
 
-    def _take_turns(self, group: str, takers: list[Runner], clauses: Clauses) -> None:
-        messages = self._drawn(group)
+    def _run_in_rotation(self, group: str, runners: list[Runner], clauses: Clauses) -> None:
+        messages = self._messages_of(group)
         sample = messages.take(_sample_rows(len(messages), self.plan.sample))
         if group not in self._expected:
             scan = indexes.create("scan").build(clauses)
             self._expected[group] = scan.match(sample).pairs()
         few = messages.take(np.arange(min(20, len(messages))))
-        verified = [runner.verify(sample, self._expected[group]) for runner in takers]
-        slowest_us = max(runner.match(few) for runner in takers)
+        verified = [runner.verify(sample, self._expected[group]) for runner in runners]
+        slowest_us = max(runner.match(few) for runner in runners)
         count = int(self.plan.point_s / self.plan.rounds * 1e6 / max(slowest_us, 1e-3))
-        messages = messages.take(np.arange(min(max(count, _FEWEST), len(messages))))
-        points = [self._first(runner, group, messages) for runner in takers]
+        messages = messages.take(np.arange(min(max(count, _MIN_MESSAGES), len(messages))))
+        points = [self._match_once(runner, group, messages) for runner in runners]
         for turn in range(self.plan.rounds):
-            for i in range(len(takers)):
-                runner = takers[(turn + i) % len(takers)]
+            for i in range(len(runners)):
+                runner = runners[(turn + i) % len(runners)]
                 runner.rounds_us.append(runner.match(messages))
-        for runner, point, checked in zip(takers, points, verified, strict=True):
+        for runner, point, checked in zip(runners, points, verified, strict=True):
             point |= checked
             point["us_per_message"] = spread(runner.rounds_us)
             point["rounds_us"] = runner.rounds_us
         self.points += points
 
-    def _first(self, runner: Runner, group: str, messages: Messages) -> dict[str, Any]:
-        """Match all messages once, for the counts and to have everything warm."""
+    def _match_once(self, runner: Runner, group: str, messages: Messages) -> dict[str, Any]:
+        """Match all messages once, to warm up and to get the counts."""
         runner.rounds_us = []
         found = runner.index.match(messages)
         return {
@@ -178,41 +178,45 @@ class _DatasetRun:
         }
 
     def _mix(self, heat: list[Runner], clauses: Clauses) -> None:
-        """Let subscriptions change while messages are matched; the indexes are of no use after."""
+        """Run the mixed load. It changes the indexes, so they cannot be used afterwards."""
         wanted = {
             runner.label: self.experiment.needed(self.dataset, runner.label, mixed=True)
             for runner in heat
         }
-        takers: dict[str, UpdatableIndex] = {}
+        changing: dict[str, UpdatableIndex] = {}
         for runner in heat:
             if wanted[runner.label]:
                 if not isinstance(runner.index, UpdatableIndex):
-                    raise NearcastError(f"{runner.label} takes no changes; leave it out of the mix")
-                takers[runner.label] = runner.index
-        if not takers:
+                    raise NearcastError(
+                        f"{runner.label} cannot be changed in place; remove it from the mixed load"
+                    )
+                changing[runner.label] = runner.index
+        if not changing:
             return
         groups = list(dict.fromkeys(group for names in wanted.values() for group in names))
         load = MixedLoad(self.workload, clauses, self.plan, groups)
-        load.begin(takers, self._drawn(groups[0]))
+        load.begin(changing, self._messages_of(groups[0]))
         for group in groups:
-            own = {label: index for label, index in takers.items() if group in wanted[label]}
-            self.progress.say(f"{self.dataset}: changes and {group}, heat {self._heat}")
-            points = load.run(group, own, self._drawn(group), self._slowest_us(group, own))
+            chosen = {label: index for label, index in changing.items() if group in wanted[label]}
+            self.progress.report(f"{self.dataset}: changes and {group}, heat {self._heat}")
+            points = load.run(
+                group, chosen, self._messages_of(group), self._slowest_us(group, chosen)
+            )
             self.mixed += [{"dataset": self.dataset, "heat": self._heat, **p} for p in points]
-            self.progress.say(f"{self.dataset}: changes and {group} done", len(own))
-        sample = self._drawn(groups[-1])
+            self.progress.report(f"{self.dataset}: changes and {group} done", len(chosen))
+        sample = self._messages_of(groups[-1])
         sample = sample.take(_sample_rows(len(sample), self.plan.sample))
-        for label, index in takers.items():
+        for label, index in changing.items():
             check_sample(label, index, sample, load.scan(label).match(sample).pairs())
 
-    def _slowest_us(self, group: str, takers: dict[str, UpdatableIndex]) -> float:
+    def _slowest_us(self, group: str, changing: dict[str, UpdatableIndex]) -> float:
         return max(
             float(point["us_per_message"]["median"])
             for point in self.points
-            if point["group"] == group and point["series"] in takers
+            if point["group"] == group and point["series"] in changing
         )
 
-    def _drawn(self, group: str) -> Messages:
+    def _messages_of(self, group: str) -> Messages:
         if group not in self._messages:
             chosen = Group.named(group)
             self._messages[group] = self.workload.messages(

@@ -1,7 +1,7 @@
-"""Subscriptions that change while messages are matched, straight on indexes.
+"""Subscriptions change while messages are matched, directly on indexes.
 
-As in section 7.5 of the rt-tree's journal paper: of a hundred operations ten insert a subscription,
-ten delete one and eighty match a message. (`benchmarks.churn` measures engines instead.)
+As in section 7.5 of the rt-tree's journal paper: of 100 operations, ten insert a subscription, ten
+delete one and 80 match a message. (`benchmarks.churn` measures engines instead.)
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "MixedLoad"]
 
 BATCH = 100
-"""Operations of a batch: first inserts, then deletes, then messages."""
+"""Operations per batch: first inserts, then deletes, then messages."""
 
 _INSERTS = _DELETES = 10
 _MESSAGES = BATCH - _INSERTS - _DELETES
 
 
 class _Batch(NamedTuple):
-    """What one batch inserts, deletes and matches."""
+    """The subscriptions and messages of one batch."""
 
     inserted: Clauses
     deleted: NDArray[np.int64]
@@ -40,7 +40,7 @@ class _Batch(NamedTuple):
 
 
 class _Spent(NamedTuple):
-    """The seconds of a round, by what they were spent on."""
+    """The seconds of a round, by kind of operation."""
 
     insert_s: float
     delete_s: float
@@ -52,80 +52,80 @@ class _Spent(NamedTuple):
 
 
 class MixedLoad:
-    """The changes of a data set's subscriptions: the same for all indexes that take them.
+    """The changes of a data set's subscriptions, which are the same for all indexes.
 
-    ``scan`` gives, for each index, an oracle that went through the same changes.
+    For each index, ``scan`` returns a scan with the same changes, as an oracle.
     """
 
     def __init__(self, workload: Workload, clauses: Clauses, plan: Plan, groups: list[str]) -> None:
         self._clauses = clauses
         self._plan = plan
-        # At most half of the subscriptions go, whatever the number of groups and rounds.
+        # At most half of the subscriptions are deleted, for any number of groups and rounds.
         share = clauses.subscriptions // 2 // (_DELETES * len(groups) * plan.rounds)
-        self._most_batches = max(1, min(share, plan.messages // _MESSAGES))
-        most = 1 + self._most_batches * len(groups) * plan.rounds
+        self._max_batches = max(1, min(share, plan.messages // _MESSAGES))
+        total = 1 + self._max_batches * len(groups) * plan.rounds
         rng = np.random.default_rng([workload.seed, 4])
-        self._going = rng.permutation(clauses.subscriptions)[: most * _DELETES]
-        self._coming = workload.subscriptions(most * _INSERTS, first=clauses.subscriptions)
-        self._begun = 0
-        self._took: dict[str, list[int]] = {}
+        self._to_delete = rng.permutation(clauses.subscriptions)[: total * _DELETES]
+        self._to_insert = workload.subscriptions(total * _INSERTS, first=clauses.subscriptions)
+        self._next_batch = 0
+        self._applied: dict[str, list[int]] = {}
 
-    def begin(self, takers: dict[str, UpdatableIndex], messages: Messages) -> None:
-        """Let every index take its first changes, for which it may have to copy what it holds."""
+    def begin(self, indexes_by_label: dict[str, UpdatableIndex], messages: Messages) -> None:
+        """Apply one batch to each index: the first change may copy the arrays of the index."""
         work = [self._batch(0, 0, messages)]
-        for label, index in takers.items():
-            _do(index, work)
-            self._took[label] = [0]
-        self._begun = 1
+        for label, index in indexes_by_label.items():
+            _run_batches(index, work)
+            self._applied[label] = [0]
+        self._next_batch = 1
 
     def run(
         self,
         group: str,
-        takers: dict[str, UpdatableIndex],
+        indexes_by_label: dict[str, UpdatableIndex],
         messages: Messages,
         slowest_us: float,
     ) -> list[dict[str, Any]]:
-        """Run all rounds of a group, the indexes in turn; return the figures of each."""
-        rounds, labels = self._plan.rounds, list(takers)
-        wanted = self._plan.point_s / rounds / (slowest_us * _MESSAGES / 1e6)
-        batches = int(min(max(wanted, 1), self._most_batches))
+        """Run all rounds of a group, the indexes in rotation; return the measurements of each."""
+        rounds, labels = self._plan.rounds, list(indexes_by_label)
+        affordable = self._plan.point_s / rounds / (slowest_us * _MESSAGES / 1e6)
+        batches = int(min(max(affordable, 1), self._max_batches))
         spent: dict[str, list[_Spent]] = {label: [] for label in labels}
         for turn in range(rounds):
-            work = [self._batch(self._begun + i, i, messages) for i in range(batches)]
+            work = [self._batch(self._next_batch + i, i, messages) for i in range(batches)]
             for i in range(len(labels)):
                 label = labels[(turn + i) % len(labels)]
-                spent[label].append(_do(takers[label], work))
-                numbers = range(self._begun, self._begun + batches)
-                self._took[label].extend(numbers)
-            self._begun += batches
-        return [_figures(label, group, batches, own) for label, own in spent.items()]
+                spent[label].append(_run_batches(indexes_by_label[label], work))
+                numbers = range(self._next_batch, self._next_batch + batches)
+                self._applied[label].extend(numbers)
+            self._next_batch += batches
+        return [_summarize(label, group, batches, rounds) for label, rounds in spent.items()]
 
     def scan(self, label: str) -> UpdatableIndex:
-        """Return a scan over what is left after the changes that an index took."""
+        """Return a scan with the changes that were applied to an index."""
         scan = indexes.create("scan").build(self._clauses)
         assert isinstance(scan, UpdatableIndex)
-        took = np.array(self._took[label])
-        scan.insert(self._coming.take(_rows(took, _INSERTS)))
-        scan.delete(self._going[_rows(took, _DELETES)])
+        applied = np.array(self._applied[label])
+        scan.insert(self._to_insert.take(_rows(applied, _INSERTS)))
+        scan.delete(self._to_delete[_rows(applied, _DELETES)])
         return scan
 
     def _batch(self, number: int, of_round: int, messages: Messages) -> _Batch:
         numbers = np.array([number])
         first = of_round * _MESSAGES
         return _Batch(
-            self._coming.take(_rows(numbers, _INSERTS)),
-            self._going[_rows(numbers, _DELETES)],
+            self._to_insert.take(_rows(numbers, _INSERTS)),
+            self._to_delete[_rows(numbers, _DELETES)],
             messages.take(np.arange(first, first + _MESSAGES) % len(messages)),
         )
 
 
 def _rows(batches: NDArray[Any], each: int) -> NDArray[np.int64]:
-    """Return the rows of these batches, ``each`` of them in every one."""
+    """Return the row numbers of these batches, with ``each`` rows per batch."""
     rows: NDArray[np.int64] = (batches[:, None] * each + np.arange(each)).ravel()
     return rows
 
 
-def _do(index: UpdatableIndex, work: list[_Batch]) -> _Spent:
+def _run_batches(index: UpdatableIndex, work: list[_Batch]) -> _Spent:
     insert_s = delete_s = message_s = 0.0
     clock = time.perf_counter
     for batch in work:
@@ -141,7 +141,7 @@ def _do(index: UpdatableIndex, work: list[_Batch]) -> _Spent:
     return _Spent(insert_s, delete_s, message_s)
 
 
-def _figures(label: str, group: str, batches: int, spent: list[_Spent]) -> dict[str, Any]:
+def _summarize(label: str, group: str, batches: int, spent: list[_Spent]) -> dict[str, Any]:
     rates = [batches * BATCH / one.total_s for one in spent]
     return {
         "series": label,

@@ -1,4 +1,4 @@
-"""What several papers have in common: the lengths of messages, growing shares, usual statements."""
+"""Shared by several papers: lengths of messages, shares of subscriptions, common statements."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from benchmarks.paper.statements import Case, Statement
 __all__ = ["POINT", "RANGE", "SHARES", "at_length", "cases", "growing", "lengths"]
 
 POINT, RANGE = ("short-point", "long-point"), ("short-range", "long-range")
-"""The groups of messages by what their places are."""
+"""The groups of messages, by point and range."""
 
 SHARES = (0.2, 0.4, 0.6, 0.8)
-"""Shares of the subscriptions that scalability is measured at, besides all."""
+"""Shares of the subscriptions at which scalability is measured, besides 1."""
 
 
 def lengths(short: tuple[int, ...], long: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Return the tokens of messages in the panels of a figure, by group."""
+    """Return the numbers of tokens in the panels of a figure, by group."""
     return {name: long if name.startswith("long") else short for name in GROUPS}
 
 
 def growing(index: str) -> dict[str, Series]:
-    """Return an index over growing shares of the subscriptions, by label; all are not among them.
+    """Return an index over each share in `SHARES` of the subscriptions, by label.
 
     Examples
     --------
@@ -34,14 +34,14 @@ def growing(index: str) -> dict[str, Series]:
 def cases(
     top: str, *bottom: str, groups: tuple[str, ...] = tuple(GROUPS), dataset: str = "tweets"
 ) -> tuple[Case, ...]:
-    """Return one case for each group of messages: a series to the best of some others."""
+    """Return one case per group of messages: a series relative to the best of some others."""
     return tuple(Case(top, bottom, group, dataset=dataset) for group in groups)
 
 
 def at_length(
     top: str, bottom: str, group: str, printed: str, source: str, why: str = ""
 ) -> Statement:
-    """Return a statement about one length of messages, for which the paper prints times."""
+    """Return a statement about printed times for one length of messages."""
     tokens, _, place = group.partition("-")
     return Statement(
         f"{top} {bottom} {group}",

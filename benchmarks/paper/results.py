@@ -1,4 +1,4 @@
-"""What was measured, by quantity, data set, series and group of messages."""
+"""Measurements by quantity, data set, series and group of messages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["QUANTITIES", "Measured", "Quantity", "Results"]
 
 
 class Quantity(NamedTuple):
-    """Something that is measured.
+    """A measured quantity.
 
-    Figures within the share ``near`` of a bound are on neither side of it: copies of one index
-    differ by a few percent, by where they lie in memory, and what is measured once by more. It is
-    0 for what is the same in every run.
+    A value within the share ``near`` of a bound is neither below nor above it: copies of one index
+    differ by a few percent, depending on their memory layout; quantities that are measured only
+    once differ by more. ``near`` is 0 for quantities that are the same in every run.
     """
 
     unit: str
@@ -24,22 +24,22 @@ class Quantity(NamedTuple):
 _ROUNDS, _ONCE, _EXACT = 0.05, 0.2, 0.0
 
 QUANTITIES = {
-    "time": Quantity("µs", "µs a message", _ROUNDS),
-    "examined": Quantity("examined", "examined a message", _EXACT),
-    "visited": Quantity("visited", "nodes visited a message", _EXACT),
-    "bytes": Quantity("bytes", "bytes a subscription", _EXACT),
+    "time": Quantity("µs", "µs per message", _ROUNDS),
+    "examined": Quantity("examined", "examined per message", _EXACT),
+    "visited": Quantity("visited", "nodes visited per message", _EXACT),
+    "bytes": Quantity("bytes", "bytes per subscription", _EXACT),
     "build": Quantity("s", "seconds to build", _ONCE),
-    "insert": Quantity("µs", "µs an insert", _ONCE),
-    "operations": Quantity("a second", "operations a second", _ROUNDS, more_is_better=True),
+    "insert": Quantity("µs", "µs per insert", _ONCE),
+    "operations": Quantity("a second", "operations per second", _ROUNDS, more_is_better=True),
 }
-"""All that statements can be about and figures can show."""
+"""The quantities of statements and figures."""
 
 _OF_BUILDS = {"bytes": "bytes_per_subscription", "build": "build_s", "insert": "us_per_insert"}
 _OF_POINTS = {"examined": "examined_per_message", "visited": "visited_per_message"}
 
 
 class Measured(NamedTuple):
-    """One series somewhere: its rounds, and the work that a message makes, where it is matched."""
+    """The measurement of one series: its rounds, and the work per message, if any."""
 
     label: str
     rounds: list[float]
@@ -48,12 +48,12 @@ class Measured(NamedTuple):
 
     @classmethod
     def once(cls, label: str, value: float) -> Measured:
-        """Return what has no rounds."""
+        """Return a measurement without rounds."""
         return cls(label, [value], value, {})
 
 
 class Results:
-    """A result of `measure`, to be asked for its figures."""
+    """Finds measurements in a result of `measure`."""
 
     def __init__(self, result: dict[str, Any]) -> None:
         self._points = {(p["dataset"], p["series"], p["group"]): p for p in result["points"]}
@@ -61,15 +61,15 @@ class Results:
         self._builds = {(b["dataset"], b["series"]): b for b in result["builds"]}
 
     def index(self, dataset: str, label: str) -> str:
-        """Return which index a series is."""
+        """Return the name of the index of a series."""
         return str(self._builds[dataset, label]["index"])
 
     def subscriptions(self, dataset: str, label: str) -> int:
-        """Return over how many subscriptions a series is."""
+        """Return the number of subscriptions of a series."""
         return int(self._builds[dataset, label]["subscriptions"])
 
     def find(self, quantity: str, dataset: str, label: str, group: str) -> Measured:
-        """Return what was measured; the group means nothing to what comes from a build."""
+        """Return a measurement; quantities of the build ignore the group."""
         if quantity in _OF_BUILDS:
             build = self._builds[dataset, label]
             return Measured.once(label, float(build[_OF_BUILDS[quantity]]))

@@ -3,9 +3,9 @@
 Li, Wang, Wang, Feng: "Location-Aware Publish/Subscribe", KDD 2013, section 6, and Yu, Li, Wang,
 Feng, Gong: "Efficient Filtering Algorithms for Location-Aware Publish/Subscribe", TKDE 2014,
 section 7. Twitter is ``tweets`` here; the papers' other data, places of the USA with words of DBLP,
-is ``places``. Statements are those of the texts; what only the pictures show is not among them.
-The texts disagree on the sorting strategies: the first has them on the rt+-tree, the second on the
-rt++-tree, with the same sizes. So both trees are measured.
+is ``places``. The statements are from the texts, not from the plots. The texts disagree on the
+sorting strategies: the first measures them on the rt+-tree, the second on the rt++-tree, with the
+same sizes. Therefore both trees are measured.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.paper.statements import Case, Statement
 __all__ = ["RT"]
 
 _SIZE = 10_000_000
-"""The subscriptions of the paper."""
+"""The number of subscriptions in the paper."""
 
 _STRATEGIES = ("random", "df", "idf", "local-df", "local-idf")
 _BASELINES = ("keyword-first", "spatial-first", "ir-tree")
@@ -35,7 +35,7 @@ _LENGTHS = lengths(short=(8, 12, 16, 20), long=(100, 400, 700, 1000))
 
 
 def _sorted_by(tree: str) -> dict[str, Series]:
-    """Return a tree with every strategy; the last one is what the tree's bare name stands for."""
+    """Return a tree with each strategy; the last strategy has the name of the tree as its label."""
     named = {f"{tree} {kind}": Series(tree, {"tokens": kind}) for kind in _STRATEGIES[:-1]}
     return {**named, tree: Series(tree, {"tokens": _STRATEGIES[-1]})}
 
@@ -64,10 +64,10 @@ _WHY = {
     "rt+ size": "ours counts all that changes need, the frequencies by cell too; and rare tokens, "
     "which represent here, are shared by few subscriptions",
 }
-"""Why a statement differs, where it does."""
+"""Explanations of statements that do not hold here."""
 
 
-# What is compared stands together, so that it is measured together where memory is short.
+# Series that are compared are adjacent, so that they share a heat if memory is short.
 SERIES: dict[str, Series] = {
     **_sorted_by("rt+-tree"),
     "rt-tree": Series("rt-tree"),
@@ -126,7 +126,7 @@ FIGURES = (
 
 
 def _sorting(tree: str, source: str) -> tuple[Statement, ...]:
-    """Return what the paper says of the strategies of a tree."""
+    """Return the statements about the strategies of a tree."""
     by = _strategies(tree)
     pairs = (("idf", "df"), ("df", "random"), ("local-idf", "idf"), ("local-idf", "df"))
     return tuple(
@@ -143,7 +143,7 @@ def _sorting(tree: str, source: str) -> tuple[Statement, ...]:
 
 
 def _sizes() -> tuple[Statement, ...]:
-    """Return what the paper says of the sizes by strategy, for both trees."""
+    """Return the statements about sizes by strategy, for both trees."""
     said = (
         ("df", "random", "smaller", "0.95 x", 0),
         ("idf", "random", "larger", "1.04 x", 1),
@@ -168,7 +168,7 @@ def _sizes() -> tuple[Statement, ...]:
 
 
 def _existing(dataset: str, source: str) -> tuple[Statement, ...]:
-    """Return what the paper says of the methods that were there, on one data set."""
+    """Return the statements about existing methods, on one data set."""
     spatial, keyword = "spatial-first", "keyword-first"
     return (
         Statement(
@@ -208,7 +208,7 @@ def _existing(dataset: str, source: str) -> tuple[Statement, ...]:
 STATEMENTS = (
     *_sorting("rt+-tree", "KDD 6.1"),
     *_sorting("rt++-tree", "TKDE 7.1"),
-    # The text gives idf twice, for more than 9 ms and for 6; the first must be df.
+    # The text names idf twice, with more than 9 ms and with 6 ms; the first must be df.
     at_length("rt++-tree", "rt++-tree random", "20-range", "4 / >9 ms", "TKDE 7.1"),
     at_length("rt++-tree", "rt++-tree df", "20-range", "4 / >9 ms", "TKDE 7.1"),
     at_length("rt++-tree", "rt++-tree idf", "20-range", "4 / 6 ms = 0.67 x", "TKDE 7.1"),
@@ -317,4 +317,4 @@ RT = Experiment(
     FIGURES,
     STATEMENTS,
 )
-"""All of it."""
+"""The experiment of the rt-tree papers."""

@@ -1,4 +1,4 @@
-"""One index of an experiment: built, grown, checked and timed."""
+"""Build, check and time one index of an experiment."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner", "check_sample"]
 
-_INSERTED = 10_000
-"""So many subscriptions are inserted at a time into an index that grows."""
+_INSERTS_PER_CALL = 10_000
+"""Number of subscriptions per call of ``insert``."""
 
-_WARM = 3_000
-"""So many clauses are enough for every kernel of an index to run once."""
+_WARM_UP_CLAUSES = 3_000
+"""Enough clauses to run every kernel of an index once."""
 
 
 class Runner:
@@ -37,7 +37,7 @@ class Runner:
         self.rounds_us: list[float] = []
 
     def build(self, clauses: Clauses) -> dict[str, Any]:
-        """Build the index, watching time and memory, and insert the rest; return what it cost."""
+        """Build the index, insert the rest, and return time and memory."""
         builder = self.series.builder()
         _compile(builder, clauses)
         count = round(clauses.subscriptions * self.series.share)
@@ -50,76 +50,77 @@ class Runner:
             self.index = builder.build(first)
             spent = time.perf_counter() - began
         del first
-        grown = self._insert(clauses, range(built, count)) if built < count else {}
+        insert_cost = self._insert(clauses, range(built, count)) if built < count else {}
         return {
             "series": self.label,
             "index": self.series.index,
-            "options": {name: _plain(value) for name, value in vars(builder.options).items()},
+            "options": {name: _to_json(value) for name, value in vars(builder.options).items()},
             "subscriptions": count,
             "built": built,
             "build_s": spent,
             "build_peak_bytes": memory.growth_bytes,
             "index_bytes": self.index.nbytes,
             "bytes_per_subscription": self.index.nbytes / count,
-            **grown,
+            **insert_cost,
         }
 
     def _insert(self, clauses: Clauses, rows: range) -> dict[str, float]:
-        """Insert subscriptions in the order of their rows; return what each took."""
+        """Insert subscriptions in the order of their rows; return the time per insert."""
         index = self.index
         if not isinstance(index, UpdatableIndex):
-            raise NearcastError(f"{self.label} takes no changes; build it from all subscriptions")
+            raise NearcastError(
+                f"{self.label} cannot be changed in place; build it from all subscriptions"
+            )
         spent = 0.0
-        for first in range(rows.start, rows.stop, _INSERTED):
-            some = clauses.take(np.arange(first, min(first + _INSERTED, rows.stop)))
+        for first in range(rows.start, rows.stop, _INSERTS_PER_CALL):
+            new = clauses.take(np.arange(first, min(first + _INSERTS_PER_CALL, rows.stop)))
             began = time.perf_counter()
-            index.insert(some)
+            index.insert(new)
             spent += time.perf_counter() - began
         return {"us_per_insert": spent / len(rows) * 1e6}
 
     def match(self, messages: Messages) -> float:
-        """Match messages; return the microseconds each took."""
+        """Match messages; return microseconds per message."""
         began = time.perf_counter()
         self.index.match(messages)
         return (time.perf_counter() - began) / len(messages) * 1e6
 
     def verify(self, sample: Messages, expected: set[tuple[int, int]]) -> dict[str, int]:
-        """Compare the answers to a sample with those of the scan over all subscriptions."""
+        """Compare the matches of a sample with those of the scan over all subscriptions."""
         last = self.index.clauses.subscriptions
-        own = {pair for pair in expected if pair[1] < last}
-        check_sample(self.label, self.index, sample, own)
-        return {"verified_messages": len(sample), "verified_matches": len(own)}
+        matches = {pair for pair in expected if pair[1] < last}
+        check_sample(self.label, self.index, sample, matches)
+        return {"verified_messages": len(sample), "verified_matches": len(matches)}
 
 
 def check_sample(
     label: str, index: Index, sample: Messages, expected: set[tuple[int, int]]
 ) -> None:
-    """Refuse the figures of an index that does not agree with the scan."""
+    """Raise an error if the matches of an index differ from the scan's."""
     found = index.match(sample).pairs()
     if found != expected:
         raise NearcastError(
-            f"{label} does not agree with the scan: of {len(expected)} matches of "
-            f"{len(sample)} messages it missed {len(expected - found)} and gave "
-            f"{len(found - expected)} that are none; its figures would mean nothing"
+            f"{label} and the scan differ: of {len(expected)} matches of {len(sample)} messages, "
+            f"{len(expected - found)} are missing; {len(found - expected)} matches are wrong"
         )
 
 
-def _plain(value: Any) -> Any:
-    """Return an option as JSON can hold it."""
+def _to_json(value: Any) -> Any:
+    """Return an option as a JSON value."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _compile(builder: Builder, clauses: Clauses) -> None:
-    """Compile or load the kernels, those for changes included, before the clock runs.
+    """Compile or load all kernels before the timing starts, including those for changes.
 
-    A few clauses are not enough: kernels that split nodes, or move what outgrew its capacity, run
-    only with many clauses.
+    A few clauses are not enough: kernels that split nodes or move full lists run only with many
+    clauses.
     """
-    some = clauses.take(np.arange(min(_WARM, clauses.subscriptions)))
-    messages = Messages.of([some.token[:20].tolist()], [[0, 0]])
-    index = builder.build(some)
+    sample_clauses = clauses.take(np.arange(min(_WARM_UP_CLAUSES, clauses.subscriptions)))
+    messages = Messages.of([sample_clauses.token[:20].tolist()], [[0, 0]])
+    index = builder.build(sample_clauses)
     index.match(messages)
     if isinstance(index, UpdatableIndex):
-        index.insert(some)
-        index.delete(np.arange(some.subscriptions))
+        index.insert(sample_clauses)
+        index.delete(np.arange(sample_clauses.subscriptions))
         index.match(messages)

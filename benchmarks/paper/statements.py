@@ -1,12 +1,12 @@
-"""Statements of a paper, held against what was measured.
+"""Statements of a paper, compared with the measurements.
 
 A statement is about a ratio (``rt+-tree`` to ``rt-tree``: below 1), in one or several cases, or
-about a figure as such. A case is clear where all rounds lie on one side of the bound (the slowest
-round of the one against the fastest of the other) and the median is not too near to it: copies of
-one index differ by a few percent, by where they lie in memory. A statement holds where every case
-is clear and on the paper's side, differs where one is clear and on the other, and is unclear
-otherwise. How large the paper's own ratio is, where it says so, is shown beside the measured one
-and not judged: that is the machine, the data and the size.
+about a single value. A case is clear if all rounds are on one side of the bound (the slowest round
+of one series against the fastest of the other) and the median is not too close to the bound: copies
+of one index differ by a few percent, depending on their memory layout. A statement holds if all
+cases are clear and agree with the paper. It differs if a case is clear and contradicts the paper.
+Otherwise it is unclear. The size of the paper's own ratio is shown beside the measured one, but not
+judged: it depends on the machine, the data and the number of subscriptions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.paper.figures import Spot
+from benchmarks.paper.figures import Point
 from benchmarks.paper.results import QUANTITIES, Measured, Results
 from nearcast.errors import UnknownName
 
@@ -25,27 +25,27 @@ __all__ = ["Case", "CaseResult", "Statement", "Verdict", "judge"]
 
 HOLDS, DIFFERS, UNCLEAR, NOT_JUDGED = "holds", "differs", "unclear", "not judged"
 
-FEWEST_ROUNDS = 3
-"""With fewer rounds, equal indexes would too often seem to differ."""
+MIN_ROUNDS = 3
+"""With fewer rounds, equal indexes would seem to differ too often."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Where a statement is looked at: one series, or one to the best of some others.
+    """A case of a statement: one series, or one series relative to the best of some others.
 
     Parameters
     ----------
     top
-        The series whose figure is above the line.
+        The series in the numerator of the ratio.
     bottom
-        The series below the line: of several, the best counts. Empty for a figure as such.
+        The series in the denominator; of several, the best is used. Empty for a single value.
     group, bottom_group
-        The group of messages, and that of the series below the line where it is another one; both
-        empty for what is known from the build.
+        The group of messages, and that of the denominator if it is different; both are empty for
+        quantities of the build.
     dataset, bottom_dataset
-        The data set, and that of the series below the line where it is another one.
+        The data set, and that of the denominator if it is different.
     label
-        What people call the case; the group where it is empty.
+        The name of the case; the group if empty.
     """
 
     top: str
@@ -56,11 +56,11 @@ class Case:
     label: str = ""
     bottom_dataset: str = ""
 
-    def spots(self) -> list[Spot]:
-        """Return what the case needs: first what is above the line."""
+    def points(self) -> list[Point]:
+        """Return the points of the case, the numerator first."""
         dataset, group = self.bottom_dataset or self.dataset, self.bottom_group or self.group
-        below = [Spot(dataset, label, group) for label in self.bottom]
-        return [Spot(self.dataset, self.top, self.group), *below]
+        below = [Point(dataset, label, group) for label in self.bottom]
+        return [Point(self.dataset, self.top, self.group), *below]
 
 
 @dataclass(frozen=True)
@@ -70,21 +70,21 @@ class Statement:
     Parameters
     ----------
     key
-        A short name, the same in every version.
+        A short name that does not change between versions.
     source
-        Where the paper says so.
+        The section or figure of the paper.
     says
-        What it says, in our words.
+        The statement, in our words.
     below, above
-        The measured figure must lie below the one, or above the other, in every case.
+        The bound: the measured value must be below or above it in all cases.
     quantity
         One of `QUANTITIES`: ``time``, ``bytes``, ``build``…
     printed
-        The paper's figure, where it prints one.
+        The value printed in the paper, if any.
     at_size
-        With how many subscriptions it means something; 0 if with any number.
+        The number of subscriptions from which the statement is judged; 0 for any number.
     why
-        Why it differs, where it does: shown after what was measured, and only then.
+        The explanation, shown only if the statement differs.
     """
 
     key: str
@@ -105,17 +105,18 @@ class Statement:
             raise ValueError(f"{self.key}: give one of below and above")
 
     def agrees(self, value: float) -> bool:
-        """Return whether a figure is on the paper's side."""
+        """Return whether a value agrees with the paper."""
         if self.below is not None:
             return value < self.below
         return self.above is not None and value > self.above
 
 
 class CaseResult(NamedTuple):
-    """What was measured in one case: a ratio or a figure, its rounds' range, and the work.
+    """The measurement of one case: a ratio or a value, the range of its rounds, and the work.
 
-    ``examined`` and ``visited`` are ratios, None where one of the two has none. Each index counts
-    them in its own way: they mean the same where both are ``alike``, one index with two options.
+    ``examined`` and ``visited`` are ratios, None if one of the two series has no such count. Each
+    index defines these counts itself. They are comparable if both series are ``alike``: one index
+    with different options.
     """
 
     label: str
@@ -130,7 +131,7 @@ class CaseResult(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """A statement and how it fares."""
+    """A statement and the verdict about it."""
 
     statement: Statement
     cases: list[CaseResult]
@@ -138,7 +139,7 @@ class Verdict(NamedTuple):
     sentence: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as plain values, case by case."""
+        """Return the verdict and its cases for JSON."""
         return {
             "statement": self.statement.key,
             "says": self.statement.says,
@@ -152,7 +153,7 @@ class Verdict(NamedTuple):
 
 
 def judge(experiment: Experiment, result: dict[str, Any]) -> list[Verdict]:
-    """Hold all statements of an experiment against a result."""
+    """Compare all statements of an experiment with a result."""
     measured = Results(result)
     return [
         _judge(statement, [_case(statement, case, measured) for case in statement.cases], result)
@@ -163,8 +164,8 @@ def judge(experiment: Experiment, result: dict[str, Any]) -> list[Verdict]:
 
 
 def _judge(statement: Statement, cases: list[CaseResult], result: dict[str, Any]) -> Verdict:
-    if QUANTITIES[statement.quantity].near and result["rounds"] < FEWEST_ROUNDS:
-        return Verdict(statement, cases, NOT_JUDGED, f"fewer than {FEWEST_ROUNDS} rounds")
+    if QUANTITIES[statement.quantity].near and result["rounds"] < MIN_ROUNDS:
+        return Verdict(statement, cases, NOT_JUDGED, f"fewer than {MIN_ROUNDS} rounds")
     found = {case.verdict for case in cases}
     verdict = DIFFERS if DIFFERS in found else UNCLEAR if UNCLEAR in found else HOLDS
     return Verdict(statement, cases, verdict, _sentence(statement, cases, verdict))
@@ -180,14 +181,14 @@ def _other_size(statement: Statement, result: dict[str, Any], measured: Results)
 
 def _case(statement: Statement, case: Case, measured: Results) -> CaseResult:
     quantity = statement.quantity
-    above, *others = case.spots()
+    above, *others = case.points()
     top = measured.find(quantity, *above)
     label = case.label or case.group
     if not others:
         value, least, most = top.median, min(top.rounds), max(top.rounds)
         verdict = _side(statement, value, least, most)
         return CaseResult(label, "", value, least, most, None, None, True, verdict)
-    below = [measured.find(quantity, *spot) for spot in others]
+    below = [measured.find(quantity, *point) for point in others]
     best = max if QUANTITIES[quantity].more_is_better else min
     bottom = best(below, key=lambda one: one.median)
     value = top.median / bottom.median
@@ -213,7 +214,7 @@ def _work_ratio(top: Measured, bottom: Measured, name: str) -> float | None:
 
 
 def _side(statement: Statement, value: float, least: float, most: float) -> str:
-    """Return on which side of the bound a case is, if it is clear."""
+    """Return whether a case holds, differs or is unclear."""
     bound = statement.below if statement.below is not None else statement.above
     assert bound is not None
     agreeing = {statement.agrees(one) for one in (value, least, most)}
@@ -224,7 +225,7 @@ def _side(statement: Statement, value: float, least: float, most: float) -> str:
 
 
 def _sentence(statement: Statement, cases: list[CaseResult], verdict: str) -> str:
-    """Say where it does not hold, from what was measured."""
+    """Describe the cases in which a statement does not hold."""
     if verdict == HOLDS:
         return ""
     parts = []
@@ -232,7 +233,7 @@ def _sentence(statement: Statement, cases: list[CaseResult], verdict: str) -> st
         holding = sum(case.verdict == HOLDS for case in cases)
         parts.append(f"holds in {holding} of {len(cases)}")
     for kind, name in ((DIFFERS, "against it"), (UNCLEAR, "within the noise")):
-        some = [_told(statement, case) for case in cases if case.verdict == kind]
+        some = [_describe_case(statement, case) for case in cases if case.verdict == kind]
         if some:
             parts.append(f"{name}: " + ", ".join(some))
     if verdict == DIFFERS and statement.why:
@@ -240,11 +241,11 @@ def _sentence(statement: Statement, cases: list[CaseResult], verdict: str) -> st
     return "; ".join(parts)
 
 
-def _told(statement: Statement, case: CaseResult) -> str:
-    """Return a case with its figure, and whether the work says something else."""
-    told = f"{case.label} {case.value:.3g}" + (" x" if case.bottom else "")
+def _describe_case(statement: Statement, case: CaseResult) -> str:
+    """Return a case with its value, and a note if the work agrees with the paper."""
+    text = f"{case.label} {case.value:.3g}" + (" x" if case.bottom else "")
     work = [ratio for ratio in (case.examined, case.visited) if ratio is not None]
     against = case.alike and case.verdict == DIFFERS
     if work and against and all(statement.agrees(ratio) for ratio in work):
-        told += " though the work is on the paper's side"
-    return told
+        text += " though the work is on the paper's side"
+    return text

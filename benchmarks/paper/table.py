@@ -1,4 +1,4 @@
-"""The table of a paper's statements: what it says, what is measured here, and whether it holds."""
+"""The table of a paper's statements, with the measurements and the verdicts."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ HEADER = [
 ]
 
 NOTE = (
-    "Ratios (x) over all groups of messages that a statement is about. It is unclear where rounds "
-    "lie on both sides of the bound, or all too near to it. Every index counts in its own way what "
-    "it examined and visited: these two compare options of one index, and hardly two indexes."
+    "Ratios (x) over all groups of messages of a statement. A statement is unclear if rounds are "
+    "on both sides of the bound, or too close to it. Each index defines what it counts as examined "
+    "and visited: use these two columns to compare options of one index, not different indexes."
 )
-"""What must be known to read the table."""
+"""The explanation of the table."""
 
 
 def statement_table(verdicts: Sequence[Verdict]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows, one row a statement; several cases make a range."""
+    """Return header and rows, one row per statement; several cases are shown as a range."""
     return HEADER, [_row(verdict) for verdict in verdicts]
 
 
@@ -65,11 +65,11 @@ def _work(ratios: list[float | None]) -> str:
 
 
 def _range(values: list[float]) -> str:
-    least, most = _figure(min(values)), _figure(max(values))
+    least, most = _format_number(min(values)), _format_number(max(values))
     return least if least == most else f"{least}-{most}"
 
 
-def _figure(value: float) -> str:
+def _format_number(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 1 or value < 0.01 else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""Subscriptions become an index in a folder: whole, or in shards that the planner cuts.
+"""Build an index over subscriptions in a folder: as a whole, or in shards chosen by the planner.
 
 Run it: python examples/spark/build.py
 """
@@ -19,6 +19,6 @@ index = Path(tempfile.mkdtemp()) / "index"
 whole = build(rows, index)
 print(f"version {whole.version.number}: {whole.version.mode}, {whole.version.rows:,} subscriptions")
 
-cut = build(rows, index, shards=3, messages=messages)
-print(f"version {cut.version.number}: {cut.version.mode}")
-print(cut.plan)
+sharded = build(rows, index, shards=3, messages=messages)
+print(f"version {sharded.version.number}: {sharded.version.mode}")
+print(sharded.plan)

@@ -1,4 +1,4 @@
-"""Subscriptions come, go and move while an index is in use; what cannot be done is said.
+"""Insert, delete and move subscriptions while an index is in use; invalid changes are reported.
 
 Run it: python examples/spark/changes.py
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nearcast.spark import build, changes, match, session
 
-PLACE = "west double, south double, east double, north double"
+BOX_COLUMNS = "west double, south double, east double, north double"
 
 spark = session("local[2]")
 index = Path(tempfile.mkdtemp()) / "index"
@@ -16,7 +16,7 @@ alps, coast = (5.0, 45.0, 16.0, 48.0), (-10.0, 36.0, -6.0, 44.0)
 build(
     spark.createDataFrame(
         [("ann", ["snow"], *alps), ("ben", ["snow"], *alps)],
-        f"id string, keywords array<string>, {PLACE}",
+        f"id string, keywords array<string>, {BOX_COLUMNS}",
     ),
     index,
 )
@@ -33,7 +33,7 @@ done = changes(
             ("insert", "eve", ["beach"], *coast),
             ("delete", "nobody", None, None, None, None, None),
         ],
-        f"op string, id string, keywords array<string>, {PLACE}",
+        f"op string, id string, keywords array<string>, {BOX_COLUMNS}",
     ),
     index,
 )
@@ -41,5 +41,5 @@ print(f"version {done.version.number}: {done.taken}, {done.rejected} rejected")
 for row in done.rejects.collect():
     print(f"rejected: {row.field} {row.reason}: {row.record}")
 for row in match(messages, index).collect():
-    print(f"{row.message_id} goes to {row.subscription_id}")
+    print(f"{row.message_id} matches {row.subscription_id}")
 print("before, with version 1:", match(messages, index, version=1).count(), "matches")

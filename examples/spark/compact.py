@@ -1,4 +1,4 @@
-"""Changes are folded into an index, and versions that nobody reads are dropped.
+"""Merge changes into an index, and drop the versions that nobody reads.
 
 Run it: python examples/spark/compact.py
 """
@@ -20,5 +20,5 @@ print("versions:", sorted(path.name for path in (index / "versions").iterdir()))
 
 done = compact(spark, index)
 print(f"version {done.version.number} has {done.version.rows} subscriptions in one segment")
-print(f"dropped the versions {done.dropped}, removed {done.removed} folders")
+print(f"dropped versions: {done.dropped}; removed folders: {done.removed}")
 print("versions:", sorted(path.name for path in (index / "versions").iterdir()))

@@ -1,4 +1,4 @@
-"""Messages are held against an index: every pair once, and what it cost to find them.
+"""Match messages with an index: every matching pair once, and the cost of finding them.
 
 Run it: python examples/spark/match.py
 """
@@ -32,5 +32,5 @@ messages = spark.createDataFrame(
 build(subscriptions, index)
 observed = Observation()
 for row in messages.transform(match, index, observation=observed).orderBy("message_id").collect():
-    print(f"message {row.message_id} goes to {row.subscription_id}")
+    print(f"message {row.message_id} matches {row.subscription_id}")
 print("observed:", observed.get)

@@ -1,7 +1,7 @@
-"""The whole pipeline on sample data: raw records to matches, then a stream over a changing index.
+"""The whole pipeline on sample data: raw records to matches, then a stream with a changing index.
 
-Run it: python examples/spark/pipeline.py OUT [MESSAGES] [SUBSCRIPTIONS]. It writes every step and
-three pictures into the folder OUT.
+Run it: python examples/spark/pipeline.py OUT [MESSAGES] [SUBSCRIPTIONS]. It writes the output of
+each step and three plots to the folder OUT.
 """
 
 import json
@@ -39,11 +39,11 @@ from nearcast.spark import (
 NAMES = {"id": "key", "text": "body", "lon": "longitude", "lat": "latitude", "time": "at"}
 FILES = 6
 SHARE = (1e-6, 1e-4)
-"""The area of a subscription's box, as shares of the world's: towns to provinces."""
+"""The area of a subscription's box, as a share of the world: from a town to a province."""
 
 
 def write_raw(path: Path, count: int) -> None:
-    """Write records as somebody else would: other names, numbers as text, twins, broken lines."""
+    """Write raw records with other column names, numbers as text, duplicates and broken lines."""
     workload = Workload("places", seed=7)
     table = message_table(workload, workload.messages(count))
     lines = []
@@ -59,7 +59,7 @@ def write_raw(path: Path, count: int) -> None:
 
 
 def draw_map(spark: SparkSession, out: Path, path: Path) -> None:
-    """Draw the messages, coloured by how many subscriptions each has found."""
+    """Draw a map of the messages, colored by their number of matches."""
     found = spark.read.parquet(f"{out}/matches").groupBy("message_id").count()
     messages = spark.read.parquet(f"{out}/messages")
     counted = messages.join(found, messages.id == found.message_id, "left")
@@ -74,29 +74,29 @@ def draw_map(spark: SparkSession, out: Path, path: Path) -> None:
     data.draw(path, "Messages and the subscriptions that they match")
 
 
-def changed(spark: SparkSession, out: Path) -> DataFrame:
-    """Return changes: every tenth subscription goes, every tenth moves to the whole world."""
+def make_changes(spark: SparkSession, out: Path) -> DataFrame:
+    """Return changes that delete a tenth of the subscriptions and enlarge another tenth."""
     part = F.pmod(F.hash("id"), F.lit(10))
     rows = spark.read.parquet(f"{out}/subscriptions").withColumn("part", part)
     world = {"west": -180.0, "south": -90.0, "east": 180.0, "north": 90.0}
-    gone = rows.where("part = 0").select(F.lit("delete").alias("op"), "id")
+    deleted = rows.where("part = 0").select(F.lit("delete").alias("op"), "id")
     moved = rows.where("part = 1").select(
         F.lit("move").alias("op"),
         "id",
         *(F.lit(value).alias(side) for side, value in world.items()),
     )
-    return moved.unionByName(gone, allowMissingColumns=True)
+    return moved.unionByName(deleted, allowMissingColumns=True)
 
 
 def run_stream(spark: SparkSession, out: Path) -> list[dict[str, Any]]:
-    """Stream files of messages, half of them before and half of them after a change."""
+    """Stream files of messages, one half before and one half after the changes."""
     arriving = out / "arriving"
     spark.read.parquet(f"{out}/messages").repartition(FILES).write.parquet(f"{out}/files")
     files = sorted((out / "files").glob("*.parquet"))
-    told = []
-    for version, some in ((1, files[: FILES // 2]), (2, files[FILES // 2 :])):
+    results = []
+    for version, part in ((1, files[: FILES // 2]), (2, files[FILES // 2 :])):
         arriving.mkdir(exist_ok=True)
-        for file in some:
+        for file in part:
             shutil.copy(file, arriving)
         query = stream(
             open_stream(spark, str(arriving), files_per_batch=1),
@@ -107,15 +107,15 @@ def run_stream(spark: SparkSession, out: Path) -> list[dict[str, Any]]:
         )
         query.awaitTermination()
         batches = [rates(progress) for progress in query.recentProgress]
-        told += [{**batch, "version": version} for batch in batches if batch is not None]
+        results += [{**batch, "version": version} for batch in batches if batch is not None]
         if version == 1:
-            done = changes(changed(spark, out), out / "index")
-            print(f"changes     {done.taken}, version {done.version.number} is in force")
-    return told
+            done = changes(make_changes(spark, out), out / "index")
+            print(f"changes     {done.taken}, version {done.version.number} is in use")
+    return results
 
 
 def main(out: Path, messages: int, count: int) -> None:
-    """Go through the pipeline."""
+    """Run the pipeline."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     spark = session()
@@ -149,12 +149,13 @@ def main(out: Path, messages: int, count: int) -> None:
     for batch in batches:
         print(
             f"stream      batch {batch['batch']}: {batch['messages']:,} messages, "
-            f"{batch['matches']:,} matches, {batch['examined_per_message']:.0f} examined a message"
+            f"{batch['matches']:,} matches, "
+            f"{batch['examined_per_message']:.0f} examined per message"
         )
     plot_stream(batches, out / "stream.png")
     summary = {"prepare": prepared.counts, "match": found, "stream": batches}
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    print(f"pictures    {out}/statistics.png, {out}/matches.png, {out}/stream.png")
+    print(f"plots       {out}/statistics.png, {out}/matches.png, {out}/stream.png")
 
 
 if __name__ == "__main__":

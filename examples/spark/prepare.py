@@ -1,4 +1,4 @@
-"""Raw records from anywhere become clean messages: other names, text for numbers, bad rows, twins.
+"""Turn raw records into clean messages: other names, numbers as text, invalid rows, duplicates.
 
 Run it: python examples/spark/prepare.py
 """

@@ -1,7 +1,7 @@
-"""Which words are frequent, and where: document frequencies over all and by the cells of a grid.
+"""Count document frequencies of tokens, overall and by the cells of a grid.
 
-Counts two thousand messages in one pass, writes the statistics as a folder, and asks what people
-write about in one place that they do not write about elsewhere.
+Counts two thousand messages in one pass, writes the statistics to a folder, and prints words that
+are frequent in one place but not elsewhere.
 """
 
 import tempfile
@@ -28,7 +28,7 @@ print(f"{found.documents:,} messages, {len(frequency):,} tokens")
 print("most frequent:", ", ".join(found.vocabulary.tokens()[:8].to_pylist()))
 
 [paris] = found.cell_of([[int(2.35 * UNITS), int(48.86 * UNITS)]])
-token, here = found.frequency_in(int(paris))
-# How much more often than elsewhere; a little is added so that rare words do not win by chance.
-special = np.argsort(-(here / (frequency[token] + 2)), kind="stable")[:5]
-print("around Paris:", ", ".join(found.vocabulary.token(int(t)) for t in token[special]))
+token, count_here = found.frequency_in(int(paris))
+# Share of the occurrences in this cell; + 2 so that rare words are not chosen by chance.
+most_local = np.argsort(-(count_here / (frequency[token] + 2)), kind="stable")[:5]
+print("around Paris:", ", ".join(found.vocabulary.token(int(t)) for t in token[most_local]))

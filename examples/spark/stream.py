@@ -1,4 +1,4 @@
-"""A stream of files is matched as they come; started again, it goes on where it was.
+"""Match a stream of files as they arrive; a restarted stream continues where it stopped.
 
 Run it: python examples/spark/stream.py
 """
@@ -33,4 +33,4 @@ for hour, text in enumerate(["Storm warning", "Sunny again", "Flood in the old t
     print("progress:", [rates(progress) for progress in query.recentProgress])
 
 for row in spark.read.parquet(str(folder / "matches")).orderBy("message_id").collect():
-    print(f"{row.message_id} goes to {row.subscription_id}")
+    print(f"{row.message_id} matches {row.subscription_id}")

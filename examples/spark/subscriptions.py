@@ -1,7 +1,7 @@
-"""Subscriptions for an experiment, drawn from messages: always the same for a seed.
+"""Draw subscriptions for an experiment from messages; a seed always gives the same rows.
 
-Draws a thousand subscriptions from three hundred messages, in different partitions, and shows that
-they are the same.
+Draws a thousand subscriptions from three hundred messages twice, with different partitions, and
+shows that the results are the same.
 """
 
 import tempfile

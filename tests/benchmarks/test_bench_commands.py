@@ -1,4 +1,4 @@
-"""``nearcast bench``, ``nearcast indexes`` and the command as a whole."""
+"""``nearcast bench``, ``nearcast indexes`` and the ``nearcast`` command itself."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from nearcast.cli import app
 run = CliRunner().invoke
 
 
-def test_compare_writes_json_and_picture_and_readme(tmp_path: Path) -> None:
+def test_compare_writes_json_and_a_plot_and_the_readme(tmp_path: Path) -> None:
     names = "scan,trie-pyramid:list_size=32"
     sizes = ["--subscriptions", "500", "--messages", "30", "--rounds", "2", "--sample", "5"]
-    where = ["--out", str(tmp_path), "--index", names]
-    done = run(app, ["bench", "compare", *sizes, *where, "--json"])
+    output = ["--out", str(tmp_path), "--index", names]
+    done = run(app, ["bench", "compare", *sizes, *output, "--json"])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert [r["index"] for r in result["results"]] == names.split(",")
     assert result["results"][1]["options"]["list_size"] == 32
     assert json.loads((tmp_path / "compare-tweets-500.json").read_text()) == result
     assert (tmp_path / "compare-tweets-500.png").exists()
-    shown = run(app, ["bench", "compare", *sizes, *where, "--group", "long-range"])
+    shown = run(app, ["bench", "compare", *sizes, *output, "--group", "long-range"])
     assert shown.exit_code == 0, shown.output
     assert "µs/message" in shown.stdout
     assert (tmp_path / "compare-tweets-500-long-range.json").exists()
@@ -43,7 +43,7 @@ def test_compare_writes_json_and_picture_and_readme(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "says"),
+    ("options", "code", "message"),
     [
         (["--index", "b-tree"], 1, "unknown index 'b-tree'"),
         (["--index", "scan:fanout"], 2, "name=value"),
@@ -52,16 +52,16 @@ def test_compare_writes_json_and_picture_and_readme(tmp_path: Path) -> None:
         (["--rounds", "0"], 2, "rounds"),
     ],
 )
-def test_wrong_comparisons_are_refused(
-    options: list[str], code: int, says: str, tmp_path: Path
+def test_invalid_comparisons_are_rejected(
+    options: list[str], code: int, message: str, tmp_path: Path
 ) -> None:
     few = ["--subscriptions", "10", "--messages", "3", "--out", str(tmp_path)]
     done = run(app, ["bench", "compare", *few, *options])
     assert done.exit_code == code
-    assert says in done.stderr
+    assert message in done.stderr
 
 
-def test_churn_shows_every_step(tmp_path: Path) -> None:
+def test_churn_shows_each_step(tmp_path: Path) -> None:
     sizes = ["--subscriptions", "1000", "--operations", "500", "--batch", "50"]
     done = run(app, ["bench", "churn", *sizes, "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
@@ -77,7 +77,7 @@ def test_churn_shows_every_step(tmp_path: Path) -> None:
     assert done.exit_code == 1
 
 
-def test_a_runbook_need_not_search(tmp_path: Path) -> None:
+def test_a_runbook_without_searches(tmp_path: Path) -> None:
     book = tmp_path / "book.json"
     mix = '{"do": "mix", "count": 400, "insert": 0.5, "delete": 0.5}'
     book.write_text(f'{{"batch": 100, "steps": [{{"do": "insert", "count": 600}}, {mix}]}}')
@@ -86,7 +86,7 @@ def test_a_runbook_need_not_search(tmp_path: Path) -> None:
     assert "deletes" in done.stdout
 
 
-def test_few_subscriptions_are_mixed_with_few_operations(tmp_path: Path) -> None:
+def test_the_number_of_operations_follows_the_subscriptions(tmp_path: Path) -> None:
     few = ["bench", "churn", "--subscriptions", "700", "--batch", "100", "--json"]
     done = run(app, [*few, "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
@@ -105,25 +105,25 @@ def test_text_is_measured(tmp_path: Path) -> None:
 
 
 def test_start_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
+    caches: list[str] = []
 
-    def pretend(cache: str) -> dict[str, float]:
-        seen.append(cache)
-        first = len(seen) == 1
+    def fake_run(cache: str) -> dict[str, float]:
+        caches.append(cache)
+        first = len(caches) == 1
         return {"import_s": 0.5, "first_match_s": 9.0 if first else 1.0, "process_s": 2.0}
 
-    monkeypatch.setattr(start_experiment, "_run", pretend)
+    monkeypatch.setattr(start_experiment, "_run", fake_run)
     done = run(app, ["bench", "start", "--rounds", "3", "--out", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output
     result = json.loads((tmp_path / "start.json").read_text())
     assert result["first_match_empty_cache_s"] == 9.0
     assert result["first_match_s"]["most"] == 1.0
-    assert len(seen) == 4
-    assert len(set(seen)) == 1
-    assert not Path(seen[0]).exists()
-    seen.clear()
+    assert len(caches) == 4
+    assert len(set(caches)) == 1
+    assert not Path(caches[0]).exists()
+    caches.clear()
     done = run(app, ["bench", "start", "--rounds", "1", "--out", str(tmp_path)])
-    assert "first match of later processes" in done.stdout
+    assert "first match, with cached kernels" in done.stdout
 
 
 def test_indexes_are_listed_with_their_options() -> None:

@@ -1,4 +1,4 @@
-"""Runbooks, and engines that follow them."""
+"""Runbooks, and engines that run them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_mixed_load_is_counted_and_drawn(tmp_path: Path) -> None:
-    said: list[tuple[int, int]] = []
-    result = churn(mixed_load(3_000, 2_000, batch=100), step=lambda what, *done: said.append(done))
+def test_a_mixed_load_is_measured_and_plotted(tmp_path: Path) -> None:
+    steps_seen: list[tuple[int, int]] = []
+    result = churn(
+        mixed_load(3_000, 2_000, batch=100), step=lambda name, *done: steps_seen.append(done)
+    )
     insert, _, _, mix, settle, after = result["steps"]
     assert insert["insert"]["operations"] == insert["subscriptions"] == 3_000
     assert mix["insert"]["operations"] == mix["delete"]["operations"] == 200
@@ -30,13 +32,13 @@ def test_a_mixed_load_is_counted_and_drawn(tmp_path: Path) -> None:
     assert after["search"]["operations"] == 200
     assert result["subscriptions"] == after["subscriptions"] == 3_000
     assert result["fresh"]["verified_messages"] == 200
-    assert said[0] == (0, 8)
+    assert steps_seen[0] == (0, 8)
     assert json.loads(json.dumps(result)) == result
     plot_churn(result, tmp_path / "churn.png")
     assert (tmp_path / "churn.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_a_runbook_from_a_file_is_followed(tmp_path: Path) -> None:
+def test_a_runbook_from_a_file_is_run(tmp_path: Path) -> None:
     path = tmp_path / "book.json"
     steps = [
         {"do": "insert", "count": 700},
@@ -52,28 +54,28 @@ def test_a_runbook_from_a_file_is_followed(tmp_path: Path) -> None:
     assert result["steps"][3]["insert"]["operations"] == 50
 
 
-def test_nothing_searched_and_nothing_left_is_possible() -> None:
+def test_a_runbook_without_searches_that_deletes_everything() -> None:
     steps = (RunbookStep("insert", 600), RunbookStep("delete", 600))
     result = churn(Runbook(steps))
     assert result["subscriptions"] == 0
     assert result["fresh"]["search"] is None
 
 
-def test_an_engine_that_finds_something_else_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_matches_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run: Any = experiment._Run
     one = pa.table({"message_id": ["m"], "subscription_id": ["s"]})
     monkeypatch.setattr(run, "last_matches", lambda self: one)
-    with pytest.raises(NearcastError, match="gave 1 that are none"):
+    with pytest.raises(NearcastError, match="1 matches are wrong"):
         churn(Runbook((RunbookStep("insert", 1),)))
 
 
-def test_more_deletes_than_subscriptions_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="more than the 5 that are there"):
+def test_more_deletes_than_subscriptions_are_rejected() -> None:
+    with pytest.raises(InvalidInput, match="at most the 5 existing subscriptions"):
         churn(Runbook((RunbookStep("insert", 5), RunbookStep("delete", 6))))
 
 
 @pytest.mark.parametrize(
-    ("content", "error", "says"),
+    ("content", "error", "message"),
     [
         ("{", UnsupportedFile, "not JSON"),
         ("[]", UnsupportedFile, "steps"),
@@ -88,12 +90,12 @@ def test_more_deletes_than_subscriptions_are_refused() -> None:
         ('{"steps": [{"do": "settle"}], "size": 0}', UnknownName, "size"),
     ],
 )
-def test_wrong_runbooks_are_refused(
-    content: str, error: type[Exception], says: str, tmp_path: Path
+def test_invalid_runbooks_are_rejected(
+    content: str, error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "book.json"
     path.write_text(content)
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         read_runbook(path)
     with pytest.raises(UnsupportedFile, match="no such file"):
         read_runbook(tmp_path / "other.json")

@@ -1,4 +1,4 @@
-"""The comparison of indexes: figures, checks and pictures."""
+"""The comparison of indexes: measurements, checks and plots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes import Builder
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.scan import Scan
-from nearcast.plots.machine import PeakMemory, describe, one_line
+from nearcast.plots.machine import PeakMemory, describe_machine, machine_caption
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,10 +45,10 @@ def plan(*names: str, **changes: Any) -> Comparison:
 
 
 @pytest.mark.parametrize("group", sorted(GROUPS))
-def test_every_index_gets_all_figures(group: str, tmp_path: Path) -> None:
-    said: list[tuple[int, int]] = []
+def test_each_index_gets_all_measurements(group: str, tmp_path: Path) -> None:
+    steps_seen: list[tuple[int, int]] = []
     comparison = plan("trie-pyramid", "scan", groups=(group,))
-    [result] = compare(comparison, lambda what, done, total: said.append((done, total)))
+    [result] = compare(comparison, lambda name, done, total: steps_seen.append((done, total)))
     fast, scan = result["results"]
     assert [fast["index"], scan["index"]] == ["trie-pyramid", "scan"]
     assert fast["matches_per_message"] == scan["matches_per_message"] > 0
@@ -57,33 +57,33 @@ def test_every_index_gets_all_figures(group: str, tmp_path: Path) -> None:
     timing = fast["us_per_message"]
     assert timing["least"] <= timing["median"] <= timing["most"]
     assert fast["verified_messages"] == 20
-    assert [done for done, _ in said] == list(range(len(said)))
-    assert {total for _, total in said} == {len(said)}
+    assert [done for done, _ in steps_seen] == list(range(len(steps_seen)))
+    assert {total for _, total in steps_seen} == {len(steps_seen)}
     assert json.loads(json.dumps(result)) == result
     plot_comparison(result, tmp_path / "deep" / "compare.png")
     assert (tmp_path / "deep" / "compare.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_an_index_that_is_wrong_is_an_error() -> None:
+def test_a_wrong_index_is_an_error() -> None:
     wrong = Comparison(
         "tweets", 10_000, 100, {"forgetful": Builder(Forgetful, NoOptions())}, sample=100
     )
-    with pytest.raises(NearcastError, match=r"forgetful does not agree .* missed 1 and gave 0"):
+    with pytest.raises(NearcastError, match=r"scan differ: .* 1 are missing; 0 matches are wrong"):
         compare(wrong)
 
 
 def test_slow_indexes_get_fewer_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment, "LONGEST_ROUND_S", 0.0)
+    monkeypatch.setattr(experiment, "MAX_ROUND_S", 0.0)
     [result] = compare(plan("scan", rounds=1))
     assert result["results"][0]["messages"] == 20
 
 
-def test_several_groups_have_a_result_each_and_one_table() -> None:
-    said: list[tuple[int, int]] = []
+def test_each_group_has_a_result_and_all_share_a_table() -> None:
+    steps_seen: list[tuple[int, int]] = []
     comparison = plan("trie-pyramid", "scan", groups=tuple(GROUPS))
-    results = compare(comparison, lambda what, done, total: said.append((done, total)))
+    results = compare(comparison, lambda name, done, total: steps_seen.append((done, total)))
     assert [result["group"] for result in results] == list(GROUPS)
-    assert {total for _, total in said} == {len(said)}
+    assert {total for _, total in steps_seen} == {len(steps_seen)}
     assert {len(r["rounds_us"]) for result in results for r in result["results"]} == {3}
     long, short = (results[i]["results"][0]["matches_per_message"] for i in (1, 0))
     assert long > short
@@ -96,7 +96,7 @@ def test_several_groups_have_a_result_each_and_one_table() -> None:
 
 
 @pytest.mark.parametrize("name", ["subscriptions", "messages", "rounds"])
-def test_nothing_to_compare_is_refused(name: str) -> None:
+def test_empty_comparisons_are_rejected(name: str) -> None:
     given: dict[str, Any] = {
         "dataset": "tweets",
         "subscriptions": 1,
@@ -108,16 +108,16 @@ def test_nothing_to_compare_is_refused(name: str) -> None:
         Comparison(**given)
     with pytest.raises(UnknownName, match="long-point"):
         plan("scan", groups=("medium",))
-    with pytest.raises(InvalidInput, match="one at least"):
+    with pytest.raises(InvalidInput, match="at least one group"):
         plan("scan", groups=())
 
 
-def test_spread_is_median_least_and_most() -> None:
+def test_spread_has_median_minimum_and_maximum() -> None:
     assert spread([5.0, 1.0, 2.0, 4.0]) == {"median": 3.0, "least": 1.0, "most": 5.0}
 
 
-def test_memory_that_is_taken_is_seen() -> None:
+def test_peak_memory_counts_new_arrays() -> None:
     with PeakMemory() as memory:
         taken = np.ones(30_000_000, np.uint8)
     assert memory.growth_bytes > 0.8 * len(taken)
-    assert str(describe()["cores"]) in one_line(describe())
+    assert str(describe_machine()["cores"]) in machine_caption(describe_machine())

@@ -1,4 +1,4 @@
-"""The papers' experiments: what is measured, what is judged, and what is shown."""
+"""The papers' experiments: measurements, verdicts and checks of definitions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from benchmarks.paper import (
     Figure,
     Group,
     Plan,
+    Point,
     Series,
-    Spot,
     Statement,
     Sweep,
     judge,
@@ -46,7 +46,7 @@ def result_of(
     kinds: Mapping[str, str] = MappingProxyType({}),
     **work: tuple[float, float],
 ) -> dict[str, Any]:
-    """Return a made-up result: the rounds of two series, and examined and visited of each."""
+    """Return a fake result with the rounds of two series, and examined and visited of each."""
     points = [
         {
             "dataset": "tweets",
@@ -94,16 +94,14 @@ FASTER = Statement(
     ],
     ids=["below", "above", "overlapping", "near", "few rounds"],
 )
-def test_a_case_is_clear_where_all_rounds_say_so(
-    a: list[float], b: list[float], verdict: str
-) -> None:
+def test_a_case_is_clear_if_all_rounds_agree(a: list[float], b: list[float], verdict: str) -> None:
     [judged] = judge(experiment_of(FASTER), result_of({"a": a, "b": b}))
     assert judged.verdict == verdict
     assert ("It rained." in judged.sentence) == (verdict == "differs")
     assert bool(judged.sentence) == (verdict != "holds")
 
 
-def test_what_is_measured_once_must_be_further_from_the_bound() -> None:
+def test_single_measurements_must_be_further_from_the_bound() -> None:
     built = replace(FASTER, quantity="build", cases=(Case("a", ("b",)),))
     result = result_of({"a": [1, 1, 1], "b": [1, 1, 1]})
     for seconds, verdict in ((0.9, "unclear"), (0.7, "holds"), (1.3, "differs")):
@@ -126,7 +124,7 @@ def test_two_data_sets_are_compared() -> None:
     assert (judged.verdict, judged.cases[0].value) == ("differs", 5)
 
 
-def test_the_sentence_says_when_the_work_agrees() -> None:
+def test_the_sentence_notes_when_the_work_agrees() -> None:
     slow = {"a": [4.0, 5.0, 6.0], "b": [1.0, 1.0, 2.0]}
     [less] = judge(experiment_of(FASTER), result_of(slow, a=(10, 3), b=(20, 9)))
     assert less.cases[0].examined == 0.5
@@ -139,7 +137,7 @@ def test_the_sentence_says_when_the_work_agrees() -> None:
     assert row[2:6] == ["below 1 x", "5 x", "0.50 x", "3 x"]
 
 
-def test_figures_as_such_are_judged_at_the_papers_size_only() -> None:
+def test_single_values_are_judged_only_at_the_papers_size() -> None:
     absolute = replace(
         FASTER,
         cases=(Case("a", group="short-point"),),
@@ -155,7 +153,7 @@ def test_figures_as_such_are_judged_at_the_papers_size_only() -> None:
     assert judged.verdict == "holds"
 
 
-def test_a_statement_that_nothing_measures_is_refused() -> None:
+def test_a_statement_that_no_figure_measures_is_rejected() -> None:
     for case in (Case("a", ("b",), "long-point"), Case("c", ("b",), "short-point")):
         with pytest.raises(NearcastError):
             experiment_of(replace(FASTER, cases=(case,)))
@@ -171,20 +169,20 @@ def test_a_statement_that_nothing_measures_is_refused() -> None:
         replace(FASTER, above=1)
 
 
-def test_a_figure_shows_what_can_be_measured() -> None:
+def test_invalid_figures_are_rejected() -> None:
     with pytest.raises(UnknownName, match="bytes"):
         Figure("f", "F", "datasets", ("a",), measures=("joules",))
     with pytest.raises(UnknownName, match="datasets"):
         Figure("f", "F", "pie", ("a",))
-    line = {1.0: Spot("tweets", "a")}
+    line = {1.0: Point("tweets", "a")}
     with pytest.raises(UnknownName, match="line of right"):
         Sweep("s", "S", "x", {"left": {"a": line}, "right": {"b": line}})
-    lost = Sweep("s", "S", "x", {"left": {"c": {1.0: Spot("tweets", "c")}}})
+    lost = Sweep("s", "S", "x", {"left": {"c": {1.0: Point("tweets", "c")}}})
     with pytest.raises(UnknownName, match="series"):
         Experiment("x", "X", "a", {"a": Series("scan")}, (lost,), ())
 
 
-def test_names_of_groups_are_read() -> None:
+def test_names_of_groups_are_parsed() -> None:
     assert Group.named("700-range") == Group((700, 700), True)
     for name in ("medium", "x-point", "20-line"):
         with pytest.raises(UnknownName, match="20-point"):
@@ -196,7 +194,7 @@ def test_names_of_groups_are_read() -> None:
 
 
 class Counted(Scan):
-    """A scan that knows how many large ones there are."""
+    """A scan that counts the large scans in memory."""
 
     alive: ClassVar[WeakSet[Counted]] = WeakSet()
     most: ClassVar[int] = 0
@@ -210,7 +208,7 @@ class Counted(Scan):
         return built
 
 
-def test_a_heat_is_gone_before_the_next_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heat_is_freed_before_the_next_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Series, "builder", lambda self: Builder(Counted, NoOptions()))
     figure = Figure("f", "F", "mixed", tuple("abc"), groups=("short-point",))
     series = {name: Series("scan") for name in "abc"}
@@ -218,7 +216,7 @@ def test_a_heat_is_gone_before_the_next_is_built(monkeypatch: pytest.MonkeyPatch
     measure(mixed, replace(FEW, memory_bytes=1.0))
     assert Counted.most == 1
     measure(mixed, FEW)
-    # Three that take turns; the last one came after a small one that was gone.
+    # Three run in rotation; the last one was built after a small one was freed.
     assert Counted.most == 3
 
 
@@ -235,25 +233,25 @@ class Forgetful(Scan):
         return Matches(start, found.subscription[: start[-1]], found.examined)
 
 
-def test_an_index_that_is_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_matches_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Series, "builder", lambda self: Builder(Forgetful, NoOptions()))
-    with pytest.raises(NearcastError, match=r"a does not agree .* gave 0"):
+    with pytest.raises(NearcastError, match=r"a and the scan differ: .* 0 matches are wrong"):
         measure(experiment_of(FASTER), replace(FEW, messages=500, sample=500))
 
 
-def test_an_index_that_takes_no_changes_is_refused() -> None:
+def test_an_index_without_updates_is_rejected() -> None:
     figure = Figure("f", "F", "mixed", ("a",), groups=("short-point",))
     series = {"a": Series("trie-pyramid")}
     fixed = Experiment("x", "X", "a", series, (figure,), ())
-    with pytest.raises(NearcastError, match="a takes no changes"):
+    with pytest.raises(NearcastError, match="a cannot be changed in place"):
         measure(fixed, FEW)
     grown = replace(fixed, series={"a": Series("trie-pyramid", built=0.5)})
     with pytest.raises(NearcastError, match="build it from all"):
         measure(grown, FEW)
 
 
-def test_an_index_that_grows_is_whole_at_last() -> None:
-    lines = {"a": {0.5: Spot("tweets", "half of a half")}}
+def test_an_index_with_inserts_has_all_subscriptions() -> None:
+    lines = {"a": {0.5: Point("tweets", "half of a half")}}
     figure = Sweep("f", "F", "x", {"tweets": lines}, ("time", "insert"))
     series = {"half of a half": Series("scan", share=0.5, built=0.5)}
     result = measure(Experiment("x", "X", "a", series, (figure,), ()), FEW)
@@ -263,7 +261,7 @@ def test_an_index_that_grows_is_whole_at_last() -> None:
     assert result["points"][0]["verified_messages"] == 5
 
 
-def test_an_option_without_end_is_written_as_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_infinite_option_is_written_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = SimpleNamespace(most=math.inf, least=1.0)
     monkeypatch.setattr(Series, "builder", lambda self: Builder(Counted, endless))
     result = measure(experiment_of(FASTER), FEW)

@@ -1,4 +1,4 @@
-"""Data of the papers that workloads do not have: boolean expressions, and words that drift."""
+"""The papers' data sets beyond the workloads: boolean expressions, and words that drift."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nearcast.columns import Clauses
 from nearcast.datasets.workloads import Workload
 
 
-def meaning(drawn: Expressions, number: int, present: set[int]) -> bool:
-    """Return whether an expression is true, from how it was drawn."""
+def evaluate(drawn: Expressions, number: int, present: set[int]) -> bool:
+    """Evaluate a drawn expression."""
     first, last = drawn.token_start[number], drawn.token_start[number + 1]
     tokens = drawn.token[first:last].tolist()
     cut = int(drawn.left[number])
@@ -25,15 +25,15 @@ def meaning(drawn: Expressions, number: int, present: set[int]) -> bool:
     return left or right if drawn.join_or[number] else left and right
 
 
-def clauses_say(clauses: Clauses, number: int, present: set[int]) -> bool:
-    """Return whether one clause of a subscription has all its tokens present."""
+def evaluate_clauses(clauses: Clauses, number: int, present: set[int]) -> bool:
+    """Return whether a clause of a subscription has all its tokens present."""
     return any(
         set(clauses.token[clauses.token_start[c] : clauses.token_start[c + 1]].tolist()) <= present
         for c in np.flatnonzero(clauses.row == number)
     )
 
 
-def test_clauses_mean_what_the_expression_means() -> None:
+def test_clauses_are_equivalent_to_the_expression() -> None:
     rng = np.random.default_rng(3)
     tokens = [sorted(rng.choice(9, rng.integers(1, 8), replace=False)) for _ in range(200)]
     plain = Clauses.of(tokens, rng.integers(0, 9, (200, 2)).repeat(2, axis=1))
@@ -46,15 +46,15 @@ def test_clauses_mean_what_the_expression_means() -> None:
         for count in range(len(own) + 1):
             for chosen in combinations(own, count):
                 present = set(chosen)
-                said = clauses_say(clauses, number, present)
-                assert said == meaning(drawn, number, present), (number, present)
+                said = evaluate_clauses(clauses, number, present)
+                assert said == evaluate(drawn, number, present), (number, present)
     for c in range(len(clauses)):
         run = clauses.token[clauses.token_start[c] : clauses.token_start[c + 1]]
         assert len(run) > 0
         assert (np.diff(run) > 0).all()
 
 
-def test_every_form_of_an_expression_is_drawn() -> None:
+def test_all_forms_of_expressions_are_drawn() -> None:
     plain = Workload("tweets", 1, keywords=(4, 4)).subscriptions(500)
     drawn = draw_expressions(np.random.default_rng(1), plain)
     forms = {
@@ -79,12 +79,12 @@ def test_boolean_subscriptions_have_several_clauses() -> None:
 
 def test_drifting_subscriptions_are_the_same_in_another_order() -> None:
     plain = Data("tweets").workload(7).subscriptions(2_000)
-    drifting = Data("tweets", draws=Drifting).workload(7).subscriptions(2_000)
+    drifting = Data("tweets", workload_class=Drifting).workload(7).subscriptions(2_000)
     assert drifting.subscriptions == 2_000
     assert sorted(map(tuple, drifting.box.tolist())) == sorted(map(tuple, plain.box.tolist()))
 
     def shared(clauses: Clauses) -> float:
-        """Return how much of the last tenth's tokens the first tenth has."""
+        """Return the share of the last tenth's tokens that occur in the first tenth."""
         early = clauses.take(np.arange(200)).token
         late = clauses.take(np.arange(1_800, 2_000)).token
         return float(np.isin(late, early).mean())
@@ -92,6 +92,6 @@ def test_drifting_subscriptions_are_the_same_in_another_order() -> None:
     assert shared(drifting) < 0.8 * shared(plain)
 
 
-def test_changes_of_a_data_set_are_checked() -> None:
+def test_unknown_parameters_of_a_data_set_are_rejected() -> None:
     with pytest.raises(ValueError, match="colour"):
         Data("tweets", {"colour": 1}).workload(0)

@@ -1,4 +1,4 @@
-"""The experiments of every paper, run small: all that they measure, judge, draw and write."""
+"""Small runs of the experiments of all papers: measurements, verdicts, plots and files."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ FEW = Plan(2_000, 30, rounds=3, sample=5, point_s=0.001)
 
 
 class Run(NamedTuple):
-    """A small experiment and what was measured."""
+    """A small experiment and its result."""
 
     experiment: Experiment
     result: dict[str, Any]
 
 
 def smaller(experiment: Experiment, last: int = 0) -> Experiment:
-    """Return its last figures (0: all) with few panels, and indexes that are always there."""
+    """Return an experiment with its last figures (0: all), and few panels."""
     figures = tuple(fewer_panels(figure) for figure in experiment.figures[-last:])
-    small = stand_ins(replace(experiment, figures=figures, statements=()))
+    small = with_simple_indexes(replace(experiment, figures=figures, statements=()))
     kept = [
         replace(one, cases=tuple(case for case in one.cases if measures(small, one, case)))
         for one in experiment.statements
@@ -54,7 +54,7 @@ def smaller(experiment: Experiment, last: int = 0) -> Experiment:
 
 
 def fewer_panels(figure: Figure | Sweep) -> Figure | Sweep:
-    """Keep the first and the last of all groups, lengths and values."""
+    """Keep the first and the last of the groups, lengths and values."""
     if isinstance(figure, Sweep):
         panels = {
             title: {name: dict(ends(list(line.items()))) for name, line in lines.items()}
@@ -70,8 +70,8 @@ def ends(values: Sequence[T]) -> tuple[T, ...]:
     return tuple(values) if len(values) < 2 else (values[0], values[-1])
 
 
-def stand_ins(experiment: Experiment) -> Experiment:
-    mixed = {s.series for f in experiment.figures if f.kind == "mixed" for s in f.spots()}
+def with_simple_indexes(experiment: Experiment) -> Experiment:
+    mixed = {s.series for f in experiment.figures if f.kind == "mixed" for s in f.points()}
     series = {
         label: replace(
             one,
@@ -85,8 +85,8 @@ def stand_ins(experiment: Experiment) -> Experiment:
 
 def measures(experiment: Experiment, statement: Statement, case: Case) -> bool:
     mixed = statement.quantity == "operations"
-    needed = [(s, experiment.needed(s.dataset, s.series, mixed=mixed)) for s in case.spots()]
-    return all(spot.group in groups if spot.group else groups for spot, groups in needed)
+    needed = [(s, experiment.needed(s.dataset, s.series, mixed=mixed)) for s in case.points()]
+    return all(point.group in groups if point.group else groups for point, groups in needed)
 
 
 @pytest.fixture(scope="module", params=PAPERS)
@@ -99,23 +99,23 @@ def run(request: pytest.FixtureRequest) -> Run:
     return Run(small, result)
 
 
-def test_every_figure_has_its_points(run: Run) -> None:
+def test_all_points_of_figures_are_measured(run: Run) -> None:
     points = {(p["dataset"], p["series"], p["group"]): p for p in run.result["points"]}
     builds = {(b["dataset"], b["series"]): b for b in run.result["builds"]}
     assert len(points) == len(run.result["points"])
     for figure in run.experiment.figures:
-        for spot in figure.spots():
-            series, build = run.experiment.series[spot.series], builds[spot.dataset, spot.series]
+        for point in figure.points():
+            series, build = run.experiment.series[point.series], builds[point.dataset, point.series]
             assert build["subscriptions"] == round(2_000 * series.share)
             assert build["built"] == round(2_000 * series.share * series.built)
             assert ("us_per_insert" in build) == (series.built < 1.0)
-            assert len(points[spot]["rounds_us"]) == 3
-            assert points[spot]["examined_per_message"] >= points[spot]["matches_per_message"]
+            assert len(points[point]["rounds_us"]) == 3
+            assert points[point]["examined_per_message"] >= points[point]["matches_per_message"]
     assert {key[:2] for key in points} == set(builds)
     assert json.loads(json.dumps(run.result)) == run.result
 
 
-def test_all_of_a_heat_get_the_same_messages(run: Run) -> None:
+def test_all_indexes_of_a_heat_get_the_same_messages(run: Run) -> None:
     whole = [p for p in run.result["points"] if run.experiment.series[p["series"]].share == 1.0]
     assert {p["heat"] for p in whole} == {1}
     for place in {(p["dataset"], p["group"]) for p in whole}:
@@ -126,7 +126,7 @@ def test_all_of_a_heat_get_the_same_messages(run: Run) -> None:
 
 def test_a_mixed_load_is_a_tenth_inserts_and_a_tenth_deletes(run: Run) -> None:
     figures = [figure for figure in run.experiment.figures if figure.kind == "mixed"]
-    wanted = {spot for figure in figures for spot in figure.spots()}
+    wanted = {point for figure in figures for point in figure.points()}
     assert {(p["dataset"], p["series"], p["group"]) for p in run.result["mixed"]} == wanted
     for point in run.result["mixed"]:
         assert point["operations"] % 100 == 0
@@ -134,7 +134,7 @@ def test_a_mixed_load_is_a_tenth_inserts_and_a_tenth_deletes(run: Run) -> None:
         assert point["us_per_insert"]["median"] > 0
 
 
-def test_figures_and_tables_are_drawn(run: Run, tmp_path: Path) -> None:
+def test_figures_and_tables_are_written(run: Run, tmp_path: Path) -> None:
     paths = plot_figures(run.experiment, run.result, tmp_path)
     name = run.experiment.name
     assert [path.name for path in paths] == [
@@ -148,7 +148,7 @@ def test_figures_and_tables_are_drawn(run: Run, tmp_path: Path) -> None:
     assert json.loads(json.dumps([verdict.to_dict() for verdict in verdicts]))
 
 
-def test_little_memory_makes_more_heats() -> None:
+def test_little_memory_gives_more_heats() -> None:
     small = smaller(PAPERS["rt"])
     one_figure = replace(small, figures=small.figures[2:3], statements=())
     result = measure(one_figure, replace(FEW, memory_bytes=1.0))
@@ -177,12 +177,12 @@ def test_the_command_writes_everything(
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_statements_have_keys_of_their_own(name: str) -> None:
+def test_statements_have_unique_keys(name: str) -> None:
     keys = [statement.key for statement in PAPERS[name].statements]
     assert len(set(keys)) == len(keys)
 
 
 @pytest.mark.parametrize(("name", "label"), [(n, s) for n in PAPERS for s in PAPERS[n].series])
-def test_the_papers_series_are_chosen_from_what_there_is(name: str, label: str) -> None:
+def test_the_series_of_the_papers_exist(name: str, label: str) -> None:
     series = PAPERS[name].series[label]
     assert series.builder().index.name == series.index

@@ -1,4 +1,4 @@
-"""Results as JSON, and in the README."""
+"""Results as JSON files and in the README."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def text_result(us: float) -> dict[str, Any]:
     }
 
 
-def test_the_block_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+def test_only_the_block_is_replaced(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- bench:begin -->old<!-- bench:end -->\nafter\n")
     rewrite_readme(readme, [text_result(1.234)])
@@ -46,7 +46,7 @@ def test_the_block_is_replaced_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<!-- bench:end --><!-- bench:begin -->", "bench:begin"])
-def test_a_file_without_marks_is_left_alone(text: str, tmp_path: Path) -> None:
+def test_a_file_without_markers_is_not_changed(text: str, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(text)
     with pytest.raises(UnsupportedFile, match="bench:begin"):
@@ -54,14 +54,14 @@ def test_a_file_without_marks_is_left_alone(text: str, tmp_path: Path) -> None:
     assert readme.read_text() == text
 
 
-def test_results_come_back_and_other_files_are_refused(tmp_path: Path) -> None:
+def test_results_can_be_read_again_and_other_files_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "text.json"
     write_result(text_result(2.0), path)
     assert read_result(path) == text_result(2.0)
     assert [file.name for file in path.parent.iterdir()] == ["text.json"]
-    for content, says in (("{", "not JSON"), ("[]", "experiments"), ("{}", "experiments")):
+    for content, message in (("{", "not JSON"), ("[]", "experiments"), ("{}", "experiments")):
         path.write_text(content)
-        with pytest.raises(UnsupportedFile, match=says):
+        with pytest.raises(UnsupportedFile, match=message):
             read_result(path)
     with pytest.raises(UnsupportedFile, match="no such file"):
         read_result(tmp_path / "other.json")

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 import nearcast
-from nearcast.cli.writers import open_writer, write_whole
+from nearcast.cli.writers import open_writer, write_atomically
 
 TABLE = pa.table({"id": [f"id-{i * i}" for i in range(20_000)]})
-ENDINGS = ["parquet", "csv", "ndjson"]
+EXTENSIONS = ["parquet", "csv", "ndjson"]
 
-WRITE = """
+WRITE_SCRIPT = """
 import sys
 import pyarrow as pa
 from nearcast.cli.writers import open_writer
@@ -38,7 +38,7 @@ for path in sys.argv[1:]:
 
 
 def run(command: list[str], limit: int) -> subprocess.CompletedProcess[str]:
-    """Run a command that cannot write files of more bytes than this, as on a full disk."""
+    """Run a command that cannot write files larger than ``limit`` bytes, as on a full disk."""
     source = Path(nearcast.__file__).parents[1]
     return subprocess.run(
         [sys.executable, *command],
@@ -52,26 +52,26 @@ def run(command: list[str], limit: int) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("limit", [0, 3, 50_000, 150_000])
 def test_a_full_disk_leaves_no_file(tmp_path: Path, limit: int) -> None:
-    paths = [str(tmp_path / f"table.{ending}") for ending in ENDINGS]
-    done = run(["-c", WRITE.format(last=""), *paths], limit)
+    paths = [str(tmp_path / f"table.{extension}") for extension in EXTENSIONS]
+    done = run(["-c", WRITE_SCRIPT.format(last=""), *paths], limit)
     assert done.stderr == ""
-    assert done.stdout.count("File too large") == len(ENDINGS)
+    assert done.stdout.count("File too large") == len(EXTENSIONS)
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_a_match_on_a_full_disk_leaves_no_file(tmp_path: Path, ending: str) -> None:
-    place = {"lon": 1.0, "lat": 2.0}
+@pytest.mark.parametrize("extension", EXTENSIONS)
+def test_a_match_on_a_full_disk_leaves_no_file(tmp_path: Path, extension: str) -> None:
+    location = {"lon": 1.0, "lat": 2.0}
     subscriptions = [
-        {"id": f"s{i}", "keywords": ["tea"], **place, "radius_m": 9} for i in range(60)
+        {"id": f"s{i}", "keywords": ["tea"], **location, "radius_m": 9} for i in range(60)
     ]
-    messages = [{"id": f"m{i * i}", "text": "tea", **place} for i in range(60)]
+    messages = [{"id": f"m{i * i}", "text": "tea", **location} for i in range(60)]
     for name, rows in {"subscriptions": subscriptions, "messages": messages}.items():
         lines = "\n".join(json.dumps(row) for row in rows)
         (tmp_path / f"{name}.ndjson").write_text(lines)
     out = tmp_path / "out"
     given = [f"--{n}={tmp_path / n}.ndjson" for n in ("subscriptions", "messages")]
-    command = ["-m", "nearcast.cli", "match", *given, f"--out={out}/matches.{ending}"]
+    command = ["-m", "nearcast.cli", "match", *given, f"--out={out}/matches.{extension}"]
     done = run(command, 500)
     assert done.returncode == 1, done.stderr
     assert "File too large" in done.stderr
@@ -79,7 +79,7 @@ def test_a_match_on_a_full_disk_leaves_no_file(tmp_path: Path, ending: str) -> N
     assert os.listdir(out) == []
     done = run(command, 1 << 30)
     assert done.returncode == 0, done.stderr
-    assert f"matches.{ending}" in os.listdir(out)
+    assert f"matches.{extension}" in os.listdir(out)
 
 
 def fail(*arguments: object) -> None:
@@ -91,26 +91,26 @@ def write_table(path: Path) -> None:
         writer.write(TABLE)
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_an_error_of_the_disk_when_it_is_synced_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+@pytest.mark.parametrize("extension", EXTENSIONS)
+def test_an_error_of_fsync_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extension: str
 ) -> None:
-    path = tmp_path / f"table.{ending}"
+    path = tmp_path / f"table.{extension}"
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space left"):
         write_table(path)
     with pytest.raises(OSError, match="No space left"):
-        write_whole(path, b"new")
+        write_atomically(path, b"new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("extension", EXTENSIONS)
 def test_the_first_error_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extension: str
 ) -> None:
-    writer = open_writer(tmp_path / f"table.{ending}", TABLE.schema)
+    writer = open_writer(tmp_path / f"table.{extension}", TABLE.schema)
     real = writer._close
 
     def close() -> None:
@@ -125,15 +125,16 @@ def test_the_first_error_is_reported(
     assert os.listdir(tmp_path) == []
 
 
-def test_the_next_job_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+def test_the_next_job_removes_the_files_of_a_killed_job(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     kill = " " * 12 + f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})"
-    assert run(["-c", WRITE.format(last=kill), str(path)], 1 << 30).returncode == -signal.SIGKILL
+    done = run(["-c", WRITE_SCRIPT.format(last=kill), str(path)], 1 << 30)
+    assert done.returncode == -signal.SIGKILL
     [left] = os.listdir(tmp_path)
     assert left.startswith(".table.parquet.")
-    with open_writer(path, TABLE.schema) as living:
-        living.write(TABLE)
+    with open_writer(path, TABLE.schema) as running:
+        running.write(TABLE)
         assert left not in os.listdir(tmp_path)
-        # The file of a living job stays.
+        # The temporary file of a running job is kept.
         write_table(path)
     assert os.listdir(tmp_path) == [path.name]

@@ -20,7 +20,7 @@ run = CliRunner().invoke
 
 @pytest.mark.parametrize("dataset", ["tweets", "places"])
 @pytest.mark.parametrize("format", ["parquet", "csv", "ndjson"])
-def test_files_of_every_format_hold_the_rows(
+def test_files_of_each_format_contain_all_rows(
     dataset: str, format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(generate, "CHUNK_ROWS", 40)
@@ -53,7 +53,7 @@ def test_the_same_options_give_the_same_bytes(tmp_path: Path) -> None:
         assert same[0] == same[1]
 
 
-def test_options_change_what_is_drawn(tmp_path: Path) -> None:
+def test_options_change_the_rows(tmp_path: Path) -> None:
     options = ["--tokens", "30-40", "--range-share", "0.01", "--keywords", "2", "--box-share"]
     counts = ["--subscriptions", "50", "--messages", "50", "--out", str(tmp_path)]
     done = run(app, ["generate", *counts, *options, "1e-4-1e-4"])
@@ -69,7 +69,7 @@ def test_options_change_what_is_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "says"),
+    ("options", "code", "message"),
     [
         (["--dataset", "songs"], 1, "choose from: places, tweets"),
         (["--tokens", "few"], 2, "A-B"),
@@ -80,16 +80,16 @@ def test_options_change_what_is_drawn(tmp_path: Path) -> None:
         (["--format", "xml"], 2, "format"),
     ],
 )
-def test_wrong_options_are_refused(
-    options: list[str], code: int, says: str, tmp_path: Path
+def test_invalid_options_are_rejected(
+    options: list[str], code: int, message: str, tmp_path: Path
 ) -> None:
     done = run(app, ["generate", "--out", str(tmp_path / "new"), *options])
     assert done.exit_code == code
-    assert says in done.stderr
+    assert message in done.stderr
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run(app, ["generate", "--messages", "1", "--out", str(tmp_path / "file" / "x")])
     assert done.exit_code == 1

@@ -65,7 +65,7 @@ def lines(path: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("index", indexes.names())
-def test_good_rows_match_and_bad_rows_are_told(index: str, files: dict[str, str]) -> None:
+def test_valid_rows_match_and_invalid_rows_are_reported(index: str, files: dict[str, str]) -> None:
     done = match(files, "--index", index, "--json")
     assert done.exit_code == 0, done.output
     rows = lines(files["--out"])
@@ -91,7 +91,9 @@ def test_good_rows_match_and_bad_rows_are_told(index: str, files: dict[str, str]
     assert sum(r["rows"] for r in summary["rejects"]) == 5
 
 
-def test_rejects_matter_to_strict_jobs_only(files: dict[str, str], tmp_path: Path) -> None:
+def test_rejects_change_the_exit_code_only_with_strict(
+    files: dict[str, str], tmp_path: Path
+) -> None:
     rejects = str(tmp_path / "bad.csv")
     done = match(files, "--strict", "--rejects", rejects)
     assert done.exit_code == 3
@@ -106,20 +108,20 @@ def test_rejects_matter_to_strict_jobs_only(files: dict[str, str], tmp_path: Pat
     assert csv.read_csv(rejects).num_rows == 0
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "ndjson"])
+@pytest.mark.parametrize("extension", ["parquet", "csv", "ndjson"])
 @pytest.mark.parametrize("threads", ["1", "3"])
-def test_generated_files_match_as_the_scan_says(
-    ending: str, threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_generated_files_give_the_same_matches_as_the_scan(
+    extension: str, threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(match_job, "_MESSAGES_AT_A_TIME", 33)
-    monkeypatch.setattr(match_job, "_MATCHES_AT_A_TIME", 10)
+    monkeypatch.setattr(match_job, "_MESSAGES_PER_BATCH", 33)
+    monkeypatch.setattr(match_job, "_MATCHES_PER_WRITE", 10)
     options = ["--subscriptions", "2000", "--messages", "100", "--format"]
-    often = ["--keywords", "1", "--box-share", "0.2-0.6", "--out", str(tmp_path)]
-    assert run(app, ["generate", *options, ending, *often]).exit_code == 0
+    many_matches = ["--keywords", "1", "--box-share", "0.2-0.6", "--out", str(tmp_path)]
+    assert run(app, ["generate", *options, extension, *many_matches]).exit_code == 0
     out = tmp_path / "matches.parquet"
     files = {
-        "--subscriptions": str(tmp_path / f"subscriptions.{ending}"),
-        "--messages": str(tmp_path / f"messages.{ending}"),
+        "--subscriptions": str(tmp_path / f"subscriptions.{extension}"),
+        "--messages": str(tmp_path / f"messages.{extension}"),
         "--out": str(out),
     }
     done = match(files, "--threads", threads, "--map", str(tmp_path / "map.png"), "--json")
@@ -135,9 +137,9 @@ def test_generated_files_match_as_the_scan_says(
     assert (tmp_path / "map.png").stat().st_size > 10_000
 
 
-def test_ids_come_back_as_they_were_given(files: dict[str, str], tmp_path: Path) -> None:
-    def line(number: int | str, **place: float) -> str:
-        return json.dumps({"id": number, "text": "tea", **place}) + "\n"
+def test_ids_keep_their_type(files: dict[str, str], tmp_path: Path) -> None:
+    def line(id: int | str, **location: float) -> str:
+        return json.dumps({"id": id, "text": "tea", **location}) + "\n"
 
     subscriptions = tmp_path / "subscriptions.ndjson"
     box = {"west": -1, "south": -1, "east": 1, "north": 1}
@@ -169,7 +171,7 @@ def test_no_messages_give_no_matches(files: dict[str, str], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "more", "code", "says"),
+    ("change", "more", "code", "message"),
     [
         ({"--messages": "nowhere.csv"}, [], 1, "nowhere.csv: there is no such file"),
         ({"--messages": "messages.txt"}, [], 1, "messages.txt: cannot tell the format"),
@@ -179,14 +181,14 @@ def test_no_messages_give_no_matches(files: dict[str, str], tmp_path: Path) -> N
         ({}, ["--option", "fast"], 2, "name=value"),
         ({}, ["--threads", "0"], 2, "threads"),
         ({"--out": "matches.xml"}, [], 1, "matches.xml: cannot tell the format"),
-        ({}, ["--map", "matches.jpg"], 1, "--map: must be a file that ends in .png"),
+        ({}, ["--map", "matches.jpg"], 1, "--map: must be a file name that ends in .png"),
     ],
 )
-def test_errors_are_one_line_and_leave_nothing(
+def test_errors_are_one_line_and_leave_no_files(
     change: dict[str, str],
     more: list[str],
     code: int,
-    says: str,
+    message: str,
     files: dict[str, str],
     tmp_path: Path,
 ) -> None:
@@ -194,20 +196,20 @@ def test_errors_are_one_line_and_leave_nothing(
     given = files | {name: str(tmp_path / value) for name, value in change.items()}
     done = match(given, *more)
     assert done.exit_code == code
-    assert says in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.output
     assert code == 2 or done.stderr.count("\n") == 1
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert left <= before
 
 
-def test_people_are_told_where_the_rejected_rows_are(files: dict[str, str]) -> None:
+def test_the_output_names_the_rejects_file(files: dict[str, str]) -> None:
     done = run(app, ["match", *(p for pair in files.items() for p in pair)], env={"COLUMNS": "300"})
     assert done.exit_code == 0
     assert f"{files['--out']}.rejects.ndjson" in done.stdout
 
 
-def test_a_job_that_fails_leaves_the_old_result(files: dict[str, str], tmp_path: Path) -> None:
+def test_a_failed_job_keeps_the_old_result(files: dict[str, str], tmp_path: Path) -> None:
     assert match(files).exit_code == 0
     old = lines(files["--out"])
     (tmp_path / "messages.csv").write_text("id,lon,lat\nm1,5,5\n")
@@ -222,15 +224,15 @@ def test_a_job_that_fails_leaves_the_old_result(files: dict[str, str], tmp_path:
 def test_input_is_never_overwritten(files: dict[str, str]) -> None:
     done = match(files | {"--out": files["--messages"]})
     assert done.exit_code == 1
-    assert "read and written" in done.stderr
+    assert "already used by this command" in done.stderr
     done = match(files, "--rejects", files["--subscriptions"])
     assert done.exit_code == 1
 
 
-def test_frequencies_of_statistics_go_by_their_own_token_ids(
+def test_statistics_are_used_with_their_own_token_ids(
     files: dict[str, str], tmp_path: Path
 ) -> None:
-    # In the statistics "tea" is rare and "coffee" frequent; in the file it is the other way round.
+    # In the statistics "tea" is rare and "coffee" frequent; in the file the opposite is true.
     words = Vocabulary(["milk", "coffee", "tea"])
     counted = Messages.of([[1]] * 9 + [[2]], [[50_000_000, 50_000_000]] * 10)
     Statistics.count(counted, words).save(tmp_path / "statistics")
@@ -240,7 +242,7 @@ def test_frequencies_of_statistics_go_by_their_own_token_ids(
     assert {(r["message_id"], r["subscription_id"]) for r in lines(files["--out"])} == EXPECTED
     builder = indexes.create("rt+-tree", tokens="idf", statistics=str(tmp_path / "statistics"))
     assert builder.vocabulary().tokens().to_pylist() == ["coffee", "tea"]
-    # "coffee tea" has its first token by the statistics, though "coffee" is the rarer one here.
+    # The first token of "coffee tea" depends on the statistics, although "coffee" is rarer here.
     both = Clauses.of([[0, 1], [1], [1]], [[0, 0, 9, 9]] * 3)
     assert builder.build(both).arrays()["token"][0] == 1
     assert indexes.create("rt+-tree", tokens="idf").build(both).arrays()["token"][0] == 0

@@ -12,20 +12,20 @@ from nearcast.errors import InvalidInput
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 30_000))
-def test_more_words_begin_with_the_same_ones(count: int) -> None:
+def test_words_are_distinct_and_a_larger_count_only_appends(count: int) -> None:
     some = invented_words(count).to_pylist()
     assert len(some) == len(set(some)) == count
     assert invented_words(count + 7).to_pylist()[:count] == some
 
 
-def test_words_can_be_pronounced_and_grow_slowly() -> None:
-    every = invented_words(1_000_000).to_pylist()
-    assert len(set(every)) == 1_000_000
-    assert {len(word) for word in every} == {4, 6}
-    assert all(word[1::2].strip("aeiou") == "" for word in every[::997])
+def test_words_are_pronounceable_and_short() -> None:
+    all_words = invented_words(1_000_000).to_pylist()
+    assert len(set(all_words)) == 1_000_000
+    assert {len(word) for word in all_words} == {4, 6}
+    assert all(word[1::2].strip("aeiou") == "" for word in all_words[::997])
 
 
 @pytest.mark.parametrize("count", [-1, MAX_WORDS + 1])
-def test_impossible_counts_are_refused(count: int) -> None:
+def test_invalid_counts_are_rejected(count: int) -> None:
     with pytest.raises(InvalidInput, match="count"):
         invented_words(count)

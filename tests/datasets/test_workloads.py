@@ -1,4 +1,4 @@
-"""Workloads: the same rows for a seed, and distributions as they should be."""
+"""Workloads: rows depend only on the seed, and follow the intended distributions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ datasets = pytest.mark.parametrize("dataset", sorted(DATASETS))
 
 
 def digest(columns: Clauses | Messages) -> str:
-    whole = hashlib.sha256()
+    checksum = hashlib.sha256()
     for array in (columns.token_start, columns.token, columns.box):
-        whole.update(array.tobytes())
-    return whole.hexdigest()
+        checksum.update(array.tobytes())
+    return checksum.hexdigest()
 
 
 @datasets
@@ -36,15 +36,15 @@ def test_the_same_seed_gives_the_same_rows_whatever_was_drawn_before(dataset: st
     assert digest(one.messages(200)) != digest(one.messages(200, first=200))
 
 
-def test_tweets_stay_what_was_tuned() -> None:
+def test_tweets_do_not_change() -> None:
     tweets = Workload("tweets", seed=7)
     drawn = tweets.subscriptions(5000, first=3)
     messages = tweets.messages(500, tokens=(3, 9), range_share=0.01)
-    whole = hashlib.sha256()
+    checksum = hashlib.sha256()
     for columns in (drawn, messages):
         for array in (columns.token_start, columns.token, columns.box):
-            whole.update(array.tobytes())
-    assert whole.hexdigest().startswith("18a123973ed399e1")
+            checksum.update(array.tobytes())
+    assert checksum.hexdigest().startswith("18a123973ed399e1")
 
 
 @datasets
@@ -62,9 +62,9 @@ def test_rows_are_well_formed(
     clauses = workload.subscriptions(count)
     messages = workload.messages(count, tokens=tokens, range_share=range_share)
     assert len(clauses) == len(messages) == count
-    for columns, most in ((clauses, workload.profile.keywords[1]), (messages, tokens[1])):
+    for columns, max_tokens in ((clauses, workload.profile.keywords[1]), (messages, tokens[1])):
         length = np.diff(columns.token_start)
-        assert ((length >= 1) & (length <= most)).all()
+        assert ((length >= 1) & (length <= max_tokens)).all()
         assert (columns.token >= 0).all()
         assert (columns.token < len(workload.words())).all()
         west, south, east, north = columns.box.T
@@ -97,23 +97,23 @@ def test_tweets_are_zipf_and_clustered() -> None:
     assert 0.005 < area.max() < 0.0101
 
 
-def test_neighbours_share_rare_tokens_in_places() -> None:
+def test_messages_near_each_other_share_rare_tokens_in_places() -> None:
     places = Workload("places", seed=1)
     messages = places.messages(20_000)
     frequency = np.bincount(messages.token)
     rare = (frequency > 1) & (frequency < 10)
     row = np.repeat(np.arange(len(messages)), np.diff(messages.token_start))
-    apart = []
+    spans = []
     for token in np.flatnonzero(rare)[::20]:
         lat = messages.box[row[messages.token == token], 1] / UNITS
-        apart.append(float(np.ptp(lat)))
+        spans.append(float(np.ptp(lat)))
     lat = messages.box[:, 1] / UNITS
-    anywhere = np.median(np.abs(lat[1:] - lat[:-1]))
-    assert np.mean(np.array(apart) < 0.5) > 0.2
-    assert anywhere > 5
+    typical_distance = np.median(np.abs(lat[1:] - lat[:-1]))
+    assert np.mean(np.array(spans) < 0.5) > 0.2
+    assert typical_distance > 5
 
 
-def test_places_are_where_people_live() -> None:
+def test_places_are_near_cities() -> None:
     messages = Workload("places", seed=2).messages(2_000)
     cities = gazetteer()
     near = [
@@ -125,10 +125,10 @@ def test_places_are_where_people_live() -> None:
 
 
 @datasets
-def test_words_survive_the_tokenizer_each_once(dataset: str) -> None:
-    every = Workload(dataset).words().to_pylist()
-    assert len(set(every)) == len(every)
-    for word in [*every[:500], *every[-500:], *every[:: len(every) // 500]]:
+def test_words_are_distinct_and_unchanged_by_the_tokenizer(dataset: str) -> None:
+    all_words = Workload(dataset).words().to_pylist()
+    assert len(set(all_words)) == len(all_words)
+    for word in [*all_words[:500], *all_words[-500:], *all_words[:: len(all_words) // 500]]:
         assert words(word) == [word]
 
 
@@ -143,14 +143,14 @@ def test_words_survive_the_tokenizer_each_once(dataset: str) -> None:
     ],
 )
 @datasets
-def test_wrong_changes_are_refused(
+def test_invalid_profiles_are_rejected(
     dataset: str, changes: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=next(iter(changes))):
         Workload(dataset, **changes)
 
 
-def test_unknown_datasets_and_wrong_numbers_are_refused() -> None:
+def test_unknown_datasets_and_invalid_numbers_are_rejected() -> None:
     with pytest.raises(UnknownName, match=r"'songs'; choose from: places, tweets"):
         Workload("songs")
     with pytest.raises(InvalidInput, match="seed"):

@@ -12,7 +12,7 @@ from nearcast import indexes
 from nearcast.compiled.jit import JIT
 from nearcast.testing import CHECKS, Case
 from nearcast.testing import strategies as draw
-from nearcast.testing.checks import Check, agrees
+from nearcast.testing.checks import Check, check_case
 
 if TYPE_CHECKING:
     from nearcast.columns import Clauses, Messages
@@ -89,4 +89,4 @@ def test_check(builder: Builder, check: Check) -> None:
 @settings(max_examples=60, deadline=None)
 @given(clauses=draw.clauses(), messages=draw.messages())
 def test_agrees_on_anything(builder: Builder, clauses: Clauses, messages: Messages) -> None:
-    agrees(builder, Case("drawn", clauses, messages))
+    check_case(builder, Case("drawn", clauses, messages))

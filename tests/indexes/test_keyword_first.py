@@ -172,7 +172,7 @@ class Changes(RuleBasedStateMachine):
         self.index = build(clauses)
         self.messages = draw("ranges").messages.take(np.arange(6))
 
-    @rule(clauses=drawn.clauses(most=12), times=st.integers(1, 3))
+    @rule(clauses=drawn.clauses(max_size=12), times=st.integers(1, 3))
     def insert(self, clauses: Clauses, times: int) -> None:
         for _ in range(times):
             self.index.insert(clauses)

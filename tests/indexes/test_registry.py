@@ -99,5 +99,5 @@ def test_check_index_finds_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> No
         return indexes.Found(start, found.clause[: start[-1]], found.examined)
 
     monkeypatch.setattr(TriePyramid, "find", forgetful)
-    with pytest.raises(AssertionError, match="agrees_on_lattice with seed 0: lattice: missed"):
+    with pytest.raises(AssertionError, match="agrees_on_lattice with seed 0: lattice: 1 missing"):
         check_index("trie-pyramid")

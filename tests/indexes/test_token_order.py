@@ -143,7 +143,9 @@ def test_greedy_counts_again_after_each_choice() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "random"])
 @FEW
-@given(clauses=drawn.clauses(), more=st.lists(drawn.clauses(most=8), max_size=4), data=st.data())
+@given(
+    clauses=drawn.clauses(), more=st.lists(drawn.clauses(max_size=8), max_size=4), data=st.data()
+)
 def test_changes_are_counted(kind: str, clauses: Clauses, more: list[Clauses], data: Any) -> None:
     order, _ = TokenOrder.count(clauses, kind)
     counted = Counted(kind)

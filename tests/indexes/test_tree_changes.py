@@ -110,7 +110,7 @@ class Changes(RuleBasedStateMachine):
         self.index.delete(rows)
         self.alive[rows] = False
 
-    @rule(clauses=drawn.clauses(most=8))
+    @rule(clauses=drawn.clauses(max_size=8))
     def insert_some(self, clauses: Clauses) -> None:
         self.insert(clauses)
 

@@ -1,4 +1,4 @@
-"""The map: what it counts, and that it can be drawn."""
+"""The map: its counts, and drawing it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ degrees = st.tuples(
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(degrees, max_size=6))
-def test_every_cell_counts_the_boxes_that_touch_it(places: list[tuple[int, ...]]) -> None:
+def test_each_cell_counts_the_boxes_that_touch_it(places: list[tuple[int, ...]]) -> None:
     boxes = [
         (w / 8, s / 8, min(w / 8 + dw / 8, 180.0), min(s / 8 + dh / 8, 90.0))
         for w, s, dw, dh in places
@@ -40,7 +40,7 @@ def test_every_cell_counts_the_boxes_that_touch_it(places: list[tuple[int, ...]]
     assert (data.density() == expected).all()
 
 
-def test_many_messages_are_thinned_evenly() -> None:
+def test_many_messages_are_sampled_evenly() -> None:
     data = MapData()
     for first in range(0, 90_000, 9_000):
         lon = np.arange(first, first + 9_000)

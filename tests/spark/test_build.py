@@ -206,7 +206,7 @@ def test_a_build_that_fails_leaves_the_version_before_it(
         build(failing, tmp_path, shards=shards)
     # The package gives the function where the module would stand.
     monkeypatch.setattr(sys.modules[build.__module__], "BuildShards", _another_digest)
-    with pytest.raises(StorageError, match="does not fit its checksum") as raised:
+    with pytest.raises(StorageError, match="does not match its checksum") as raised:
         build(frame, tmp_path, shards=shards)
     assert "Traceback" not in str(raised.value)
     assert "\n" not in str(raised.value)

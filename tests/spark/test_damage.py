@@ -59,7 +59,7 @@ def test_a_damaged_shard(spark: SparkSession, tmp_path: Path, version: Version, 
     spoil(arrays)
     told = complaint(spark, tmp_path, mode)
     assert told.startswith(f"{arrays}: array ")
-    assert "does not fit its checksum" in told
+    assert "does not match its checksum" in told
     arrays.write_bytes(whole[:-10])
     assert f"has {len(whole) - 10} bytes, expected {len(whole)}" in complaint(spark, tmp_path, mode)
     arrays.write_bytes(whole)
@@ -69,7 +69,7 @@ def test_a_damaged_shard(spark: SparkSession, tmp_path: Path, version: Version, 
 
 def test_a_damaged_manifest(spark: SparkSession, tmp_path: Path, version: Version) -> None:
     spoil(tmp_path / version.shards[0].segments[0].data.name / "manifest.json")
-    assert "does not fit its checksum; restore it" in complaint(spark, tmp_path, "replicated")
+    assert "does not match its checksum; restore it" in complaint(spark, tmp_path, "replicated")
 
 
 @pytest.mark.parametrize("file", [None, "manifest.json", "arrays.bin"])
@@ -90,7 +90,7 @@ def test_a_shard_that_is_gone(
 def test_a_damaged_router(spark: SparkSession, tmp_path: Path, version: Version, mode: str) -> None:
     assert version.router is not None
     spoil(tmp_path / version.router.name / "arrays.bin")
-    assert "does not fit its checksum" in complaint(spark, tmp_path, mode)
+    assert "does not match its checksum" in complaint(spark, tmp_path, mode)
 
 
 def test_a_damaged_version(spark: SparkSession, tmp_path: Path, version: Version) -> None:

@@ -163,7 +163,7 @@ def test_an_artifact_on_any_file_system(folder: Folder, shards: int) -> None:
 def test_a_damaged_original_is_an_error(folder: Folder) -> None:
     version = build_locally(Artifact(folder), subscription_table(100))
     spoil(folder, f"{version.shards[0].segments[0].data.name}/arrays.bin")
-    with pytest.raises(StorageError, match="does not fit its checksum"):
+    with pytest.raises(StorageError, match="does not match its checksum"):
         open_segment(folder, version.shards[0].segments[0])
 
 

@@ -133,7 +133,7 @@ def test_a_part_that_is_damaged_or_gone_stops_the_build(tmp_path: Path) -> None:
     arrays = tmp_path / told[0]["name"] / "arrays.bin"
     raw = arrays.read_bytes()
     arrays.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
-    with pytest.raises(StorageError, match="does not fit its checksum"):
+    with pytest.raises(StorageError, match="does not match its checksum"):
         build(tmp_path, told)
     arrays.with_name("manifest.json").unlink()
     with pytest.raises(StorageError, match="missing"):

@@ -1,8 +1,9 @@
-"""The experiments of the ap-tree paper, with subscriptions that stay where they are.
+"""The experiments of the ap-tree paper, with subscriptions that do not move.
 
 Wang, Zhang, Zhang, Lin, Wang: "AP-Tree: efficiently support location-aware Publish/Subscribe", VLDB
-Journal 2015, section 5.1. `series` has what is measured, and what stands for the paper's data;
-`matching` and `growth` the statements. These are those of the text; the pictures are lost.
+Journal 2015, section 5.1. `series` has the series, the figures and the replacements of the paper's
+data; `matching` and `growth` have the statements. They are from the text; the plots are not
+available.
 """
 
 from benchmarks.paper.ap_tree.growth import GROWTH
@@ -21,4 +22,4 @@ AP_TREE = Experiment(
     (*MATCHING, *GROWTH),
     DATA,
 )
-"""All of it."""
+"""The experiment of the ap-tree paper."""

@@ -1,4 +1,4 @@
-"""What the ap-tree paper says of numbers of subscriptions, inserts and boolean expressions."""
+"""The ap-tree paper's statements about scale, inserts and boolean expressions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from benchmarks.paper.statements import Case, Statement
 __all__ = ["GROWTH"]
 
 _DEFAULT, _MOST = 5_000_000, 20_000_000
-"""The paper's subscriptions, by default and where their number grows."""
+"""The paper's number of subscriptions: the default, and the largest."""
 
 _SCALE = "5.1.3, figure 15"
 _DIVERGENCE = "5.1.3, figure 16"
@@ -34,7 +34,7 @@ _BOOLEAN = "5.1.3, figure 18"
 
 
 def _shares(dataset: str) -> tuple[Case, ...]:
-    """Return the ap-tree to the best of the others at every share of the subscriptions."""
+    """Compare the ap-tree with the best of the others at each share of the subscriptions."""
     return tuple(
         Case(
             shared(AP, share),
@@ -48,7 +48,7 @@ def _shares(dataset: str) -> tuple[Case, ...]:
 
 
 def _whole_to_least(*datasets: str) -> tuple[Case, ...]:
-    """Return the ap-tree over all subscriptions to that over the smallest share."""
+    """Compare the ap-tree over all subscriptions with that over the smallest share."""
     return on(datasets, AP, shared(AP, SHARES[0]))
 
 
@@ -84,7 +84,7 @@ _OF_SCALE = (
 
 
 def _after(top: str, *bottom: str, shares: tuple[float, ...] = BUILT) -> tuple[Case, ...]:
-    """Return cases after the rest was inserted, by the share that was built."""
+    """Return cases by the share that was built; the rest is inserted."""
     return tuple(
         Case(
             built(top, share),
@@ -215,4 +215,4 @@ _OF_EXPRESSIONS = (
 
 
 GROWTH = (*_OF_SCALE, *_OF_MAINTENANCE, *_OF_EXPRESSIONS)
-"""All of it, in the order of the paper."""
+"""The statements, in the order of the paper."""

@@ -1,4 +1,4 @@
-"""What the ap-tree paper says of tuning, variants, data sets, keywords and boxes."""
+"""The ap-tree paper's statements about tuning, variants, data sets, keywords and boxes."""
 
 from __future__ import annotations
 
@@ -243,4 +243,4 @@ _OF_BOXES = (
 
 
 MATCHING = (*_TUNED, *_OF_VARIANTS, *_OF_SETS, *_OF_KEYWORDS, *_OF_BOXES)
-"""All of it, in the order of the paper."""
+"""The statements, in the order of the paper."""

@@ -1,8 +1,8 @@
-"""What the statements of the ap-tree paper have in common.
+"""Shared parts of the statements of the ap-tree paper.
 
-Where the paper says "similar", a fifth more is still similar; where it says "stable" or
-"comparable", twice as much still is. "Slightly" and "by a large margin" are judged as faster or
-slower: the measured ratio stands beside them.
+"Similar" in the paper allows up to a fifth more; "stable" and "comparable" allow up to twice as
+much. "Slightly" and "by a large margin" are judged as faster or slower; the table shows the
+measured ratio beside them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ STRAIGHT = (
 
 
 def on(datasets: tuple[str, ...], top: str, *bottom: str) -> tuple[Case, ...]:
-    """Return one case for each data set: a series to the best of some others."""
+    """Return one case per data set: a series relative to the best of some others."""
     return tuple(Case(top, bottom, POINT, dataset=name, label=name) for name in datasets)
 
 
 def from_to(first: str, last: str, label: str) -> tuple[Case, ...]:
-    """Return the last data set to the first, for each of the paper's three indexes."""
+    """Return the last data set relative to the first, for each of the paper's three indexes."""
     return tuple(
         Case(index, (index,), POINT, "", last, f"{index} {label}", bottom_dataset=first)
         for index in (IQ, RQ, AP)

@@ -1,10 +1,10 @@
-"""What is measured for the ap-tree paper: data sets, series and figures of its section 5.1.
+"""The data sets, series and figures of section 5.1 of the ap-tree paper.
 
-TWEETS is ``tweets`` here. The other three data sets are not to be had, and these stand for them:
-for GN, names of places in the USA, ``places`` with messages of seven tokens and the paper's
-subscriptions; for CARS and AIS, positions tagged with words at random, ``tweets`` with their
-vocabulary of 81,000 words and messages of 30 and 50 tokens. The paper's TWEETS come in the order of
-their time, ours have none: words that come into use one after the other stand for it.
+TWEETS is ``tweets`` here. The other three data sets are not available and are replaced: GN (names
+of places in the USA) by ``places`` with messages of seven tokens and the paper's subscriptions;
+CARS and AIS (positions tagged with random words) by ``tweets`` with their vocabulary of 81,000
+words and messages of 30 and 50 tokens. The paper's TWEETS are ordered by time. Ours have no such
+order; `Drifting` replaces it by words that change over time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.data import Boolean, Data, Drifting
 from benchmarks.paper.experiment import Series
-from benchmarks.paper.figures import Figure, Spot, Sweep
+from benchmarks.paper.figures import Figure, Point, Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ NR = "ap-tree-nr"
 """The ap-tree that never rebuilds a node, as the paper calls it."""
 
 PRINTED = "ap-tree as printed"
-"""The ap-tree with the paper's settings, where it speaks of settings; elsewhere it has our own."""
+"""The ap-tree with the settings printed in the paper; ``ap-tree`` has our default settings."""
 
 OPTIMAL = f"{PRINTED} partition=optimal"
 PREFERRED = {what: f"{PRINTED} prefer={what}" for what in ("keyword", "space")}
@@ -78,10 +78,10 @@ SHARES = (0.05, 0.25, 0.5, 0.75)
 BUILT = (0.1, 0.3, 0.5, 0.7, 0.9)
 DIVERGENCES = (0.0001, 0.001, 0.01, 0.1, 0.5)
 _BUILT = 0.2
-"""The share that is built where the threshold of divergence grows."""
+"""The share that is built in the experiment with the threshold of divergence."""
 
 _SETTINGS = {"fanout": 200, "leaf": 40, "order": "frequent"}
-"""The paper's settings, whatever the index has as its own."""
+"""The paper's settings, which differ from our defaults."""
 
 _POINT = ("short-point",)
 
@@ -94,7 +94,7 @@ _PROFILES: dict[str, tuple[str, dict[str, object]]] = {
 
 
 def tuned(option: str, value: int) -> str:
-    """Return the label of the printed ap-tree with one option changed."""
+    """Return the label of the ap-tree as printed, with one option changed."""
     return PRINTED if value == _SETTINGS[option] else f"{PRINTED} {option}={value}"
 
 
@@ -104,12 +104,12 @@ def shared(index: str, share: float) -> str:
 
 
 def built(label: str, share: float) -> str:
-    """Return the label of a series that is built from a share, and gets the rest inserted."""
+    """Return the label of a series that is built from a share; the rest is inserted."""
     return f"{label} built={share:g}"
 
 
 def diverging(threshold: float) -> str:
-    """Return the label of the ap-tree that rebuilds nodes above such a divergence."""
+    """Return the label of the ap-tree that rebuilds nodes above this divergence."""
     return built(f"{AP} divergence={threshold:g}", _BUILT)
 
 
@@ -124,7 +124,7 @@ def worded(dataset: str, keywords: int) -> str:
 
 
 def boxed(share: float) -> str:
-    """Return the tweets whose boxes have such a share of the world."""
+    """Return the tweets whose boxes cover this share of the world."""
     return f"tweets box={share:g}"
 
 
@@ -144,12 +144,12 @@ def _changed(dataset: str, **changes: object) -> Data:
 
 DATA: dict[str, Data] = {
     **{name: _changed(name) for name in SETS},
-    # Section 5.1.2 has 0.001 % on average for the variants, against 0.01 to 1 % in 5.1.1.
+    # Section 5.1.2 has 0.001 % on average for the variants, section 5.1.1 has 0.01 to 1 %.
     **{narrow(name): _changed(name, box_share=(1e-5, 1e-5)) for name in SETS},
     **{worded(d, n): _changed(d, keywords=(n, n)) for d in (TWEETS, GN) for n in KEYWORDS},
     **{boxed(share): _changed(TWEETS, box_share=(share, share)) for share in BOXES},
     **{boolean(n): Data("tweets", {"keywords": (n, n)}, Boolean) for n in WORDS},
-    DRIFTING: Data("tweets", draws=Drifting),
+    DRIFTING: Data("tweets", workload_class=Drifting),
 }
 
 _COMPARED = {name: Series(name) for name in (IQ, RQ, AP, _OWN)}
@@ -160,7 +160,7 @@ _CHANGING = {
     RQ: Series(RQ),
 }
 
-# What is compared stands together, so that it is measured together where memory is short.
+# Series that are compared are adjacent, so that they share a heat if memory is short.
 SERIES: dict[str, Series] = {
     RT: Series(RT),
     **_COMPARED,
@@ -185,24 +185,25 @@ SERIES: dict[str, Series] = {
 
 
 def _over_data(datasets: Mapping[float, str]) -> dict[str, Line]:
-    """Return a line for each index over data sets, by what grows from one to the next."""
+    """Return one line per index over data sets, by the varied parameter."""
     return {
-        index: {value: Spot(name, index) for value, name in datasets.items()} for index in _COMPARED
+        index: {value: Point(name, index) for value, name in datasets.items()}
+        for index in _COMPARED
     }
 
 
 def _over_shares(dataset: str) -> dict[str, Line]:
-    """Return a line for each index over shares of the subscriptions."""
+    """Return one line per index over shares of the subscriptions."""
     return {
-        index: {share: Spot(dataset, shared(index, share)) for share in (*SHARES, 1.0)}
+        index: {share: Point(dataset, shared(index, share)) for share in (*SHARES, 1.0)}
         for index in _COMPARED
     }
 
 
 def _over_option(option: str, values: tuple[int, ...]) -> dict[str, dict[str, Line]]:
-    """Return the panels of an option of the ap-tree."""
+    """Return the panels of one option of the ap-tree."""
     return {
-        name: {PRINTED: {value: Spot(name, tuned(option, value)) for value in values}}
+        name: {PRINTED: {value: Point(name, tuned(option, value)) for value in values}}
         for name in (TWEETS, GN)
     }
 
@@ -269,7 +270,7 @@ FIGURES = (
         "threshold",
         {
             DRIFTING: {
-                AP: {threshold: Spot(DRIFTING, diverging(threshold)) for threshold in DIVERGENCES}
+                AP: {threshold: Point(DRIFTING, diverging(threshold)) for threshold in DIVERGENCES}
             }
         },
         ("time", "insert"),
@@ -280,7 +281,7 @@ FIGURES = (
         "share that is built",
         {
             DRIFTING: {
-                label: {share: Spot(DRIFTING, built(label, share)) for share in BUILT}
+                label: {share: Point(DRIFTING, built(label, share)) for share in BUILT}
                 for label in _CHANGING
             }
         },

@@ -1,9 +1,9 @@
 """The ``nearcast`` command.
 
-One file per command, a folder for a group of them (`spark`). Results go to stdout (tables,
-or JSON with ``--json``), progress and errors to stderr. Exit codes: 0 done, 1 an error (one line on
-stderr), 2 wrong usage, 3 done but rows were rejected and ``--strict`` was given. What is heavy to
-import is imported by the command that needs it.
+One module per command, and a package for the commands of `spark`. Results go to stdout (tables, or
+JSON with ``--json``), progress and errors to stderr. Exit codes: 0 success, 1 an error (one line on
+stderr), 2 wrong usage, 3 success, but rows were rejected and ``--strict`` was given. Large modules
+are imported only by the commands that need them.
 """
 
 from typing import Annotated
@@ -18,7 +18,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="nearcast",
     cls=OneLineErrors,
-    help="Delivers geotagged messages to every subscription that they match.",
+    help="Deliver geotagged messages to the subscriptions that they match.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,8 +30,8 @@ app.add_typer(spark.app, name="spark")
 bench.register(app)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         import nearcast
 
         typer.echo(f"nearcast {nearcast.__version__}")
@@ -41,12 +41,13 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Delivers geotagged messages to every subscription that they match."""
+    """Deliver geotagged messages to the subscriptions that they match."""
 
 
 def main() -> None:
-    """Run the command; the entry point of the package."""
+    """Run the ``nearcast`` command."""
     app()

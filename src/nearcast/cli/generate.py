@@ -1,4 +1,4 @@
-"""``nearcast generate``: files of subscriptions and messages of a data set."""
+"""``nearcast generate``: write files with generated subscriptions and messages."""
 
 import json
 import time
@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.options import counts, shares
-from nearcast.cli.output import Advance, count, progress, seconds, show_json, show_table, size
+from nearcast.cli.options import parse_counts, parse_shares
+from nearcast.cli.output import (
+    Advance,
+    format_count,
+    format_seconds,
+    format_size,
+    progress,
+    show_json,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,49 +41,49 @@ class Format(StrEnum):
 
 
 def generate(
-    out: Annotated[Path, typer.Option(help="Folder for the files; made where missing.")],
+    out: Annotated[Path, typer.Option(help="Folder for the files; created if missing.")],
     dataset: Annotated[str, typer.Option(help="tweets or places.")] = "tweets",
-    subscriptions: Annotated[int, typer.Option(min=0, help="How many.")] = 100_000,
-    messages: Annotated[int, typer.Option(min=0, help="How many.")] = 10_000,
+    subscriptions: Annotated[int, typer.Option(min=0, help="Number of subscriptions.")] = 100_000,
+    messages: Annotated[int, typer.Option(min=0, help="Number of messages.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
     tokens: Annotated[
-        str, typer.Option(help="Tokens of a message: short, long (100-1000) or A-B.")
+        str, typer.Option(help="Tokens per message: short, long (100-1000) or A-B.")
     ] = "short",
     range_share: Annotated[
         float,
         typer.Option(
-            min=0, max=1, help="Above 0: messages are boxes of up to this share of the world."
+            min=0, max=1, help="If above 0, messages are boxes of up to this share of the world."
         ),
     ] = 0.0,
     box_share: Annotated[
         str | None,
-        typer.Option(metavar="A-B", help="Area of a subscription's box, as shares of the world."),
+        typer.Option(metavar="A-B", help="Area of a subscription's box, as a share of the world."),
     ] = None,
     keywords: Annotated[
-        str | None, typer.Option(metavar="A-B", help="Keywords of a subscription.")
+        str | None, typer.Option(metavar="A-B", help="Keywords per subscription.")
     ] = None,
     format: Annotated[Format, typer.Option(help="Format of the files.")] = Format.PARQUET,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Make subscriptions and messages of a data set, always the same for a seed.
+    """Generate subscriptions and messages of a data set; a seed always gives the same rows.
 
-    Writes subscriptions.EXT, messages.EXT and manifest.json (all options) into the folder.
+    Writes subscriptions.EXT, messages.EXT and manifest.json (all options) to the folder.
     """
     from nearcast.datasets import Workload
 
     changes: dict[str, Any] = {}
     if box_share is not None:
-        changes["box_share"] = shares(box_share)
+        changes["box_share"] = parse_shares(box_share)
     if keywords is not None:
-        changes["keywords"] = counts(keywords)
-    least_most = TOKENS[tokens] if tokens in TOKENS else counts(tokens)
+        changes["keywords"] = parse_counts(keywords)
+    token_range = TOKENS[tokens] if tokens in TOKENS else parse_counts(tokens)
     workload = Workload(dataset, seed, **changes)
     options = {
         "dataset": dataset,
         "subscriptions": subscriptions,
         "messages": messages,
         "seed": seed,
-        "tokens": list(least_most or workload.profile.message_tokens),
+        "tokens": list(token_range or workload.profile.message_tokens),
         "range_share": range_share,
         "box_share": list(workload.profile.box_share),
         "keywords": list(workload.profile.keywords),
@@ -91,7 +99,7 @@ def generate(
             ),
             "messages": _write(
                 out / f"messages.{format.value}",
-                lambda first, rows: _messages(workload, first, rows, least_most, range_share),
+                lambda first, rows: _messages(workload, first, rows, token_range, range_share),
                 messages,
                 start("messages"),
             ),
@@ -126,7 +134,7 @@ def _messages(
 def _write(
     path: Path, draw: "Callable[[int, int], pa.Table]", rows: int, advance: Advance
 ) -> dict[str, Any]:
-    """Draw and write rows in chunks; return what came of it."""
+    """Draw and write rows in chunks; return the entry for the manifest."""
     from nearcast.cli.writers import open_writer
 
     began = time.perf_counter()
@@ -144,19 +152,24 @@ def _chunks(rows: int) -> "Iterator[tuple[int, int]]":
 
 
 def _write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    from nearcast.cli.writers import write_whole
+    from nearcast.cli.writers import write_atomically
 
-    # Without times, so that the same options give the same bytes.
+    # Without durations, so that the same options give the same bytes.
     files = {
         name: {key: value for key, value in file.items() if key != "seconds"}
         for name, file in manifest["files"].items()
     }
-    write_whole(path, json.dumps({**manifest, "files": files}, indent=2).encode() + b"\n")
+    write_atomically(path, json.dumps({**manifest, "files": files}, indent=2).encode() + b"\n")
 
 
 def _show(out: Path, files: dict[str, dict[str, Any]]) -> None:
     rows = [
-        [str(out / f["file"]), count(f["rows"]), size(f["bytes"]), seconds(f["seconds"])]
+        [
+            str(out / f["file"]),
+            format_count(f["rows"]),
+            format_size(f["bytes"]),
+            format_seconds(f["seconds"]),
+        ]
         for f in files.values()
     ]
     show_table("generated", ["file", "rows", "bytes", "time"], rows)

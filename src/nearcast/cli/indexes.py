@@ -1,4 +1,4 @@
-"""``nearcast indexes``: what there is to choose from."""
+"""``nearcast indexes``: list the available indexes."""
 
 from dataclasses import fields
 from typing import Annotated, Any
@@ -11,9 +11,9 @@ __all__ = ["indexes"]
 
 
 def indexes(
-    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """List the indexes, what they are, and their options with defaults."""
+    """List the indexes with a description and their options with defaults."""
     from nearcast import indexes as registry
 
     found = [_describe(registry.get(name)) for name in registry.names()]
@@ -28,7 +28,7 @@ def indexes(
         ]
         for f in found
     ]
-    show_table("indexes", ["name", "what it is", "options"], rows)
+    show_table("indexes", ["name", "description", "options"], rows)
 
 
 def _describe(index: Any) -> dict[str, Any]:

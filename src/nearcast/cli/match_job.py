@@ -1,4 +1,4 @@
-"""The job of ``nearcast match``: files of subscriptions and messages in, a file of matches out."""
+"""The job behind ``nearcast match``: reads subscriptions and messages, writes matches."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MatchJob", "Summary"]
 
-_MESSAGES_AT_A_TIME = 10_000
-_MATCHES_AT_A_TIME = 1_000_000
+_MESSAGES_PER_BATCH = 10_000
+_MATCHES_PER_WRITE = 1_000_000
 _REJECTS = pa.schema(
     [
         ("source", pa.string()),
@@ -46,7 +46,7 @@ _REJECTS = pa.schema(
 
 @dataclass
 class Summary:
-    """What a job did: counts, times and the reasons of rejects."""
+    """The result of a job: counts, durations and reasons of rejects."""
 
     accepted: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
@@ -57,8 +57,8 @@ class Summary:
     visited: int = 0
     matched_messages: int = 0
 
-    def take_rejects(self, source: str, rejects: Rejects) -> None:
-        """Count rejected rows by field and reason, without the values that differ."""
+    def add_rejects(self, source: str, rejects: Rejects) -> None:
+        """Count rejected rows by field and reason, leaving out the values in the reasons."""
         self.rejected[source] += len(rejects)
         for name, reason in zip(rejects.field, rejects.reason, strict=True):
             self.reasons[source, name, re.sub(r" \((got|at character) .*\)$", "", reason)] += 1
@@ -96,7 +96,7 @@ class _Stopwatch:
         self._since = time.perf_counter()
 
     def lap(self, name: str) -> None:
-        """Count the time since the last lap for this step."""
+        """Add the time since the last lap to this step."""
         now = time.perf_counter()
         spent = self._summary.seconds
         spent[name] = spent.get(name, 0.0) + now - self._since
@@ -105,18 +105,18 @@ class _Stopwatch:
 
 @dataclass(frozen=True)
 class MatchJob:
-    """What is to be matched and where the results go.
+    """The input files, the output files and the index of a job.
 
     Parameters
     ----------
     subscriptions, messages
         The files to read.
     out, rejects
-        The files to write: matches, and rows that could not be taken.
+        The files to write: matches, and rejected rows.
     builder
-        The index that is chosen.
+        The builder of the index.
     threads
-        How many threads match.
+        Number of threads.
     """
 
     subscriptions: Path
@@ -126,8 +126,8 @@ class MatchJob:
     builder: Builder
     threads: int
 
-    def run(self, start: Callable[[str], Advance], picture: MapData | None = None) -> Summary:
-        """Do the job; ``start`` begins a progress bar, ``picture`` takes what a map shows."""
+    def run(self, start: Callable[[str], Advance], map_data: MapData | None = None) -> Summary:
+        """Run the job; ``start`` starts a progress bar, ``map_data`` collects the map."""
         self._check_paths()
         summary = Summary()
         watch = _Stopwatch(summary)
@@ -139,33 +139,35 @@ class MatchJob:
             watch.lap("read_subscriptions")
             segment = Segment.build(columns, self.builder, vocabulary)
             watch.lap("build")
-            if picture is not None:
-                picture.add_boxes(columns.clauses.box)
-            matching = _Matching(self, segment, summary, watch, picture)
+            if map_data is not None:
+                map_data.add_boxes(columns.clauses.box)
+            matching = _Matching(self, segment, summary, watch, map_data)
             matching.run(rejects, start("messages"))
         return summary
 
     def _check_paths(self) -> None:
-        given = [self.subscriptions, self.messages]
+        used = [self.subscriptions, self.messages]
         for name, path in {"out": self.out, "rejects": self.rejects}.items():
-            if any(path.resolve() == other.resolve() for other in given):
-                raise InvalidInput(name, str(path), "is read and written; name another file")
-            given.append(path)
+            if any(path.resolve() == other.resolve() for other in used):
+                raise InvalidInput(
+                    name, str(path), "is already used by this command; choose another file"
+                )
+            used.append(path)
 
     def _read(
         self, rejects: TableWriter, summary: Summary, advance: Advance
     ) -> tuple[Vocabulary, Subscriptions]:
         vocabulary = self.builder.vocabulary()
-        columns, refused = load_subscriptions(
+        columns, rejected = load_subscriptions(
             self.subscriptions, vocabulary, progress=_progress(advance)
         )
         summary.accepted["subscriptions"] = len(columns)
-        write_rejects(rejects, "subscriptions", refused, summary)
+        write_rejects(rejects, "subscriptions", rejected, summary)
         return vocabulary, columns
 
 
 class _Matching:
-    """The second half of a job: messages against an index that is built."""
+    """The second half of a job: matches messages with the built index."""
 
     def __init__(
         self,
@@ -173,13 +175,13 @@ class _Matching:
         segment: Segment,
         summary: Summary,
         watch: _Stopwatch,
-        picture: MapData | None,
+        map_data: MapData | None,
     ) -> None:
         self._job = job
         self._segment = segment
         self._summary = summary
         self._watch = watch
-        self._picture = picture
+        self._map_data = map_data
 
     def run(self, rejects: TableWriter, advance: Advance) -> None:
         """Read, match and write the messages batch by batch."""
@@ -188,18 +190,18 @@ class _Matching:
         )
         schema = pa.schema(
             [
-                ("message_id", pa.int64()),  # until strings come
+                ("message_id", pa.int64()),  # widened to strings when the first string id occurs
                 ("subscription_id", self._segment.subscriptions.ids.to_arrow().type),
                 ("score", pa.float64()),
             ]
         )
         with open_writer(self._job.out, schema) as out:
-            for batch, refused in batches:
-                write_rejects(rejects, "messages", refused, self._summary)
+            for batch, rejected in batches:
+                write_rejects(rejects, "messages", rejected, self._summary)
                 self._summary.accepted["messages"] += len(batch)
                 self._watch.lap("read_messages")
-                for first in range(0, len(batch), _MESSAGES_AT_A_TIME):
-                    rows = np.arange(first, min(first + _MESSAGES_AT_A_TIME, len(batch)))
+                for first in range(0, len(batch), _MESSAGES_PER_BATCH):
+                    rows = np.arange(first, min(first + _MESSAGES_PER_BATCH, len(batch)))
                     self._match(batch if len(rows) == len(batch) else batch.take(rows), out)
 
     def _match(self, batch: MessageBatch, out: TableWriter) -> None:
@@ -210,17 +212,17 @@ class _Matching:
         self._summary.examined += found.examined
         self._summary.visited += found.visited
         self._summary.matched_messages += int((count > 0).sum())
-        if self._picture is not None:
-            self._picture.add_messages(batch.box, count)
-        for first in range(0, len(found.message), _MATCHES_AT_A_TIME):
-            out.write(found.to_table(batch.ids, first, first + _MATCHES_AT_A_TIME))
+        if self._map_data is not None:
+            self._map_data.add_messages(batch.box, count)
+        for first in range(0, len(found.message), _MATCHES_PER_WRITE):
+            out.write(found.to_table(batch.ids, first, first + _MATCHES_PER_WRITE))
         self._watch.lap("write")
 
 
 def write_rejects(out: TableWriter, source: str, rejects: Rejects, summary: Summary) -> None:
-    """Write rejected rows and count them."""
+    """Write rejected rows and add them to the summary."""
     if len(rejects):
-        summary.take_rejects(source, rejects)
+        summary.add_rejects(source, rejects)
         table = rejects.to_table()
         out.write(table.add_column(0, "source", pa.array([source] * len(rejects))))
 

@@ -1,64 +1,64 @@
-"""Options that say more than one thing: ``6-20``, ``name=value``."""
+"""Parsers for option values such as ``6-20`` and ``name=value``."""
 
 import json
 from typing import Any
 
 import typer
 
-__all__ = ["assignments", "counts", "names_of", "shares"]
+__all__ = ["parse_assignments", "parse_counts", "parse_names", "parse_shares"]
 
 
-def counts(text: str) -> tuple[int, int]:
-    """Read ``A-B`` or ``A``, whole numbers.
+def parse_counts(text: str) -> tuple[int, int]:
+    """Parse a range of whole numbers, ``A-B`` or ``A``.
 
     Examples
     --------
-    >>> counts("6-20"), counts("3")
+    >>> parse_counts("6-20"), parse_counts("3")
     ((6, 20), (3, 3))
     """
     try:
-        least, most = (int(part) for part in _ends(text))
+        minimum, maximum = (int(part) for part in _split_range(text))
     except ValueError:
         raise typer.BadParameter(f"expected whole numbers as A-B, got {text!r}") from None
-    if not 1 <= least <= most:
+    if not 1 <= minimum <= maximum:
         raise typer.BadParameter(f"expected 1 <= A <= B as A-B, got {text!r}")
-    return least, most
+    return minimum, maximum
 
 
-def shares(text: str) -> tuple[float, float]:
-    """Read ``A-B`` or ``A``, shares from 0 to 1.
+def parse_shares(text: str) -> tuple[float, float]:
+    """Parse a range of shares from 0 to 1, ``A-B`` or ``A``.
 
     Examples
     --------
-    >>> shares("0.0001-0.01"), shares("1e-4-1e-2")
+    >>> parse_shares("0.0001-0.01"), parse_shares("1e-4-1e-2")
     ((0.0001, 0.01), (0.0001, 0.01))
     """
     try:
-        least, most = (float(part) for part in _ends(text))
+        minimum, maximum = (float(part) for part in _split_range(text))
     except ValueError:
         raise typer.BadParameter(f"expected shares as A-B, got {text!r}") from None
-    if not 0 <= least <= most <= 1:
+    if not 0 <= minimum <= maximum <= 1:
         raise typer.BadParameter(f"expected 0 <= A <= B <= 1 as A-B, got {text!r}")
-    return least, most
+    return minimum, maximum
 
 
-def names_of(text: str) -> list[str]:
-    """Read ``A,B,...``.
+def parse_names(text: str) -> list[str]:
+    """Parse names separated by commas.
 
     Examples
     --------
-    >>> names_of("scan, rt-tree,"), names_of("")
+    >>> parse_names("scan, rt-tree,"), parse_names("")
     (['scan', 'rt-tree'], [])
     """
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def assignments(texts: list[str]) -> dict[str, Any]:
-    """Read ``name=value`` options; numbers and true or false are taken as such.
+def parse_assignments(texts: list[str]) -> dict[str, Any]:
+    """Parse ``name=value`` options; values that are valid JSON are converted.
 
     Examples
     --------
-    >>> assignments(["list_size=32", "mode=fast"])
+    >>> parse_assignments(["list_size=32", "mode=fast"])
     {'list_size': 32, 'mode': 'fast'}
     """
     values: dict[str, Any] = {}
@@ -73,8 +73,8 @@ def assignments(texts: list[str]) -> dict[str, Any]:
     return values
 
 
-def _ends(text: str) -> tuple[str, str]:
-    """Split at the hyphen that is not the sign of an exponent."""
+def _split_range(text: str) -> tuple[str, str]:
+    """Split at the first hyphen that is not the sign of an exponent."""
     for i, character in enumerate(text):
         if character == "-" and i and text[i - 1] not in "eE":
             return text[:i], text[i + 1 :]

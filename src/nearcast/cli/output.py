@@ -1,4 +1,4 @@
-"""What commands print: tables and JSON on stdout, progress and errors on stderr."""
+"""The output of commands: tables and JSON on stdout, progress and errors on stderr."""
 
 import json
 import sys
@@ -17,25 +17,25 @@ from nearcast.errors import NearcastError
 __all__ = [
     "Advance",
     "OneLineErrors",
-    "count",
+    "format_count",
+    "format_seconds",
+    "format_size",
     "progress",
-    "seconds",
     "show_json",
     "show_pairs",
     "show_table",
-    "size",
-    "steps",
+    "step_progress",
 ]
 
 Advance = Callable[[float, float], None]
-"""Told how much is done, of how much."""
+"""Called with the amount of work done and the total amount."""
 
 
 class OneLineErrors(TyperGroup):
-    """A group of commands whose errors are one line on stderr and exit code 1."""
+    """A group of commands that prints errors as one line on stderr and exits with 1."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the command."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -48,9 +48,9 @@ class OneLineErrors(TyperGroup):
 
 @contextmanager
 def progress(shown: bool) -> Iterator[Callable[[str], Advance]]:
-    """Show bars on stderr while work goes on: ``bar = start("reading"); bar(done, total)``.
+    """Show progress bars on stderr: ``bar = start("reading"); bar(done, total)``.
 
-    Nothing is shown where stderr is no terminal.
+    Nothing is shown if stderr is not a terminal.
     """
     bars = Progress(
         TextColumn("{task.description}"),
@@ -70,8 +70,8 @@ def progress(shown: bool) -> Iterator[Callable[[str], Advance]]:
 
 
 @contextmanager
-def steps(shown: bool, description: str) -> Iterator[Callable[[str, int, int], None]]:
-    """Show one bar for an experiment: ``step("building scan", 3, 12)``."""
+def step_progress(shown: bool, description: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Show one progress bar for a sequence of steps: ``step("building scan", 3, 12)``."""
     bars = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -83,19 +83,19 @@ def steps(shown: bool, description: str) -> Iterator[Callable[[str, int, int], N
     with bars:
         task = bars.add_task(description, total=None)
 
-        def step(what: str, done: int, total: int) -> None:
-            bars.update(task, description=what, completed=done, total=total)
+        def step(name: str, done: int, total: int) -> None:
+            bars.update(task, description=name, completed=done, total=total)
 
         yield step
 
 
 def show_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Print a value for machines."""
+    """Print a value as JSON."""
     typer.echo(json.dumps(value, indent=2))
 
 
 def show_pairs(title: str, pairs: Mapping[str, str]) -> None:
-    """Print names and values, one pair a line."""
+    """Print names and values, one pair per line."""
     table = Table(title=title, title_justify="left", show_header=False, box=None)
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -107,7 +107,7 @@ def show_pairs(title: str, pairs: Mapping[str, str]) -> None:
 def show_table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = ""
 ) -> None:
-    """Print a table; columns after the first are aligned to the right where they hold numbers."""
+    """Print a table; columns of numbers are aligned to the right."""
     table = Table(title=title, title_justify="left", caption=caption or None)
     table.caption_justify = "left"
     for i, name in enumerate(header):
@@ -118,12 +118,12 @@ def show_table(
     _console().print(table)
 
 
-def count(number: float) -> str:
-    """Return a number as people read it.
+def format_count(number: float) -> str:
+    """Format a number with thousands separators or three significant digits.
 
     Examples
     --------
-    >>> count(1234567), count(12.345), count(0.01234)
+    >>> format_count(1234567), format_count(12.345), format_count(0.01234)
     ('1,234,567', '12.3', '0.0123')
     """
     if float(number).is_integer() or abs(number) >= 1000:
@@ -131,23 +131,23 @@ def count(number: float) -> str:
     return f"{number:.3g}"
 
 
-def seconds(value: float) -> str:
-    """Return a time with its unit.
+def format_seconds(value: float) -> str:
+    """Format a duration with its unit.
 
     Examples
     --------
-    >>> seconds(12.34), seconds(0.01234)
+    >>> format_seconds(12.34), format_seconds(0.01234)
     ('12.3 s', '12.3 ms')
     """
     return f"{value:.3g} s" if value >= 1 else f"{value * 1e3:.3g} ms"
 
 
-def size(value: float) -> str:
-    """Return a number of bytes with its unit.
+def format_size(value: float) -> str:
+    """Format a number of bytes with its unit.
 
     Examples
     --------
-    >>> size(123), size(1_234_567)
+    >>> format_size(123), format_size(1_234_567)
     ('123 B', '1.2 MB')
     """
     for unit in ("B", "kB", "MB"):
@@ -158,5 +158,5 @@ def size(value: float) -> str:
 
 
 def _console() -> Console:
-    """Return stdout; a pipe gets wide lines instead of folded ones."""
+    """Return a console for stdout; a pipe gets lines of 160 characters."""
     return Console() if sys.stdout.isatty() else Console(width=160)

@@ -19,7 +19,7 @@ from pyarrow import csv, parquet
 from nearcast.errors import UnsupportedFile
 from nearcast.storage.temporary import TemporaryFile, remove_leftovers
 
-__all__ = ["FORMATS", "TableWriter", "open_writer", "write_whole"]
+__all__ = ["FORMATS", "TableWriter", "open_writer", "write_atomically"]
 
 
 class TableWriter(ABC):
@@ -56,7 +56,7 @@ class TableWriter(ABC):
                 self._close()
                 self._temporary.publish()
             else:
-                with suppress(Exception):  # the first error counts
+                with suppress(Exception):  # the first error is raised
                     self._close()
 
     @abstractmethod
@@ -71,7 +71,7 @@ class TableWriter(ABC):
 
 
 class _ParquetFile(TableWriter):
-    """Parquet; a column of integers becomes a column of strings when the first string comes."""
+    """Parquet; a column of integers becomes a column of strings when the first string occurs."""
 
     def _open(self) -> None:
         self._sink = open(self._temporary.path, "wb")
@@ -82,7 +82,7 @@ class _ParquetFile(TableWriter):
             self._file.close()
             self._sink.close()
         finally:
-            # After an error PyArrow would try again, and fail again, when it is collected.
+            # After an error, PyArrow would close the file again, and fail again, on deletion.
             self._file.is_open = False
 
     def write(self, table: pa.Table) -> None:
@@ -179,7 +179,7 @@ def open_writer(path: str | Path, schema: pa.Schema) -> TableWriter:
     return FORMATS[where.suffix.lower()](where, schema)
 
 
-def write_whole(path: str | Path, content: bytes) -> None:
+def write_atomically(path: str | Path, content: bytes) -> None:
     """Write a small file atomically."""
     where = Path(path)
     where.parent.mkdir(parents=True, exist_ok=True)

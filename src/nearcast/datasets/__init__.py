@@ -1,4 +1,4 @@
-"""Generated data sets: subscriptions and messages as in the papers' experiments, from a seed.
+"""Generated data sets: subscriptions and messages like those of the papers, drawn from a seed.
 
 >>> workload = Workload("tweets", seed=1)
 >>> table = subscription_table(workload, workload.subscriptions(3))

@@ -1,4 +1,4 @@
-"""Drawing from distributions, column-wise: what all data sets have in common."""
+"""Random columns that all data sets draw: Zipf ranks, distinct tokens, boxes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nearcast.compiled.jit import Number, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["boxes", "distinct", "hash01", "zipf"]
+__all__ = ["boxes", "distinct", "hash_to_uniform", "zipf"]
 
 
 def zipf(uniform: NDArray[Any], size: int, head: float) -> NDArray[np.int64]:
-    """Turn uniform numbers into ranks below ``size`` with weights ``1 / (rank + head)``.
+    """Turn uniform numbers into ranks below ``size``; a rank has the weight ``1 / (rank + head)``.
 
     Examples
     --------
@@ -29,8 +29,8 @@ def zipf(uniform: NDArray[Any], size: int, head: float) -> NDArray[np.int64]:
     return ranks
 
 
-def hash01(value: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Turn numbers into uniform ones in [0, 1), always the same (splitmix64)."""
+def hash_to_uniform(value: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Hash each number to a float in [0, 1) (splitmix64)."""
     mixed = value + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -41,7 +41,7 @@ def hash01(value: NDArray[np.uint64]) -> NDArray[np.float64]:
 def distinct(
     row: NDArray[np.uint64], token: NDArray[np.uint64], count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the tokens of ``count`` rows ascending and once each, and where each row begins."""
+    """Return the start of each of ``count`` rows, and their distinct tokens in ascending order."""
     key = (row << np.uint64(32)) | token
     key.sort()
     if len(key):
@@ -51,9 +51,9 @@ def distinct(
 
 
 def first_distinct(
-    start: NDArray[np.int64], token: NDArray[np.int64], most: NDArray[Any]
+    start: NDArray[np.int64], token: NDArray[np.int64], max_tokens: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the first distinct tokens of every row, ``most`` of them, ascending.
+    """Return the first ``max_tokens[i]`` distinct tokens of each row ``i``, in ascending order.
 
     Examples
     --------
@@ -62,12 +62,12 @@ def first_distinct(
     """
     kept_start = np.empty(len(start), np.int64)
     kept = np.empty(len(token), np.int32)
-    end = keep_first_distinct(start, token.astype(np.int32), most, kept_start, kept)
+    end = keep_first_distinct(start, token.astype(np.int32), max_tokens, kept_start, kept)
     return kept_start, kept[:end]
 
 
 def boxes(lon: NDArray[Any], lat: NDArray[Any], width: Any, height: Any) -> NDArray[np.int32]:
-    """Return boxes of these sizes in degrees around places, pushed inside the world."""
+    """Return boxes of these sizes (degrees) around points, moved inside the world."""
     west = np.clip(lon - width / 2, -180, 180 - width)
     south = np.clip(lat - height / 2, -90, 90 - height)
     edges = np.stack([west, south, west + width, south + height], axis=1) * UNITS
@@ -79,27 +79,28 @@ def boxes(lon: NDArray[Any], lat: NDArray[Any], width: Any, height: Any) -> NDAr
 def keep_first_distinct(
     drawn_start: NDArray[np.int64],
     drawn: NDArray[np.int32],
-    maximum: NDArray[np.int64],
+    max_tokens: NDArray[np.int64],
     token_start: NDArray[np.int64],
     token: NDArray[np.int32],
 ) -> Number:
-    """Write the first ``maximum[i]`` distinct tokens of every row ``i``, ascending; return the end.
+    """Write the first ``max_tokens[i]`` distinct tokens of each row ``i``, in ascending order.
 
-    ``token_start`` (one longer than ``maximum``) is filled; ``token`` is as long as ``drawn``.
+    Fills ``token_start`` (one longer than ``max_tokens``) and ``token`` (as long as ``drawn``);
+    returns the number of tokens written.
     """
     end = np.int64(0)
     token_start[0] = 0
-    for row in range(len(maximum)):
+    for row in range(len(max_tokens)):
         begin = end
         for i in range(drawn_start[row], drawn_start[row + 1]):
-            if end - begin == maximum[row]:
+            if end - begin == max_tokens[row]:
                 break
-            place = begin + np.searchsorted(token[begin:end], drawn[i])
-            if place < end and token[place] == drawn[i]:
+            insert_at = begin + np.searchsorted(token[begin:end], drawn[i])
+            if insert_at < end and token[insert_at] == drawn[i]:
                 continue
-            for j in range(end, place, -1):
+            for j in range(end, insert_at, -1):
                 token[j] = token[j - 1]
-            token[place] = drawn[i]
+            token[insert_at] = drawn[i]
             end += 1
         token_start[row + 1] = end
     return end

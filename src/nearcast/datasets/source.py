@@ -1,4 +1,4 @@
-"""What a data set must say about itself: where things are, and which words are used there."""
+"""The base class of data sets: draws locations, and the tokens used there."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["Profile", "Somewhere", "Source"]
+__all__ = ["Locations", "Profile", "Source"]
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The numbers of a data set that can be changed.
+    """The adjustable parameters of a data set.
 
     Parameters
     ----------
     message_tokens, keywords
-        The least and most tokens of a message, and keywords of a subscription.
+        Minimum and maximum number of tokens per message, and of keywords per subscription.
     box_share
-        The least and most area of a subscription's box, as shares of the world's.
+        Minimum and maximum area of a subscription's box, as a share of the world.
     """
 
     message_tokens: tuple[int, int]
@@ -34,18 +34,18 @@ class Profile:
 
     def __post_init__(self) -> None:
         for name in ("message_tokens", "keywords"):
-            least, most = getattr(self, name)
-            if not 1 <= least <= most:
-                problem = "must be two whole numbers, 1 <= least <= most"
-                raise InvalidInput(name, (least, most), problem)
-        least_share, most_share = self.box_share
-        if not 0 <= least_share <= most_share <= 1:
-            problem = "must be two shares, 0 <= least <= most <= 1"
+            minimum, maximum = getattr(self, name)
+            if not 1 <= minimum <= maximum:
+                problem = "must be two whole numbers, 1 <= minimum <= maximum"
+                raise InvalidInput(name, (minimum, maximum), problem)
+        min_share, max_share = self.box_share
+        if not 0 <= min_share <= max_share <= 1:
+            problem = "must be two shares, 0 <= minimum <= maximum <= 1"
             raise InvalidInput("box_share", self.box_share, problem)
 
 
-class Somewhere(NamedTuple):
-    """Places in degrees, and the city that each belongs to."""
+class Locations(NamedTuple):
+    """Coordinates in degrees, and the number of the city that each point belongs to."""
 
     lon: NDArray[np.float64]
     lat: NDArray[np.float64]
@@ -53,41 +53,41 @@ class Somewhere(NamedTuple):
 
 
 class Source(ABC):
-    """A data set: draws places and words with a generator that is given to it."""
+    """A data set. Its methods draw with the random generator passed to them."""
 
     summary: ClassVar[str]
-    """One line for people who choose a data set."""
+    """A one-line description."""
 
     default: ClassVar[Any]
-    """The profile of the data set where nothing is changed."""
+    """The default profile."""
 
-    in_order: ClassVar[bool]
-    """Whether the words of a text read well in the order of their token ids."""
+    keeps_token_order: ClassVar[bool]
+    """Whether texts list their words in the order of the token ids; otherwise they are shuffled."""
 
     def __init__(self, seed: int, profile: Any) -> None:
         self.seed = seed
         self.profile = profile
 
     @abstractmethod
-    def places(self, rng: np.random.Generator, count: int) -> Somewhere:
-        """Draw places."""
+    def locations(self, rng: np.random.Generator, count: int) -> Locations:
+        """Draw locations."""
 
     @abstractmethod
     def message_tokens(
-        self, rng: np.random.Generator, length: NDArray[Any], at: Somewhere
+        self, rng: np.random.Generator, length: NDArray[Any], locations: Locations
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Draw the tokens of texts of these lengths (a token drawn twice counts once)."""
+        """Draw the tokens of texts of these lengths; repeated tokens are dropped."""
 
     @abstractmethod
     def keyword_tokens(
-        self, rng: np.random.Generator, length: NDArray[Any], at: Somewhere
+        self, rng: np.random.Generator, length: NDArray[Any], locations: Locations
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Draw that many tokens out of texts that could be written at these places."""
+        """Draw up to ``length[i]`` keywords for a subscription at location ``i``."""
 
     @abstractmethod
     def sides(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Draw the sides of boxes, as shares of the world's sides."""
+        """Draw the sides of boxes, as shares of the sides of the world."""
 
     @abstractmethod
     def words(self) -> pa.StringArray:
-        """Return the word of every token id; the default tokenizer leaves each as it is."""
+        """Return the word of each token id; the default tokenizer keeps each word unchanged."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import UNITS, Clauses, Messages
-from nearcast.datasets.draw import hash01
+from nearcast.datasets.draw import hash_to_uniform
 
 if TYPE_CHECKING:
     from nearcast.datasets.workloads import Workload
@@ -22,7 +22,7 @@ _STEP_US = 1_000
 
 
 def subscription_table(workload: Workload, clauses: Clauses, *, first: int = 0) -> pa.Table:
-    """Return ``id``, ``keywords`` and a box for every subscription; the first id is ``first``.
+    """Return ``id``, ``keywords`` and a box for each subscription; ids count from ``first``.
 
     Examples
     --------
@@ -39,20 +39,20 @@ def subscription_table(workload: Workload, clauses: Clauses, *, first: int = 0) 
 def message_table(
     workload: Workload, messages: Messages, *, boxes: bool = False, first: int = 0
 ) -> pa.Table:
-    """Return ``id``, ``text``, a place and ``time`` for every message, a millisecond apart.
+    """Return ``id``, ``text``, a location and ``time`` for each message, one millisecond apart.
 
-    The place is ``lon, lat``, or a box where ``boxes`` says so.
+    The location is ``lon, lat``, or a box if ``boxes`` is true.
     """
     token_start, token = messages.token_start, messages.token
-    if not workload.source.in_order:
+    if not workload.source.keeps_token_order:
         token = _shuffled(messages)
     text = pc.binary_join(_word_lists(workload, token_start, token), " ")
     time_us = _START_US + _STEP_US * np.arange(first, first + len(messages))
     time = pa.array(time_us).cast(pa.timestamp("us", "UTC"))
-    place = _box(messages)
+    location = _box(messages)
     if not boxes:
-        place = {"lon": place["west"], "lat": place["south"]}
-    return pa.table({"id": _ids("m", first, len(messages)), "text": text, **place, "time": time})
+        location = {"lon": location["west"], "lat": location["south"]}
+    return pa.table({"id": _ids("m", first, len(messages)), "text": text, **location, "time": time})
 
 
 def _word_lists(workload: Workload, start: Any, token: Any) -> pa.ListArray:
@@ -61,9 +61,9 @@ def _word_lists(workload: Workload, start: Any, token: Any) -> pa.ListArray:
 
 
 def _shuffled(messages: Messages) -> Any:
-    """Return the tokens of every message in an order of their own, always the same."""
+    """Return the tokens of each message in a random order that is the same on every call."""
     row = np.repeat(np.arange(len(messages)), np.diff(messages.token_start))
-    key = hash01(messages.token.astype(np.uint64) + row.astype(np.uint64))
+    key = hash_to_uniform(messages.token.astype(np.uint64) + row.astype(np.uint64))
     return messages.token[np.lexsort((key, row))]
 
 

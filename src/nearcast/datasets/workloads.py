@@ -1,8 +1,8 @@
-"""Workloads: subscriptions and messages made from a seed, as the papers' experiments have them.
+"""Workloads: subscriptions and messages drawn from a seed, as in the papers' experiments.
 
-A workload is drawn as columns with token ids (a benchmark over ten million subscriptions needs no
-strings); `nearcast.datasets.tables` gives the ids their words where a file is written. What is
-drawn is up to a `Source`: `nearcast.datasets.tweets` or `nearcast.datasets.places`.
+A workload consists of columns of token ids: a benchmark over ten million subscriptions needs no
+strings. `nearcast.datasets.tables` replaces the ids by words, for files. The data sets are in
+`nearcast.datasets.tweets` and `nearcast.datasets.places`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ DATASETS: dict[str, type[Source]] = {"places": Places, "tweets": Tweets}
 
 
 class Workload:
-    """A seeded source of subscriptions and messages of one data set.
+    """Subscriptions and messages of one data set, drawn from a seed.
 
-    The same seed gives the same rows, whatever was drawn before: subscriptions and messages come
-    from streams of their own.
+    The same seed gives the same rows, whatever was drawn before: each call uses its own random
+    generator.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Workload:
     seed
         A whole number of at least 0.
     changes
-        What is to be different in the data set's profile, such as ``keywords=(1, 3)``.
+        Parameters of the data set's profile to change, such as ``keywords=(1, 3)``.
 
     Examples
     --------
@@ -69,22 +69,22 @@ class Workload:
         self.source = kind(seed, self.profile)
 
     def subscriptions(self, count: int, *, first: int = 0) -> Clauses:
-        """Draw subscriptions: some tokens of a message, and a box around its place.
+        """Draw subscriptions: some tokens of a message, and a box around its location.
 
-        Another ``first`` gives other rows.
+        A different ``first`` gives different rows.
         """
         rng = np.random.default_rng([self.seed, 1, first])
-        at = self.source.places(rng, count)
-        least, most = self.profile.keywords
-        length = rng.integers(least, most + 1, count)
-        token_start, token = self.source.keyword_tokens(rng, length, at)
+        locations = self.source.locations(rng, count)
+        minimum, maximum = self.profile.keywords
+        length = rng.integers(minimum, maximum + 1, count)
+        token_start, token = self.source.keyword_tokens(rng, length, locations)
         side = self.source.sides(rng, count)
         return Clauses(
             token_start=token_start,
             token=token,
             negative_start=np.zeros(count + 1, np.int64),
             negative=np.empty(0, np.int32),
-            box=boxes(at.lon, at.lat, side * 360, side * 180),
+            box=boxes(locations.lon, locations.lat, side * 360, side * 180),
             row=np.arange(count, dtype=np.int32),
             shape=np.full(count, -1, np.int32),
             shapes=Shapes.empty(),
@@ -99,26 +99,27 @@ class Workload:
         range_share: float = 0.0,
         first: int = 0,
     ) -> Messages:
-        """Draw messages; another ``first`` gives other rows.
+        """Draw messages; a different ``first`` gives different rows.
 
-        ``range_share`` above 0 makes them boxes of up to that share of the world.
+        If ``range_share`` is above 0, they are boxes of up to that share of the world.
         """
-        least, most = tokens or self.profile.message_tokens
-        if not 1 <= least <= most:
-            raise InvalidInput("tokens", tokens, "must be two whole numbers, 1 <= least <= most")
+        minimum, maximum = tokens or self.profile.message_tokens
+        if not 1 <= minimum <= maximum:
+            problem = "must be two whole numbers, 1 <= minimum <= maximum"
+            raise InvalidInput("tokens", tokens, problem)
         if not 0 <= range_share <= 1:
             raise InvalidInput("range_share", range_share, "must be from 0 to 1")
         rng = np.random.default_rng([self.seed, 2, first])
-        at = self.source.places(rng, count)
-        length = rng.integers(least, most + 1, count)
-        token_start, token = self.source.message_tokens(rng, length, at)
+        locations = self.source.locations(rng, count)
+        length = rng.integers(minimum, maximum + 1, count)
+        token_start, token = self.source.message_tokens(rng, length, locations)
         side = rng.uniform(0, np.sqrt(range_share), count)
-        box = unite_meridian(boxes(at.lon, at.lat, side * 360, side * 180))
-        none = np.zeros(count, np.int64)
-        return Messages(token_start, token, box, none, none)
+        box = unite_meridian(boxes(locations.lon, locations.lat, side * 360, side * 180))
+        no_time = np.zeros(count, np.int64)
+        return Messages(token_start, token, box, no_time, no_time)
 
     def words(self) -> pa.StringArray:
-        """Return the word of every token id.
+        """Return the word of each token id.
 
         Examples
         --------

@@ -1,1 +1,1 @@
-"""Pictures, as PNG files: maps of matches, statistics, streams, and what benchmarks draw."""
+"""Plots as PNG files: maps of matches, statistics, streams, and the style of all figures."""

@@ -1,4 +1,4 @@
-"""The machine on which something is measured, and how much memory a piece of work takes."""
+"""The machine that runs a benchmark, and the memory that a block of code uses."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import psutil
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["PeakMemory", "describe", "one_line"]
+__all__ = ["PeakMemory", "describe_machine", "machine_caption"]
 
 _INTERVAL_S = 0.005
 
 
-def describe() -> dict[str, Any]:
-    """Return processor, cores, memory and versions.
+def describe_machine() -> dict[str, Any]:
+    """Return the processor, cores, memory and versions of this machine.
 
     Examples
     --------
-    >>> sorted(describe())
+    >>> sorted(describe_machine())
     ['cores', 'memory_gb', 'numba', 'numpy', 'processor', 'python', 'system']
     """
     import numba
@@ -42,8 +42,8 @@ def describe() -> dict[str, Any]:
     }
 
 
-def one_line(machine: dict[str, Any]) -> str:
-    """Return a machine as the caption of a table or a picture."""
+def machine_caption(machine: dict[str, Any]) -> str:
+    """Return a machine in one line, for the caption of a table or a figure."""
     return (
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']:g} GB; "
         f"Python {machine['python']}, Numba {machine['numba']}"
@@ -59,20 +59,20 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _give_back() -> None:
-    """Return freed memory to the system, so that using it again counts as growth."""
+def _release_memory() -> None:
+    """Return freed memory to the operating system, so that new allocations count as growth."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class PeakMemory:
-    """Watches how far the memory of this process grows while a piece of work is done.
+    """Measures how much the memory of this process grows while a block runs.
 
     Examples
     --------
     >>> with PeakMemory() as memory:
-    ...     work = bytearray(1000)
+    ...     data = bytearray(1000)
     >>> memory.growth_bytes >= 0
     True
     """
@@ -85,11 +85,11 @@ class PeakMemory:
 
     @property
     def growth_bytes(self) -> int:
-        """The most memory that was in use beyond what was in use at the start."""
+        """Peak memory in use, minus the memory in use at the start."""
         return max(0, self._peak - self._before)
 
     def __enter__(self) -> Self:
-        _give_back()
+        _release_memory()
         self._before = self._peak = self._process.memory_info().rss
         self._thread.start()
         return self
@@ -102,11 +102,11 @@ class PeakMemory:
     ) -> None:
         self._done.set()
         self._thread.join()
-        self._look()
+        self._sample()
 
     def _watch(self) -> None:
         while not self._done.wait(_INTERVAL_S):
-            self._look()
+            self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         self._peak = max(self._peak, self._process.memory_info().rss)

@@ -1,4 +1,4 @@
-"""The map of a job: where subscriptions ask, and which messages found some."""
+"""The map of a matching job: where subscriptions are, and how many each message matches."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns import UNITS
+from nearcast.plots.figures import BACKGROUND, TEXT_COLOR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,15 +19,13 @@ __all__ = ["MapData"]
 CELLS_PER_DEG = 4
 _WIDTH, _HEIGHT = 360 * CELLS_PER_DEG, 180 * CELLS_PER_DEG
 _MAX_POINTS = 20_000
-_INK = "#1d2733"
-_PAPER = "#f7f8fa"
 
 
 class MapData:
-    """What a map shows, collected while a job runs, in little memory whatever its size.
+    """The data of a map, collected while a job runs, in a fixed amount of memory.
 
-    Subscriptions are counted on a grid of quarter degrees; of messages, about twenty thousand are
-    kept, evenly over the job.
+    Subscriptions are counted on a grid of quarter degrees. Of the messages, an even sample of at
+    most 20,000 is kept.
     """
 
     def __init__(self) -> None:
@@ -39,7 +38,7 @@ class MapData:
         self._matches = 0
 
     def add_boxes(self, box: NDArray[np.int32]) -> None:
-        """Count the boxes of subscriptions in every cell that they touch.
+        """Count the boxes of subscriptions in each cell that they touch.
 
         Examples
         --------
@@ -58,26 +57,26 @@ class MapData:
             np.add.at(self._corner, (rows, columns), sign)
         self._boxes += len(box)
 
-    def add_messages(self, box: NDArray[np.int32], found: NDArray[Any]) -> None:
-        """Take messages and how many matches each has."""
+    def add_messages(self, box: NDArray[np.int32], matches: NDArray[Any]) -> None:
+        """Add messages, and the number of matches of each."""
         chosen = np.arange(-self._seen % self._stride, len(box), self._stride)
         self._seen += len(box)
-        self._matched += int((found > 0).sum())
-        self._matches += int(found.sum())
+        self._matched += int((matches > 0).sum())
+        self._matches += int(matches.sum())
         west, south, east, north = box[chosen].astype(np.float64).T / UNITS
         middle = np.where(west <= east, (west + east) / 2, west)
-        self._points.append(np.stack([middle, (south + north) / 2, found[chosen]], axis=1))
+        self._points.append(np.stack([middle, (south + north) / 2, matches[chosen]], axis=1))
         while sum(map(len, self._points)) > _MAX_POINTS:
             self._points = [np.concatenate(self._points)[::2]]
             self._stride *= 2
 
     def density(self) -> NDArray[np.float64]:
-        """Return how many subscriptions touch each cell, south to north."""
+        """Return the number of subscriptions that touch each cell, from south to north."""
         summed: NDArray[np.float64] = self._corner.cumsum(axis=0).cumsum(axis=1)
         return summed[:_HEIGHT, :_WIDTH]
 
     def points(self) -> NDArray[np.float64]:
-        """Return lon, lat and number of matches of the messages that were kept."""
+        """Return lon, lat and number of matches of the sampled messages."""
         return np.concatenate([np.empty((0, 3)), *self._points])
 
     def draw(self, path: Path, title: str) -> None:
@@ -85,17 +84,17 @@ class MapData:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(16, 9), dpi=100, facecolor=_PAPER)
+        figure = Figure(figsize=(16, 9), dpi=100, facecolor=BACKGROUND)
         FigureCanvasAgg(figure)
         axes = figure.add_axes((0.045, 0.09, 0.845, 0.8))
         extent = self._extent()
         _draw_world(axes, extent)
         shade = self._draw_density(axes)
         dots = self._draw_messages(axes)
-        _label(axes, extent)
-        _bars(figure, shade, dots)
-        figure.text(0.045, 0.945, title, fontsize=18, weight="bold", color=_INK)
-        figure.text(0.045, 0.912, self._caption(), fontsize=12, color=_INK)
+        _label_axes(axes, extent)
+        _color_bars(figure, shade, dots)
+        figure.text(0.045, 0.945, title, fontsize=18, weight="bold", color=TEXT_COLOR)
+        figure.text(0.045, 0.912, self._caption(), fontsize=12, color=TEXT_COLOR)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
 
@@ -105,11 +104,11 @@ class MapData:
         shown = "" if kept == self._seen else f" ({kept:,} shown)"
         return (
             f"{self._boxes:,} boxes of subscriptions, {self._seen:,} messages{shown}, "
-            f"{self._matches:,} matches; {share:.0%} of the messages found a subscription"
+            f"{self._matches:,} matches; {share:.0%} of the messages match a subscription"
         )
 
     def _extent(self) -> tuple[float, float, float, float]:
-        """Return the part of the world to show: all of it unless the messages are in one place."""
+        """Return the extent to show: the whole world, or the region that has all messages."""
         points = self.points()
         if not len(points):
             return -180, 180, -60, 80
@@ -123,16 +122,16 @@ class MapData:
     def _draw_density(self, axes: Any) -> Any:
         from matplotlib.colors import LogNorm
 
-        density = _coarser(self.density())
+        density = _merge_cells(self.density())
         if not density.max() > 0:
             return None
-        least = max(1.0, float(np.percentile(density[density > 0], 1)))
+        lowest = max(1.0, float(np.percentile(density[density > 0], 1)))
         return axes.imshow(
             np.ma.masked_less_equal(density, 0),
             origin="lower",
             extent=(-180, 180, -90, 90),
-            cmap=_colours("Blues", 0.1, 0.5),
-            norm=LogNorm(least, max(density.max(), 10 * least)),
+            cmap=_color_map("Blues", 0.1, 0.5),
+            norm=LogNorm(lowest, max(density.max(), 10 * lowest)),
             interpolation="nearest",
             aspect="auto",
             zorder=1,
@@ -143,28 +142,28 @@ class MapData:
 
         points = self.points()
         size = float(np.clip(60_000 / max(len(points), 1), 4, 40))
-        missed = points[points[:, 2] == 0]
-        found = points[points[:, 2] > 0]
-        found = found[np.argsort(found[:, 2])]
+        unmatched = points[points[:, 2] == 0]
+        matched = points[points[:, 2] > 0]
+        matched = matched[np.argsort(matched[:, 2])]
         axes.scatter(
-            missed[:, 0],
-            missed[:, 1],
+            unmatched[:, 0],
+            unmatched[:, 1],
             s=size / 3,
             c="#8a94a0",
             linewidths=0,
             zorder=3,
             label="message without a match",
         )
-        if not len(found):
+        if not len(matched):
             return None
-        most = found[:, 2].max()
+        most_matches = matched[:, 2].max()
         return axes.scatter(
-            found[:, 0],
-            found[:, 1],
-            c=found[:, 2],
-            s=size * (0.8 + 2.2 * np.log1p(found[:, 2]) / np.log1p(most)),
-            cmap=_colours("plasma_r", 0.18, 1.0),
-            norm=LogNorm(1, max(most, 2)),
+            matched[:, 0],
+            matched[:, 1],
+            c=matched[:, 2],
+            s=size * (0.8 + 2.2 * np.log1p(matched[:, 2]) / np.log1p(most_matches)),
+            cmap=_color_map("plasma_r", 0.18, 1.0),
+            norm=LogNorm(1, max(most_matches, 2)),
             alpha=0.9,
             linewidths=0,
             zorder=4,
@@ -172,15 +171,15 @@ class MapData:
 
 
 def _cells(box: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the first and last cell of boxes, in both directions."""
+    """Return west, south, east and north cell numbers of boxes."""
     degrees = box.astype(np.float64).T / UNITS + np.array([[180], [90], [180], [90]])
-    most = np.array([[_WIDTH], [_HEIGHT], [_WIDTH], [_HEIGHT]]) - 1
+    last = np.array([[_WIDTH], [_HEIGHT], [_WIDTH], [_HEIGHT]]) - 1
     cell: NDArray[np.int64] = np.floor(degrees * CELLS_PER_DEG).astype(np.int64)
-    return np.clip(cell, 0, most)
+    return np.clip(cell, 0, last)
 
 
 def _draw_world(axes: Any, extent: tuple[float, float, float, float]) -> None:
-    """Let the cities of the world stand for its outline."""
+    """Draw all cities as faint dots, as an outline of the world."""
     from nearcast.datasets.places import gazetteer
 
     cities = gazetteer()
@@ -188,50 +187,50 @@ def _draw_world(axes: Any, extent: tuple[float, float, float, float]) -> None:
     axes.scatter(cities.lon, cities.lat, s=size, c="#4f5d6b", alpha=0.18, linewidths=0, zorder=2)
 
 
-def _label(axes: Any, extent: tuple[float, float, float, float]) -> None:
+def _label_axes(axes: Any, extent: tuple[float, float, float, float]) -> None:
     axes.set_facecolor("white")
     axes.set_xlim(extent[0], extent[1])
     axes.set_ylim(extent[2], extent[3])
-    axes.set_xlabel("longitude (degrees)", color=_INK)
-    axes.set_ylabel("latitude (degrees)", color=_INK)
-    axes.tick_params(colors=_INK, labelsize=9)
+    axes.set_xlabel("longitude (degrees)", color=TEXT_COLOR)
+    axes.set_ylabel("latitude (degrees)", color=TEXT_COLOR)
+    axes.tick_params(colors=TEXT_COLOR, labelsize=9)
     for side in axes.spines.values():
         side.set_color("#c3c9d1")
-    axes.legend(loc="lower left", framealpha=0.85, labelcolor=_INK, markerscale=2)
+    axes.legend(loc="lower left", framealpha=0.85, labelcolor=TEXT_COLOR, markerscale=2)
 
 
-def _bars(figure: Any, shade: Any, dots: Any) -> None:
-    """Put the two scales to the right of the map."""
+def _color_bars(figure: Any, shade: Any, dots: Any) -> None:
+    """Draw the two color scales to the right of the map."""
     for mappable, bottom, label in (
-        (dots, 0.52, "matches of a message"),
-        (shade, 0.09, "subscriptions at a place"),
+        (dots, 0.52, "matches per message"),
+        (shade, 0.09, "subscriptions per cell"),
     ):
         if mappable is not None:
             bar = figure.colorbar(mappable, cax=figure.add_axes((0.905, bottom, 0.014, 0.37)))
-            bar.set_label(label, color=_INK)
+            bar.set_label(label, color=TEXT_COLOR)
             bar.set_ticks(_ticks(mappable.norm.vmin, mappable.norm.vmax))
             bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
             bar.ax.minorticks_off()
-            bar.ax.tick_params(colors=_INK, labelsize=9)
+            bar.ax.tick_params(colors=TEXT_COLOR, labelsize=9)
             bar.outline.set_visible(False)
 
 
-def _ticks(least: float, most: float) -> list[float]:
-    """Return 1, 2, 5, 10, 20 ... or, over more than three decades, 1, 10, 100 ..."""
-    digits = (1, 2, 5) if most <= 1000 * least else (1,)
+def _ticks(low: float, high: float) -> list[float]:
+    """Return 1, 2, 5, 10, 20 ..., or 1, 10, 100 ... if the range is above three decades."""
+    digits = (1, 2, 5) if high <= 1000 * low else (1,)
     ticks = [digit * 10.0**power for power in range(12) for digit in digits]
-    return [tick for tick in ticks if least <= tick <= most]
+    return [tick for tick in ticks if low <= tick <= high]
 
 
-def _coarser(density: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the most of every two by two cells: a single cell would be a single pixel."""
+def _merge_cells(density: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the maximum of each 2 x 2 block of cells: single cells are too small to see."""
     blocks = density.reshape(_HEIGHT // 2, 2, _WIDTH // 2, 2)
     coarse: NDArray[np.float64] = blocks.max(axis=(1, 3))
     return coarse
 
 
-def _colours(name: str, first: float, last: float) -> Any:
-    """Return a part of a colour map: without what cannot be seen on white."""
+def _color_map(name: str, first: float, last: float) -> Any:
+    """Return a part of a color map, without the colors that are invisible on white."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 

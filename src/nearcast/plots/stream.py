@@ -1,11 +1,18 @@
-"""The picture of a stream: what every micro-batch brought and found."""
+"""The figure of a stream: messages and matches of each micro-batch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nearcast.plots.figures import BEST, INK, OTHER, new_figure, save_figure, style
-from nearcast.plots.machine import describe
+from nearcast.plots.figures import (
+    BASE_COLOR,
+    HIGHLIGHT,
+    TEXT_COLOR,
+    new_figure,
+    save_figure,
+    style_axes,
+)
+from nearcast.plots.machine import describe_machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,28 +22,30 @@ __all__ = ["plot_stream"]
 
 
 def plot_stream(batches: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw messages and matches of micro-batches, and which version of the index they met.
+    """Draw messages and matches of micro-batches, colored by the version of the index.
 
-    A batch is what `nearcast.spark.rates` gives, and its ``version``.
+    A batch is a result of `nearcast.spark.rates` with an additional key ``version``.
     """
     messages = sum(int(batch["messages"]) for batch in batches)
     matches = sum(int(batch["matches"]) for batch in batches)
     figure = new_figure(
-        "A stream, and an index that changes while it runs",
+        "A stream, while the index changes",
         f"{len(batches)} micro-batches, {messages:,} messages, {matches:,} matches",
-        describe(),
+        describe_machine(),
         6.0,
     )
     names = [f"{batch['batch']:.0f}" for batch in batches]
-    for left, what in ((0.05, "messages"), (0.54, "matches")):
+    for left, quantity in ((0.05, "messages"), (0.54, "matches")):
         axes = figure.add_axes((left, 0.16, 0.43, 0.62))
-        values = [batch[what] for batch in batches]
+        values = [batch[quantity] for batch in batches]
         first = batches[0]["version"] if batches else 0
-        colours = [OTHER if batch["version"] == first else BEST for batch in batches]
-        axes.bar(names, values, color=colours, width=0.7)
+        colors = [BASE_COLOR if batch["version"] == first else HIGHLIGHT for batch in batches]
+        axes.bar(names, values, color=colors, width=0.7)
         for name, value in zip(names, values, strict=True):
-            axes.annotate(f"{value:,.0f}", (name, value), ha="center", va="bottom", color=INK)
-        style(axes, "micro-batch", what)
+            axes.annotate(
+                f"{value:,.0f}", (name, value), ha="center", va="bottom", color=TEXT_COLOR
+            )
+        style_axes(axes, "micro-batch", quantity)
         axes.margins(y=0.15)
         axes.grid(visible=False, axis="x")
     _legend(figure, [int(batch["version"]) for batch in batches])
@@ -45,6 +54,6 @@ def plot_stream(batches: Sequence[dict[str, Any]], path: Path) -> None:
 
 def _legend(figure: Any, versions: list[int]) -> None:
     for number, version in enumerate(dict.fromkeys(versions)):
-        colour = OTHER if number == 0 else BEST
+        color = BASE_COLOR if number == 0 else HIGHLIGHT
         text = f"version {version} of the index"
-        figure.text(0.05 + 0.16 * number, 0.805, "■ " + text, color=colour, fontsize=12)
+        figure.text(0.05 + 0.16 * number, 0.805, "■ " + text, color=color, fontsize=12)

@@ -267,7 +267,7 @@ def _verify(path: Path, content: memoryview, manifest: Manifest) -> None:
         if zlib.crc32(content[entry.offset : entry.end]) != entry.crc32 or any(padding):
             raise StorageError(
                 f"{path}: array {entry.name!r} (bytes {entry.offset} to {entry.end}) "
-                f"does not fit its checksum; {REBUILD}"
+                f"does not match its checksum; {REBUILD}"
             )
         end = entry.end
 

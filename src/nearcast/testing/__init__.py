@@ -1,9 +1,9 @@
-"""Public checks for indexes: whoever writes an index can hold it against the scan.
+"""Public checks for indexes: compare an index of your own with the exhaustive scan.
 
-`check_index` runs every check of `CHECKS` over an index, by name or as a `Builder`; each check
-raises `AssertionError` with the first difference. `cases` makes the data (a coarse lattice of
-places, so that ties and borders are common). `nearcast.testing.strategies` has the same for
-Hypothesis, where ``hypothesis`` is installed.
+`check_index` runs all `CHECKS` on an index, given by name or as a `Builder`. A failed check raises
+`AssertionError` with the first difference. `nearcast.testing.cases` draws the data. Coordinates
+come from a coarse grid, so that equal and touching borders are common.
+`nearcast.testing.strategies` has Hypothesis strategies for such data (needs ``hypothesis``).
 
 >>> from nearcast.testing import check_index
 >>> check_index("scan", rounds=1)

@@ -1,8 +1,8 @@
-"""Generated and adversarial data for the checks: clauses and messages, drawn from a seed.
+"""Random and adversarial data for the checks: clauses and messages, drawn from a seed.
 
-Places come from a coarse lattice that includes the poles and the antimeridian, sometimes one unit
-beside it; tokens from a small Zipf vocabulary. So boxes share borders, messages lie on corners, and
-almost everything matches something.
+Coordinates come from a coarse grid that includes the poles and the antimeridian; some are moved by
+one unit. Tokens come from a small Zipf vocabulary. Therefore many boxes share borders, many
+messages lie on corners, and most messages match something.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["CASES", "Case", "draw"]
 Random: TypeAlias = np.random.Generator
 
 TOKENS = np.array([0, 1, 2, 3, 5, 8, 13, 70, 4_099, 32_771, 1_000_003, 2_000_000_000])
-"""Token ids: dense and sparse ones, some equal in their low bits."""
+"""Token ids: small and large, some with equal low bits."""
 
 LONGITUDES = np.array([-180, -179, -120, -60, -1, 0, 1, 59, 60, 120, 179, 180]) * UNITS
 LATITUDES = np.array([-90, -60, -30, -1, 0, 1, 29, 30, 60, 90]) * UNITS
@@ -40,15 +40,15 @@ class Case:
     messages: Messages
 
 
-def _tokens(rng: Random, count: int, least: int, most: int) -> list[list[int]]:
+def _tokens(rng: Random, count: int, minimum: int, maximum: int) -> list[list[int]]:
     weight = 1 / np.arange(1, len(TOKENS) + 1)
-    drawn = rng.choice(TOKENS, (count, most), p=weight / weight.sum())
-    length = rng.integers(least, most + 1, count)
+    drawn = rng.choice(TOKENS, (count, maximum), p=weight / weight.sum())
+    length = rng.integers(minimum, maximum + 1, count)
     return [drawn[i, :n].tolist() for i, n in enumerate(length)]
 
 
 def _boxes(rng: Random, count: int) -> NDArray[np.int64]:
-    """Draw boxes between lattice lines, a third of them moved by a unit here and there."""
+    """Draw boxes between grid lines; a third of them have some sides moved by one unit."""
     lon = np.sort(rng.choice(LONGITUDES, (count, 2)), axis=1)
     lat = np.sort(rng.choice(LATITUDES, (count, 2)), axis=1)
     box = np.stack([lon[:, 0], lat[:, 0], lon[:, 1], lat[:, 1]], axis=1)
@@ -59,9 +59,9 @@ def _boxes(rng: Random, count: int) -> NDArray[np.int64]:
 
 
 def _points(rng: Random, count: int) -> NDArray[np.int64]:
-    place = np.stack([rng.choice(LONGITUDES, count), rng.choice(LATITUDES, count)], axis=1)
-    moved = np.clip(place + rng.integers(-1, 2, place.shape), WORLD[:2], WORLD[2:])
-    return np.where((rng.random(count) < 1 / 3)[:, None], moved, place)
+    point = np.stack([rng.choice(LONGITUDES, count), rng.choice(LATITUDES, count)], axis=1)
+    moved = np.clip(point + rng.integers(-1, 2, point.shape), WORLD[:2], WORLD[2:])
+    return np.where((rng.random(count) < 1 / 3)[:, None], moved, point)
 
 
 def _messages(rng: Random, count: int = 40) -> Messages:
@@ -69,46 +69,46 @@ def _messages(rng: Random, count: int = 40) -> Messages:
 
 
 def lattice(rng: Random) -> Case:
-    """Boxes and points on shared lines."""
+    """Boxes and points on the same grid lines."""
     clauses = Clauses.of(_tokens(rng, 150, 1, 4), _boxes(rng, 150))
     return Case("lattice", clauses, _messages(rng))
 
 
 def crowd(rng: Random) -> Case:
-    """Many clauses over few tokens, small boxes among large ones: deep nodes, full cells."""
+    """Many clauses with few tokens, small and large boxes: deep trees, full cells."""
     count = 2_000
-    centre = _points(rng, count)
-    half = (10 ** rng.uniform(0, 8.5, (count, 2))).astype(np.int64)
-    edges = np.concatenate([centre - half, centre + half], axis=1)
+    center = _points(rng, count)
+    half_side = (10 ** rng.uniform(0, 8.5, (count, 2))).astype(np.int64)
+    edges = np.concatenate([center - half_side, center + half_side], axis=1)
     box = np.clip(edges, WORLD[:2] * 2, WORLD[2:] * 2)
     return Case("crowd", Clauses.of(_tokens(rng, count, 0, 3), box), _messages(rng, 60))
 
 
 def identical(rng: Random) -> Case:
-    """Repeat one clause again and again."""
+    """One clause, 300 times."""
     clauses = Clauses.of(_tokens(rng, 1, 1, 3) * 300, np.repeat(_boxes(rng, 1), 300, axis=0))
     return Case("identical", clauses, _messages(rng))
 
 
-def everything(rng: Random) -> Case:
-    """Clauses without tokens, and messages without tokens."""
+def no_tokens(rng: Random) -> Case:
+    """Clauses without tokens, and messages with and without tokens."""
     clauses = Clauses.of([[]] * 100, _boxes(rng, 100))
     messages = Messages.of([[], [1], [7, 9]] * 10, _points(rng, 30))
-    return Case("everything", clauses, messages)
+    return Case("no_tokens", clauses, messages)
 
 
-def specks(rng: Random) -> Case:
-    """Regions without area: points and lines, where messages lie exactly on them."""
-    place = _points(rng, 200)
-    box = np.concatenate([place, place], axis=1)
+def zero_area(rng: Random) -> Case:
+    """Regions without area (points and lines), and messages exactly on them."""
+    point = _points(rng, 200)
+    box = np.concatenate([point, point], axis=1)
     box[::3, 2] = WORLD[2]
     clauses = Clauses.of(_tokens(rng, 200, 0, 2), box)
-    messages = Messages.of(_tokens(rng, 60, 0, 9), place[:60])
-    return Case("specks", clauses, messages)
+    messages = Messages.of(_tokens(rng, 60, 0, 9), point[:60])
+    return Case("zero_area", clauses, messages)
 
 
 def world(rng: Random) -> Case:
-    """Boxes of the whole world beside boxes of a street."""
+    """Boxes of the whole world, and boxes as small as a street."""
     box = np.tile(np.array(WORLD), (120, 1))
     small = rng.random(120) < 0.5
     corner = _points(rng, 120)[small]
@@ -117,7 +117,7 @@ def world(rng: Random) -> Case:
 
 
 def ranges(rng: Random) -> Case:
-    """Messages that are boxes, from a line to the world."""
+    """Messages with boxes, from a line to the whole world."""
     clauses = crowd(rng).clauses
     box = _boxes(rng, 40)
     box[0] = WORLD
@@ -128,15 +128,15 @@ def antimeridian(rng: Random) -> Case:
     """Messages that cross the antimeridian, or lie on it."""
     clauses = Clauses.of(_tokens(rng, 300, 0, 3), _boxes(rng, 300))
     box = _boxes(rng, 40)
-    turned = box[:, [2, 1, 0, 3]]
-    turned[:5, [0, 2]] = WORLD[2], WORLD[0]
-    return Case("antimeridian", clauses, Messages.of(_tokens(rng, 40, 0, 9), turned))
+    crossing = box[:, [2, 1, 0, 3]]
+    crossing[:5, [0, 2]] = WORLD[2], WORLD[0]
+    return Case("antimeridian", clauses, Messages.of(_tokens(rng, 40, 0, 9), crossing))
 
 
 def long_messages(rng: Random) -> Case:
     """Messages of a thousand tokens, and clauses of many."""
-    wide = rng.integers(0, 1_500, (250, 12))
-    tokens = [wide[i, : 1 + i % 12].tolist() for i in range(250)]
+    drawn = rng.integers(0, 1_500, (250, 12))
+    tokens = [drawn[i, : 1 + i % 12].tolist() for i in range(250)]
     tokens += _tokens(rng, 250, 1, 5)
     clauses = Clauses.of(tokens, _boxes(rng, 500))
     texts = [rng.choice(1_500, 1_000, replace=False).tolist() + TOKENS.tolist() for _ in range(6)]
@@ -151,7 +151,7 @@ def unknown_tokens(rng: Random) -> Case:
 
 
 def negatives(rng: Random) -> Case:
-    """Tokens that must not occur."""
+    """Clauses with forbidden tokens."""
     clauses = Clauses.of(
         _tokens(rng, 200, 0, 3), _boxes(rng, 200), negatives=_tokens(rng, 200, 0, 2)
     )
@@ -159,7 +159,7 @@ def negatives(rng: Random) -> Case:
 
 
 def alternatives(rng: Random) -> Case:
-    """Subscriptions of several clauses and boxes, which overlap."""
+    """Subscriptions of several clauses with overlapping boxes."""
     row = np.sort(rng.integers(0, 60, 240))
     row = np.unique(row, return_inverse=True)[1]
     clauses = Clauses.of(
@@ -170,16 +170,16 @@ def alternatives(rng: Random) -> Case:
 
 
 def circles(rng: Random) -> Case:
-    """Circles whose border passes through lattice places, met by points and boxes."""
+    """Circles whose borders pass through grid points; messages are points and boxes."""
     count = 120
-    centre = _points(rng, count)
+    center = _points(rng, count)
     radius_m = rng.choice([0.0, 1.0, 111_195.0797, 6_671_704.0, 15_000_000.0, 20_015_114.0], count)
-    shapes = Shapes(radius_m, np.arange(count + 1), np.arange(count + 1), centre.astype(np.int32))
-    return _shaped("circles", rng, shapes, np.tile(np.array(WORLD), (count, 1)))
+    shapes = Shapes(radius_m, np.arange(count + 1), np.arange(count + 1), center.astype(np.int32))
+    return _case_with_shapes("circles", rng, shapes, np.tile(np.array(WORLD), (count, 1)))
 
 
 def polygons(rng: Random) -> Case:
-    """Triangles and squares with holes on the lattice."""
+    """Triangles and rectangles on the grid, some with holes."""
     rings: list[NDArray[np.int64]] = []
     ring_start = [0]
     for _ in range(120):
@@ -196,7 +196,7 @@ def polygons(rng: Random) -> Case:
         np.concatenate([part.min(axis=0), part.max(axis=0)])
         for part in np.split(point, point_start[ring_start[1:-1]])
     ]
-    return _shaped("polygons", rng, shapes, np.array(bounds))
+    return _case_with_shapes("polygons", rng, shapes, np.array(bounds))
 
 
 def _ring(box: NDArray[np.int64], *, triangle: bool) -> NDArray[np.int64]:
@@ -207,13 +207,13 @@ def _ring(box: NDArray[np.int64], *, triangle: bool) -> NDArray[np.int64]:
     return np.array(corners)
 
 
-def _shaped(name: str, rng: Random, shapes: Shapes, box: NDArray[Any]) -> Case:
+def _case_with_shapes(name: str, rng: Random, shapes: Shapes, box: NDArray[Any]) -> Case:
     clauses = Clauses.of(
         _tokens(rng, len(shapes), 0, 1), box, shape=np.arange(len(shapes)), shapes=shapes
     )
     points, ranges = _points(rng, 30), _boxes(rng, 30)
-    place = np.concatenate([np.concatenate([points, points], axis=1), ranges])
-    return Case(name, clauses, Messages.of(_tokens(rng, 60, 0, 9), place))
+    message_box = np.concatenate([np.concatenate([points, points], axis=1), ranges])
+    return Case(name, clauses, Messages.of(_tokens(rng, 60, 0, 9), message_box))
 
 
 CASES: dict[str, Callable[[Random], Case]] = {
@@ -222,8 +222,8 @@ CASES: dict[str, Callable[[Random], Case]] = {
         lattice,
         crowd,
         identical,
-        everything,
-        specks,
+        no_tokens,
+        zero_area,
         world,
         ranges,
         antimeridian,
@@ -235,7 +235,7 @@ CASES: dict[str, Callable[[Random], Case]] = {
         polygons,
     )
 }
-"""Every case by name: a function of a random generator."""
+"""The cases by name. Each is a function of a random generator."""
 
 
 def draw(name: str, seed: int = 0) -> Case:

@@ -1,4 +1,4 @@
-"""The checks that every index passes, and the runner for all of them."""
+"""The checks that every index must pass, and `check_index`, which runs them."""
 
 from __future__ import annotations
 
@@ -20,95 +20,97 @@ __all__ = ["CHECKS", "check_index"]
 Check: TypeAlias = Callable[[Builder, int], None]
 
 
-def assert_same(case: str, messages: Messages, got: Matches, wanted: Matches) -> None:
-    """Raise with the first difference between an answer and the scan's."""
-    found, expected = got.pairs(), wanted.pairs()
-    missing, extra = sorted(expected - found), sorted(found - expected)
-    for kind, pairs in (("missed", missing), ("made up", extra)):
+def assert_same(case: str, messages: Messages, got: Matches, expected: Matches) -> None:
+    """Raise `AssertionError` with the first difference between two sets of matches."""
+    got_pairs, expected_pairs = got.pairs(), expected.pairs()
+    missing = sorted(expected_pairs - got_pairs)
+    wrong = sorted(got_pairs - expected_pairs)
+    for problem, pairs in (("missing", missing), ("wrong", wrong)):
         if pairs:
             message, row = pairs[0]
             raise AssertionError(
-                f"{case}: {kind} {len(pairs)} of {len(expected)} matches, the first of message "
-                f"{message} (box {messages.box[message].tolist()}) and subscription {row}"
+                f"{case}: {len(pairs)} {problem} matches, {len(expected_pairs)} expected; "
+                f"first: message {message} (box {messages.box[message].tolist()}), "
+                f"subscription {row}"
             )
-    assert len(got) == len(found), f"{case}: {len(got) - len(found)} matches were given twice"
-    assert len(got.start) == len(messages) + 1, f"{case}: start must have one more than messages"
+    assert len(got) == len(got_pairs), f"{case}: {len(got) - len(got_pairs)} duplicate matches"
+    assert len(got.start) == len(messages) + 1, f"{case}: start must be one longer than messages"
 
 
-def agrees(builder: Builder, case: Case) -> None:
-    """Check one case against the scan; candidates examined cannot be fewer than matches."""
-    wanted = indexes.create("scan").build(case.clauses).match(case.messages)
+def check_case(builder: Builder, case: Case) -> None:
+    """Compare the matches of one case with the scan's; ``examined`` must cover all matches."""
+    expected = indexes.create("scan").build(case.clauses).match(case.messages)
     got = builder.build(case.clauses).match(case.messages)
-    assert_same(case.name, case.messages, got, wanted)
+    assert_same(case.name, case.messages, got, expected)
     assert got.examined >= len(got), f"{case.name}: {got.examined} examined, {len(got)} matches"
 
 
-def _agrees_on(name: str) -> Check:
+def _check_named_case(name: str) -> Check:
     def check(builder: Builder, seed: int) -> None:
-        agrees(builder, draw(name, seed))
+        check_case(builder, draw(name, seed))
 
     check.__name__ = f"agrees_on_{name}"
-    check.__doc__ = f"Agree with the scan: {(CASES[name].__doc__ or '').splitlines()[0]}"
+    check.__doc__ = f"Compare with the scan: {(CASES[name].__doc__ or '').splitlines()[0]}"
     return check
 
 
 def empty_inputs(builder: Builder, seed: int) -> None:
-    """No clauses, no messages, and neither, are answered with no matches."""
+    """Without clauses, without messages, or without both, there are no matches."""
     case = draw("lattice", seed)
-    nobody, nothing = Clauses.empty(), Messages.of([], np.empty((0, 2)))
-    for clauses in (case.clauses, nobody):
-        for messages in (case.messages, nothing):
-            if clauses is nobody or messages is nothing:
+    no_clauses, no_messages = Clauses.empty(), Messages.of([], np.empty((0, 2)))
+    for clauses in (case.clauses, no_clauses):
+        for messages in (case.messages, no_messages):
+            if clauses is no_clauses or messages is no_messages:
                 got = builder.build(clauses).match(messages)
-                assert len(got) == 0, f"{len(got)} matches of nothing"
+                assert len(got) == 0, f"{len(got)} matches, expected none"
                 assert len(got.start) == len(messages) + 1
 
 
 def threads_agree(builder: Builder, seed: int) -> None:
-    """Any number of threads gives the same matches, also more threads than messages."""
+    """Any number of threads gives the same matches, even more threads than messages."""
     case = draw("alternatives", seed)
     index = builder.build(case.clauses)
-    wanted = index.match(case.messages)
+    expected = index.match(case.messages)
     for threads in (2, 3, len(case.messages) + 1):
         got = index.match(case.messages, threads=threads)
-        assert_same(f"{threads} threads", case.messages, got, wanted)
+        assert_same(f"{threads} threads", case.messages, got, expected)
 
 
 def batches_agree(builder: Builder, seed: int) -> None:
-    """Message by message gives what the whole batch gives."""
+    """Match one message at a time; expect the same matches as for one batch."""
     case = draw("crowd", seed)
     index = builder.build(case.clauses)
     parts = [index.match(case.messages.take(np.array([m]))) for m in range(len(case.messages))]
     assert_same("batches", case.messages, Matches.concatenate(parts), index.match(case.messages))
 
 
-def survives_storage(builder: Builder, seed: int) -> None:
-    """Answer the same after being saved and opened, by class and by name, and pickled."""
+def save_and_load(builder: Builder, seed: int) -> None:
+    """Save and load the index, and pickle it; expect the same matches."""
     case = draw("alternatives", seed)
     index = builder.build(case.clauses)
-    wanted = index.match(case.messages)
+    expected = index.match(case.messages)
     with tempfile.TemporaryDirectory() as folder:
         index.save(Path(folder) / "index")
         loaded = [type(index).load(Path(folder) / "index")]
         if index.name in indexes.names():
             loaded.append(indexes.load(Path(folder) / "index"))
-        for again in loaded:
-            assert_same("loaded", case.messages, again.match(case.messages), wanted)
-            assert again.options == index.options
-            assert again.nbytes == index.nbytes
-    again = pickle.loads(pickle.dumps(index))
-    assert_same("pickled", case.messages, again.match(case.messages), wanted)
+        for copy in loaded:
+            assert_same("loaded", case.messages, copy.match(case.messages), expected)
+            assert copy.options == index.options
+            assert copy.nbytes == index.nbytes
+    copy = pickle.loads(pickle.dumps(index))
+    assert_same("pickled", case.messages, copy.match(case.messages), expected)
 
 
-def counts_bytes(builder: Builder, seed: int) -> None:
-    """Say how many bytes the index takes."""
+def reports_bytes(builder: Builder, seed: int) -> None:
+    """Check that the index reports its size in bytes."""
     assert builder.build(draw("crowd", seed).clauses).nbytes > 0
 
 
 def updates_agree(builder: Builder, seed: int) -> None:
-    """Any sequence of inserts and deletes leaves what a scan of the rest finds.
+    """After inserts and deletes, the matches are those of a scan of the remaining rows.
 
-    Only for indexes that change in place.
+    Applies to indexes that can be changed in place.
     """
     case = draw("crowd", seed)
     rng = np.random.default_rng(seed)
@@ -124,43 +126,44 @@ def updates_agree(builder: Builder, seed: int) -> None:
             alive |= set(range(inserted, inserted + 100))
             inserted += 100
         else:
-            gone = rng.choice(sorted(alive), min(50, len(alive)), replace=False)
-            index.delete(gone)
-            alive -= set(gone.tolist())
+            deleted = rng.choice(sorted(alive), min(50, len(alive)), replace=False)
+            index.delete(deleted)
+            alive -= set(deleted.tolist())
         present = len(alive)
-        kept = np.array(sorted(alive), np.int64)
-        wanted = indexes.create("scan").build(case.clauses.take(kept)).match(case.messages)
-        moved = Matches(wanted.start, kept[wanted.subscription].astype(np.int32), wanted.examined)
-        assert_same("updates", case.messages, index.match(case.messages), moved)
+        remaining = np.array(sorted(alive), np.int64)
+        expected = indexes.create("scan").build(case.clauses.take(remaining)).match(case.messages)
+        subscription = remaining[expected.subscription].astype(np.int32)
+        renumbered = Matches(expected.start, subscription, expected.examined)
+        assert_same("updates", case.messages, index.match(case.messages), renumbered)
 
 
 CHECKS: tuple[Check, ...] = (
-    *(_agrees_on(name) for name in CASES),
+    *(_check_named_case(name) for name in CASES),
     empty_inputs,
     threads_agree,
     batches_agree,
-    survives_storage,
-    counts_bytes,
+    save_and_load,
+    reports_bytes,
     updates_agree,
 )
-"""Every check: a function of a builder and a seed."""
+"""All checks. Each is a function of a builder and a seed."""
 
 
 def check_index(index: str | Builder, *, seed: int = 0, rounds: int = 3) -> None:
-    """Run every check over an index, with several seeds.
+    """Run all checks on an index, with several seeds.
 
     Parameters
     ----------
     index
-        A name of the registry, or a builder (``nearcast.indexes.create(name, **options)``, or
-        ``Builder(YourIndex, YourOptions())`` for one of your own).
+        The name of a registered index, or a builder: ``nearcast.indexes.create(name, **options)``,
+        or ``Builder(YourIndex, YourOptions())`` for an index of your own.
     seed, rounds
-        The first seed, and how many are tried.
+        The first seed, and the number of seeds.
 
     Raises
     ------
     AssertionError
-        With the check, the seed and the first difference.
+        If a check fails. The message has the check, the seed and the first difference.
     """
     builder = indexes.create(index) if isinstance(index, str) else index
     for number in range(seed, seed + rounds):

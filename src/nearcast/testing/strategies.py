@@ -1,4 +1,4 @@
-"""Hypothesis strategies for clauses and messages, small and full of ties.
+"""Hypothesis strategies for small sets of clauses and messages with many equal borders.
 
 >>> from nearcast.testing import strategies
 >>> drawn = strategies.clauses()
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["boxes", "clauses", "messages", "tokens"]
 
 
-def tokens(most: int = 4) -> SearchStrategy[list[int]]:
-    """Draw up to ``most`` token ids of a small vocabulary."""
-    return st.lists(st.sampled_from(TOKENS.tolist()), max_size=most, unique=True)
+def tokens(max_size: int = 4) -> SearchStrategy[list[int]]:
+    """Draw up to ``max_size`` token ids from a small vocabulary."""
+    return st.lists(st.sampled_from(TOKENS.tolist()), max_size=max_size, unique=True)
 
 
 def boxes(*, crossing: bool = False) -> SearchStrategy[list[int]]:
-    """Draw boxes between lattice lines; ``crossing`` lets them cross the antimeridian."""
+    """Draw boxes between grid lines; with ``crossing``, some cross the antimeridian."""
 
     def order(sides: tuple[int, int, int, int]) -> list[int]:
         west, south, east, north = sides
@@ -38,9 +38,9 @@ def boxes(*, crossing: bool = False) -> SearchStrategy[list[int]]:
 
 
 @st.composite
-def clauses(draw: Any, most: int = 30) -> Clauses:
-    """Draw clauses, some of them of one subscription, some with forbidden tokens."""
-    rows = draw(st.lists(st.tuples(tokens(), boxes(), tokens(1), st.booleans()), max_size=most))
+def clauses(draw: Any, max_size: int = 30) -> Clauses:
+    """Draw up to ``max_size`` clauses; some share a subscription, some have forbidden tokens."""
+    rows = draw(st.lists(st.tuples(tokens(), boxes(), tokens(1), st.booleans()), max_size=max_size))
     row, number = [], -1
     for position, (*_, same) in enumerate(rows):
         number += not (same and position)
@@ -51,8 +51,10 @@ def clauses(draw: Any, most: int = 30) -> Clauses:
 
 
 @st.composite
-def messages(draw: Any, most: int = 10) -> Messages:
-    """Draw messages: points, ranges, and ranges over the antimeridian."""
-    rows = draw(st.lists(st.tuples(tokens(9), boxes(crossing=True), st.booleans()), max_size=most))
+def messages(draw: Any, max_size: int = 10) -> Messages:
+    """Draw up to ``max_size`` messages: points, and boxes that may cross the antimeridian."""
+    rows = draw(
+        st.lists(st.tuples(tokens(9), boxes(crossing=True), st.booleans()), max_size=max_size)
+    )
     place = [[*box[:2], *box[:2]] if is_point else box for _, box, is_point in rows]
     return Messages.of([r[0] for r in rows], place)

@@ -5,8 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.options import assignments
-from nearcast.cli.output import count, seconds, show_json, show_pairs, show_table, size
+from nearcast.cli.options import parse_assignments
+from nearcast.cli.output import (
+    format_count,
+    format_seconds,
+    format_size,
+    show_json,
+    show_pairs,
+    show_table,
+)
 from nearcast.cli.spark.frames import (
     Format,
     Json,
@@ -40,7 +47,8 @@ def build(
     ] = None,
     index: Annotated[str, typer.Option(help="See: nearcast indexes.")] = "trie-pyramid",
     option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Option of the index; repeat.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Option of the index; may be repeated."),
     ] = None,
     format: Format = None,
     rejects: Rejects = None,
@@ -50,10 +58,10 @@ def build(
 ) -> None:
     """Build an index over subscriptions, whole or in shards, as a new version.
 
-    The old version stays in force until the new one is complete. Invalid rows are left out and
+    The old version stays current until the new one is complete. Invalid rows are left out and
     written to the rejects folder with the reason.
     """
-    options = assignments(option or [])
+    options = parse_assignments(option or [])
     spark = open_session(master)
     from nearcast.spark.build import build as run
 
@@ -107,8 +115,8 @@ def _show(result: dict[str, Any]) -> None:
         rows = [
             [
                 str(number),
-                count(shard["rows"]),
-                count(expected["subscriptions"]),
+                format_count(shard["rows"]),
+                format_count(expected["subscriptions"]),
                 f"{expected['message_share']:.1%}",
                 f"{expected['load_share']:.1%}",
             ]
@@ -119,16 +127,16 @@ def _show(result: dict[str, Any]) -> None:
     pairs = {
         "version": str(result["version"]),
         "mode": result["mode"],
-        "subscriptions": count(result["subscriptions"]),
-        "rejected": count(result["rejected"]),
-        "duplicates": count(result["duplicates"]),
+        "subscriptions": format_count(result["subscriptions"]),
+        "rejected": format_count(result["rejected"]),
+        "duplicates": format_count(result["duplicates"]),
     }
     if result["plan"]:
-        pairs["a subscription is in"] = f"{result['plan']['subscription_copies']:.2f} shards"
-        pairs["a message visits"] = f"{result['plan']['message_copies']:.2f} shards"
+        pairs["shards per subscription"] = f"{result['plan']['subscription_copies']:.2f}"
+        pairs["shards per message"] = f"{result['plan']['message_copies']:.2f}"
     pairs |= {
-        "size": size(result["bytes"]),
-        "time": seconds(result["seconds"]),
+        "size": format_size(result["bytes"]),
+        "time": format_seconds(result["seconds"]),
         "written to": result["out"],
     }
     if result["rejects_file"]:

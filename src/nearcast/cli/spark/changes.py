@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.output import count, seconds, show_json, show_pairs, size
+from nearcast.cli.output import format_count, format_seconds, format_size, show_json, show_pairs
 from nearcast.cli.spark.frames import (
     Format,
     IndexPath,
@@ -65,11 +65,11 @@ def changes(
         show_json(result)
     else:
         show_reasons(reasons)
-        pairs = {name: count(number) for name, number in changed.taken.items()}
+        pairs = {name: format_count(number) for name, number in changed.taken.items()}
         pairs |= {
-            "rejected": count(changed.rejected),
-            "version in force": str(changed.version.number),
-            "time": seconds(taken),
+            "rejected": format_count(changed.rejected),
+            "current version": str(changed.version.number),
+            "time": format_seconds(taken),
         }
         if reasons:
             pairs["rejected rows"] = rejects_path
@@ -114,12 +114,12 @@ def compact(
         return
     listed = ", ".join(map(str, done.dropped)) or "none"
     pairs = {
-        "shards with merged changes": count(done.folded),
+        "shards with merged changes": format_count(done.folded),
         "versions dropped": listed,
         "older versions kept": ", ".join(map(str, done.kept)) or "none",
-        "folders removed": count(done.removed),
-        "version in force": str(done.version.number),
-        "size": size(done.version.nbytes),
-        "time": seconds(time.perf_counter() - began),
+        "folders removed": format_count(done.removed),
+        "current version": str(done.version.number),
+        "size": format_size(done.version.nbytes),
+        "time": format_seconds(time.perf_counter() - began),
     }
     show_pairs("compacted", pairs)

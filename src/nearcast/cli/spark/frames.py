@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.output import count, show_table
+from nearcast.cli.output import format_count, show_table
 from nearcast.errors import InvalidInput, NearcastError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def open_session(master: str | None, packages: tuple[str, ...] = ()) -> SparkSes
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Raise errors of Spark as errors of ours, with the message of their root cause."""
+    """Raise Spark errors as `NearcastError`, with the message of the root cause."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -172,7 +172,7 @@ def write_rejects(
 def show_reasons(reasons: list[dict[str, Any]]) -> None:
     """Print why rows were rejected."""
     if reasons:
-        rows = [[r["field"], r["reason"], count(r["rows"])] for r in reasons]
+        rows = [[r["field"], r["reason"], format_count(r["rows"])] for r in reasons]
         show_table("rejected", ["field", "reason", "rows"], rows)
 
 

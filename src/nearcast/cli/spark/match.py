@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearcast.cli.output import count, seconds, show_json, show_pairs
+from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
 from nearcast.cli.spark.frames import (
     Format,
     IndexPath,
@@ -78,11 +78,11 @@ def match(
 
 def _show(result: dict[str, Any]) -> None:
     show_reasons(result["rejects"])
-    pairs = {name: count(result[name]) for name in ("messages", "rejected", "matches")}
+    pairs = {name: format_count(result[name]) for name in ("messages", "rejected", "matches")}
     pairs |= {
-        "examined per message": count(result["examined_per_message"] or 0),
-        "messages per second": count(round(result["messages_per_second"])),
-        "time": seconds(result["seconds"]),
+        "examined per message": format_count(result["examined_per_message"] or 0),
+        "messages per second": format_count(round(result["messages_per_second"])),
+        "time": format_seconds(result["seconds"]),
         "written to": result["out"],
     }
     if result["rejects_file"]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearcast.cli.output import count, seconds, show_json, show_pairs
+from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
 from nearcast.cli.spark.frames import (
     Format,
     Json,
@@ -37,7 +37,7 @@ def prepare(
     format: Format = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="OURS=THEIRS", help="Column that is called differently; repeat."),
+        typer.Option(metavar="OURS=THEIRS", help="Column with another name; may be repeated."),
     ] = None,
     rejects: Rejects = None,
     keep_duplicates: Annotated[
@@ -104,8 +104,10 @@ def _columns(texts: list[str]) -> dict[str, str]:
 
 def _show(result: dict[str, Any]) -> None:
     show_reasons(result["rejects"])
-    pairs = {name: count(result[name]) for name in ("read", "clean", "rejected", "duplicates")}
-    pairs |= {"time": seconds(result["seconds"]), "written to": result["out"]}
+    pairs = {
+        name: format_count(result[name]) for name in ("read", "clean", "rejected", "duplicates")
+    }
+    pairs |= {"time": format_seconds(result["seconds"]), "written to": result["out"]}
     if result["rejects_file"]:
         pairs["rejected records"] = result["rejects_file"]
     show_pairs(f"prepared {result['kind']}", pairs)

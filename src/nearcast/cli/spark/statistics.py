@@ -1,4 +1,4 @@
-"""``nearcast spark statistics``: token frequencies, in all and by grid cell."""
+"""``nearcast spark statistics``: token frequencies, overall and by grid cell."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.output import count, seconds, show_json, show_pairs, show_table, size
+from nearcast.cli.output import (
+    format_count,
+    format_seconds,
+    format_size,
+    show_json,
+    show_pairs,
+    show_table,
+)
 from nearcast.cli.spark.frames import (
     Format,
     Json,
@@ -45,7 +52,7 @@ def statistics(
     strict: Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Count tokens in all and by grid cell, documents by cell, and sizes of boxes.
+    """Count tokens overall and by grid cell, documents by cell, and sizes of boxes.
 
     Invalid rows are counted but not written: see nearcast spark prepare.
     """
@@ -104,7 +111,7 @@ def _show(result: dict[str, Any]) -> None:
     top = [
         [
             row["token"],
-            count(row["df"]),
+            format_count(row["df"]),
             f"{row['df'] / result['documents']:.2%}",
             f"{row['idf']:.3f}",
         ]
@@ -113,15 +120,15 @@ def _show(result: dict[str, Any]) -> None:
     show_table("most frequent tokens", ["token", result["kind"], "share", "weight"], top)
     across, up = result["grid"]
     pairs = {
-        result["kind"]: count(result["documents"]),
-        "rejected": count(result["rejected"]),
-        "tokens": count(result["tokens"]),
-        "tokens each": count(result["tokens_per_document"]),
-        "cells in use": f"{count(result['cells_in_use'])} of {count(across * up)}",
-        "tokens by cell": count(result["cell_tokens"]),
-        "counting": seconds(result["seconds"]),
-        "written to": f"{result['out']} ({size(result['bytes'])})",
+        result["kind"]: format_count(result["documents"]),
+        "rejected": format_count(result["rejected"]),
+        "tokens": format_count(result["tokens"]),
+        "tokens each": format_count(result["tokens_per_document"]),
+        "cells in use": f"{format_count(result['cells_in_use'])} of {format_count(across * up)}",
+        "tokens by cell": format_count(result["cell_tokens"]),
+        "counting": format_seconds(result["seconds"]),
+        "written to": f"{result['out']} ({format_size(result['bytes'])})",
     }
     if "plot" in result:
-        pairs["picture"] = result["plot"]
+        pairs["plot"] = result["plot"]
     show_pairs(f"statistics of {result['kind']}", pairs)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.output import count, show_json, show_pairs
+from nearcast.cli.output import format_count, show_json, show_pairs
 from nearcast.cli.spark.frames import (
     IndexPath,
     Json,
@@ -78,10 +78,12 @@ def stream(
         try:
             _follow(queries, _reporter(totals, as_json))
         except KeyboardInterrupt:
-            for one in queries:
-                one.stop()
+            for running in queries:
+                running.stop()
     if not as_json:
-        show_pairs("streamed", {**{k: count(v) for k, v in totals.items()}, "written to": out})
+        show_pairs(
+            "streamed", {**{k: format_count(v) for k, v in totals.items()}, "written to": out}
+        )
 
 
 def _packages(*ends: str) -> tuple[str, ...]:
@@ -119,11 +121,11 @@ def _reporter(totals: dict[str, int], as_json: bool) -> "Callable[[Any], None]":
             show_json(batch)
         else:
             typer.echo(
-                f"batch {batch['batch']}: {count(batch['messages'])} messages, "
-                f"{count(batch['matches'])} matches "
-                f"({count(round(batch['matches_per_second']))}/s), "
-                f"{count(batch['examined_per_message'])} examined a message, "
-                f"{count(batch['rejected'])} rejected"
+                f"batch {batch['batch']}: {format_count(batch['messages'])} messages, "
+                f"{format_count(batch['matches'])} matches "
+                f"({format_count(round(batch['matches_per_second']))}/s), "
+                f"{format_count(batch['examined_per_message'])} examined per message, "
+                f"{format_count(batch['rejected'])} rejected"
             )
 
     return report

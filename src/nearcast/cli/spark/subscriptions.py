@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from nearcast.cli.options import counts, shares
-from nearcast.cli.output import count as shown
-from nearcast.cli.output import seconds, show_json, show_pairs
+from nearcast.cli.options import parse_counts, parse_shares
+from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
 from nearcast.cli.spark.frames import (
     Format,
     Json,
@@ -42,7 +41,7 @@ def subscriptions(
     from nearcast.spark.subscriptions import subscriptions as draw
     from nearcast.spark.subscriptions import survey
 
-    ends, area = counts(tokens), shares(share)
+    ends, area = parse_counts(tokens), parse_shares(share)
     frame = read_frame(open_session(master), messages, format)
     began = time.perf_counter()
     found = survey(frame, seed)
@@ -68,12 +67,12 @@ def subscriptions(
 
 def _show(result: dict[str, Any]) -> None:
     pairs = {
-        "subscriptions": shown(result["count"]),
-        "messages used": shown(min(result["count"], result["messages"])),
-        "messages with words": shown(result["messages"]),
-        "messages without words": shown(result["wordless"]),
-        "rejected": shown(result["rejected"]),
-        "drawing": seconds(result["seconds"]),
+        "subscriptions": format_count(result["count"]),
+        "messages used": format_count(min(result["count"], result["messages"])),
+        "messages with words": format_count(result["messages"]),
+        "messages without words": format_count(result["wordless"]),
+        "rejected": format_count(result["rejected"]),
+        "drawing": format_seconds(result["seconds"]),
         "written to": result["out"],
     }
     show_pairs("subscriptions drawn from messages", pairs)

@@ -115,7 +115,7 @@ def _check(folder: Path, digest: str) -> Path:
         ) from error
     if found != digest:
         raise StorageError(
-            f"{folder}: does not fit its checksum; restore it from a copy, or build again"
+            f"{folder}: does not match its checksum; restore it from a copy, or build again"
         )
     return folder
 
@@ -275,8 +275,8 @@ class _RemoteFolder(Folder):
                     shutil.copyfileobj(source, out, 1 << 24)
             if not (fresh / MANIFEST).exists() or digest_of(fresh) != digest:
                 raise StorageError(
-                    f"{self.uri}/{name}: is missing or does not fit its checksum; restore it from "
-                    "a copy, or build again"
+                    f"{self.uri}/{name}: is missing or does not match its checksum; restore it "
+                    "from a copy, or build again"
                 )
             os.rename(fresh, target)
         except StorageError:

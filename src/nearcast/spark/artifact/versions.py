@@ -160,7 +160,7 @@ class Version:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(f"{where}: is damaged ({error!r}); build it again") from None
         if version.render() != raw:
-            raise StorageError(f"{where}: does not fit its checksum; build it again")
+            raise StorageError(f"{where}: does not match its checksum; build it again")
         return version
 
 

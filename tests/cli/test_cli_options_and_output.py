@@ -1,4 +1,4 @@
-"""Options, figures and writers of the command line."""
+"""Option parsers, number formats and file writers of the command line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from nearcast.cli.options import assignments, counts, shares
-from nearcast.cli.output import count, seconds, size
-from nearcast.cli.writers import open_writer, write_whole
+from nearcast.cli.options import parse_assignments, parse_counts, parse_shares
+from nearcast.cli.output import format_count, format_seconds, format_size
+from nearcast.cli.writers import open_writer, write_atomically
 from nearcast.errors import UnsupportedFile
 from nearcast.intake import open_table
 
@@ -24,43 +24,49 @@ if TYPE_CHECKING:
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
-def test_shares_are_read_as_python_writes_them(one: float, other: float) -> None:
-    least, most = sorted([one, other])
-    assert shares(f"{least}-{most}") == (least, most)
-    assert shares(f"{least}") == (least, least)
+def test_shares_are_parsed_as_python_prints_them(one: float, other: float) -> None:
+    low, high = sorted([one, other])
+    assert parse_shares(f"{low}-{high}") == (low, high)
+    assert parse_shares(f"{low}") == (low, low)
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9))
-def test_counts_are_read(one: int, other: int) -> None:
-    least, most = sorted([one, other])
-    assert counts(f"{least}-{most}") == (least, most)
+def test_counts_are_parsed(one: int, other: int) -> None:
+    low, high = sorted([one, other])
+    assert parse_counts(f"{low}-{high}") == (low, high)
 
 
 @given(st.text(max_size=8))
-def test_anything_else_is_wrong_usage(text: str) -> None:
-    for read in (counts, shares):
+def test_other_text_is_wrong_usage(text: str) -> None:
+    for parse in (parse_counts, parse_shares):
         try:
-            least, most = read(text)
+            minimum, maximum = parse(text)
         except typer.BadParameter:
             continue
-        assert least <= most
+        assert minimum <= maximum
 
 
 @pytest.mark.parametrize("text", ["", "x", "=3", " =3"])
 def test_an_assignment_has_a_name_and_a_value(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="name=value"):
-        assignments([text])
+        parse_assignments([text])
 
 
-def test_values_are_numbers_where_they_can_be() -> None:
-    read = assignments(["a=1", "b=0.5", "c=true", "d=x=y", "e="])
+def test_numbers_and_booleans_are_converted() -> None:
+    read = parse_assignments(["a=1", "b=0.5", "c=true", "d=x=y", "e="])
     assert read == {"a": 1, "b": 0.5, "c": True, "d": "x=y", "e": ""}
 
 
-def test_figures_are_short() -> None:
-    assert [count(n) for n in (0, 7, 0.5, 99.96, 1234.5)] == ["0", "7", "0.5", "100", "1,234"]
-    assert [seconds(s) for s in (0.0, 0.5, 75)] == ["0 ms", "500 ms", "75 s"]
-    assert [size(n) for n in (0, 999, 1_500, 2.5e9)] == ["0 B", "999 B", "1.5 kB", "2.5 GB"]
+def test_numbers_are_formatted_briefly() -> None:
+    assert [format_count(n) for n in (0, 7, 0.5, 99.96, 1234.5)] == [
+        "0",
+        "7",
+        "0.5",
+        "100",
+        "1,234",
+    ]
+    assert [format_seconds(s) for s in (0.0, 0.5, 75)] == ["0 ms", "500 ms", "75 s"]
+    assert [format_size(n) for n in (0, 999, 1_500, 2.5e9)] == ["0 B", "999 B", "1.5 kB", "2.5 GB"]
 
 
 TABLE = pa.table(
@@ -73,9 +79,9 @@ TABLE = pa.table(
 )
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "ndjson", "jsonl", "json"])
-def test_tables_come_back(ending: str, tmp_path: Path) -> None:
-    path = tmp_path / "deep" / f"table.{ending}"
+@pytest.mark.parametrize("extension", ["parquet", "csv", "ndjson", "jsonl", "json"])
+def test_written_tables_can_be_read_again(extension: str, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / f"table.{extension}"
     with open_writer(path, TABLE.schema) as writer:
         writer.write(TABLE)
         writer.write(TABLE.slice(1))
@@ -90,23 +96,23 @@ def test_tables_come_back(ending: str, tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "ndjson"])
-def test_an_error_leaves_what_was_there(ending: str, tmp_path: Path) -> None:
-    path = tmp_path / f"table.{ending}"
+@pytest.mark.parametrize("extension", ["parquet", "csv", "ndjson"])
+def test_an_error_keeps_the_old_file(extension: str, tmp_path: Path) -> None:
+    path = tmp_path / f"table.{extension}"
     path.write_text("old")
 
-    def half() -> None:
+    def write_and_fail() -> None:
         with open_writer(path, TABLE.schema) as writer:
             writer.write(TABLE)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        half()
+        write_and_fail()
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_integers_become_strings_when_strings_come(tmp_path: Path) -> None:
+def test_integers_become_strings_when_a_string_occurs(tmp_path: Path) -> None:
     numbers = pa.table({"id": [1, 2], "other": [3, 4]})
     strings = pa.table({"id": ["x"], "other": [5]})
     path = tmp_path / "table.parquet"
@@ -119,14 +125,14 @@ def test_integers_become_strings_when_strings_come(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_other_endings_are_refused(tmp_path: Path) -> None:
+def test_unknown_extensions_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFile, match="no extension"):
         open_writer(tmp_path / "table", TABLE.schema)
 
 
-def test_small_files_are_replaced_at_once(tmp_path: Path) -> None:
+def test_small_files_are_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "manifest.json"
     for value in (1, 2):
-        write_whole(path, json.dumps(value).encode())
+        write_atomically(path, json.dumps(value).encode())
     assert json.loads(path.read_text()) == 2
     assert [file.name for file in path.parent.iterdir()] == [path.name]

@@ -1,4 +1,4 @@
-"""Tables of a workload say the same as its columns."""
+"""Tables of a workload have the same content as its columns."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from nearcast.text import Vocabulary
 
 @pytest.mark.parametrize("dataset", sorted(DATASETS))
 @pytest.mark.parametrize("range_share", [0.0, 0.001])
-def test_tables_match_as_columns_do(dataset: str, range_share: float) -> None:
+def test_tables_give_the_same_matches_as_columns(dataset: str, range_share: float) -> None:
     workload = Workload(dataset, seed=3, keywords=(1, 2), box_share=(0.01, 0.2))
     clauses, messages = workload.subscriptions(400), workload.messages(30, range_share=range_share)
     vocabulary = Vocabulary()
-    subscribed, none = read_subscriptions(subscription_table(workload, clauses), vocabulary)
+    table = subscription_table(workload, clauses)
+    subscribed, subscription_rejects = read_subscriptions(table, vocabulary)
     table = message_table(workload, messages, boxes=range_share > 0)
-    batch, nothing = read_messages(table, now_us=0)
-    assert len(none) == len(nothing) == 0
+    batch, message_rejects = read_messages(table, now_us=0)
+    assert len(subscription_rejects) == len(message_rejects) == 0
     assert (subscribed.clauses.box == clauses.box).all()
     assert (batch.box == messages.box).all()
     scan = indexes.create("scan")
@@ -30,7 +31,7 @@ def test_tables_match_as_columns_do(dataset: str, range_share: float) -> None:
     assert expected
 
 
-def test_ids_and_times_go_on_from_the_first_row() -> None:
+def test_ids_and_times_count_from_first() -> None:
     workload = Workload("tweets", seed=3)
     table = message_table(workload, workload.messages(2, first=5), first=5)
     assert table["id"].to_pylist() == ["m5", "m6"]

@@ -25,7 +25,7 @@ from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.indexes.lfilter import FILTERS, VERIFIES, Lfilter
 from nearcast.indexes.lfilter.match import TRIE_MARGIN
-from nearcast.testing import check_index, draw
+from nearcast.testing import draw
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,11 +153,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "pruned": {"filter": "quadtree", "verify": "prune", "list_size": 20, "push": 0.0},
     "one list": {"filter": "quadtree", "area_share": 1.0, "order": "alphabet"},
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("small", SMALL if JIT else ["pruned"])
-def test_every_check(small: str) -> None:
-    check_index(indexes.create("lfilter", **SMALL[small]), rounds=1)
 
 
 @needs_size

@@ -33,7 +33,7 @@ from nearcast.errors import InvalidInput, StorageError, UnknownName
 from nearcast.indexes.mbr_trie import ORDERS, PROBES, MbrTrie, MbrTrieOptions
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.token_order.order import TokenOrder
-from nearcast.testing import check_index, draw
+from nearcast.testing import draw
 from nearcast.testing.checks import assert_same
 
 if TYPE_CHECKING:
@@ -268,12 +268,6 @@ def test_the_order_by_frequency_is_the_rarest_token_first() -> None:
     for begin, end in zip(clauses.token_start, clauses.token_start[1:], strict=False):
         wanted = ordered[begin:end].tolist()
         assert sorted(wanted, key=order.__getitem__) == wanted
-
-
-@pytest.mark.parametrize("order", ORDERS if JIT else ["alphabet"])
-@pytest.mark.parametrize("probe", PROBES)
-def test_every_check(probe: str, order: str) -> None:
-    check_index(indexes.create("mbr-trie", probe=probe, order=order), rounds=1)
 
 
 @pytest.mark.parametrize("order", ORDERS)

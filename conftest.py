@@ -19,6 +19,7 @@ FAMILIES = {
 """Indexes that share kernels, and how the names of their tests and modules are recognized."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let one worker run all tests of a family of indexes, or of a file.
 

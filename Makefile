@@ -48,7 +48,7 @@ layers: install
 	$(BIN)/lint-imports --no-cache
 
 # One worker runs all tests of a family of indexes or of a file; see conftest.py.
-PYTEST = $(BIN)/pytest -n 2 --dist loadgroup
+PYTEST = $(BIN)/pytest -n 2
 
 tests: install
 	$(PYTEST) --ignore tests/spark --ignore tests/kafka

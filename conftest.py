@@ -1,6 +1,7 @@
 """What all tests, doctests among them, have in common."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,15 +20,20 @@ FAMILIES = {
 """Indexes that share kernels, and how the names of their tests and modules are recognized."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Let one worker run all tests of a family of indexes, or of a file.
 
-    Two workers would otherwise wait for each other to compile the same kernels, and start a Spark
-    session each for tests that could share one.
+    Two workers would otherwise wait for each other to compile the same kernels, and make the same
+    fixtures. What has the most tests comes first.
     """
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item.nodeid)))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    return Scheduling(config, log)
 
 
 def _group(test: str) -> str:

@@ -126,21 +126,21 @@ def updates_agree(builder: Builder, seed: int) -> None:
     case = draw("crowd", seed)
     rng = np.random.default_rng(seed)
     rows = np.arange(case.clauses.subscriptions)
-    index = builder.build(case.clauses.take(rows[:200]))
+    inserts, deletes = len(rows) // 20, len(rows) // 40
+    inserted = 2 * inserts
+    index = builder.build(case.clauses.take(rows[:inserted]))
     if not isinstance(index, UpdatableIndex):
         return
-    present, inserted = 200, 200
-    alive = set(range(200))
+    alive = set(range(inserted))
     for _ in range(12):
-        if rng.random() < 0.5 and present + 100 <= len(rows):
-            index.insert(case.clauses.take(rows[inserted : inserted + 100]))
-            alive |= set(range(inserted, inserted + 100))
-            inserted += 100
+        if rng.random() < 0.5:
+            index.insert(case.clauses.take(rows[inserted : inserted + inserts]))
+            alive |= set(range(inserted, inserted + inserts))
+            inserted += inserts
         else:
-            gone = rng.choice(sorted(alive), min(50, len(alive)), replace=False)
+            gone = rng.choice(sorted(alive), min(deletes, len(alive)), replace=False)
             index.delete(gone)
             alive -= set(gone.tolist())
-        present = len(alive)
         kept = np.array(sorted(alive), np.int64)
         wanted = indexes.create("scan").build(case.clauses.take(kept)).match(case.messages)
         moved = Matches(wanted.start, kept[wanted.subscription].astype(np.int32), wanted.examined)

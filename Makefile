@@ -47,7 +47,7 @@ types: install
 layers: install
 	$(BIN)/lint-imports --no-cache
 
-# One worker runs all tests of a family of indexes or of a file; see conftest.py.
+# One worker runs all tests of a family of indexes, or of a file: see conftest.py.
 PYTEST = $(BIN)/pytest -n 2
 
 tests: install

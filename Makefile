@@ -32,7 +32,10 @@ run: install java
 	$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
 	@echo "The output of all steps is in out/run, with the plots statistics.png, matches.png and stream.png."
 
-test: lint types layers tests tests-interpreted tests-spark tests-kafka
+# Two at a time: the tests with Spark often wait for Java. Each is shown when it is done.
+test: lint layers
+	@$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
+		types tests tests-spark tests-interpreted tests-kafka
 
 lint: install
 	$(BIN)/ruff check .
@@ -44,17 +47,20 @@ types: install
 layers: install
 	$(BIN)/lint-imports --no-cache
 
+# One worker runs all tests of a family of indexes, or of a file: see conftest.py.
+PYTEST = $(BIN)/pytest -n 2
+
 tests: install
-	$(BIN)/pytest -n 2 --ignore tests/spark --ignore tests/kafka
+	$(PYTEST) --ignore tests/spark --ignore tests/kafka
 
 # The kernels once more as plain Python: what Numba compiles is what was written.
 KERNEL_TESTS = $(addprefix tests/compiled/test_,borrow.py partition.py simd_boxes.py sorting.py token_table.py)
 tests-interpreted: install
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/indexes tests/text $(KERNEL_TESTS)
+	NUMBA_DISABLE_JIT=1 $(PYTEST) tests/indexes tests/text $(KERNEL_TESTS)
 
 # Spark on two threads of one process, and on executors of their own; one session each.
 tests-spark: install java
-	$(BIN)/pytest -n 2 --dist loadfile tests/spark
+	$(PYTEST) tests/spark
 
 # Streams through a real Kafka broker, fetched once from Maven Central; a skip says what could not be had.
 tests-kafka: install java

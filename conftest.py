@@ -1,7 +1,55 @@
 """What all tests, doctests among them, have in common."""
 
+import re
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 # Kernels are compiled at their first call, for which no deadline allows.
 settings.register_profile("nearcast", deadline=None)
 settings.load_profile("nearcast")
+
+FAMILIES = {
+    "rtree": r"spatial-first|ir-tree|rt\+*-tree|rtree|test_rt_|test_tree_changes",
+    "lfilter": "lfilter|mbr-trie|pt-quadtree|mbr_trie|pt_quadtree",
+    "quadtrees": "[ir]q-tree|trie-quadtree|quadtrees|test_[ir]q_|test_trie_quadtree",
+    "ap-tree": "ap-tree|ap_tree|test_ap_",
+    "trie-pyramid": "trie-pyramid|keyword-first|trie_pyramid|keyword_first",
+}
+"""Indexes that share kernels, and how the names of their tests and modules are recognized."""
+
+FIRST = ["tests/spark/test_stream_killed.py", *FAMILIES]
+"""What takes longest, so that no worker is left with it at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put first what takes longest."""
+    rank = {group: number for number, group in enumerate(FIRST)}
+    items.sort(key=lambda item: rank.get(_group(item.nodeid), len(rank)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let one worker run all tests of a family of indexes, or of a file.
+
+    Two workers would otherwise wait for each other to compile the same kernels, and make the same
+    fixtures.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    config.option.loadscopereorder = False  # ours is the order above
+    return Scheduling(config, log)
+
+
+def _group(test: str) -> str:
+    path, _, name = test.partition("::")
+    for where in (name, path) if "benchmarks" not in path else ():
+        for family, pattern in FAMILIES.items():
+            if re.search(pattern, where):
+                return family
+    return path

@@ -20,9 +20,12 @@ from nearcast.compiled import cache as cache_module
 
 PACKAGE = Path(nearcast.__file__).parent
 
-# Calls one kernel, and says what the cache did. {before} runs before the call.
+# Calls one kernel, and says what the cache did. {before} runs before the call. What the package
+# imports by itself, PyArrow and Shapely among it, is left out: that takes longer than all the rest.
 PROGRAM = """
-import json, warnings
+import json, sys, types, warnings
+sys.modules["nearcast"] = types.ModuleType("nearcast")
+sys.modules["nearcast"].__path__ = [{package!r}]
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import numpy as np
@@ -43,10 +46,10 @@ def start(
     cache: Path, *, before: str = "pass", after: str = "pass", package: Path = PACKAGE, **more: str
 ) -> subprocess.Popen[str]:
     environment = {**os.environ, "NEARCAST_CACHE_DIR": str(cache), **more}
-    environment["PYTHONPATH"] = str(package.parent)
     environment.pop("NUMBA_DISABLE_JIT", None)
+    program = PROGRAM.format(before=before, after=after, package=str(package))
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(before=before, after=after)],
+        [sys.executable, "-c", program],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

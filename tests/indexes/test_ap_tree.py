@@ -29,7 +29,6 @@ from nearcast.errors import InvalidInput, StorageError, UnknownName
 from nearcast.indexes.ap_tree import ApTree
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.statistics import Statistics
-from nearcast.testing import check_index
 from nearcast.testing.checks import assert_same
 from nearcast.text import Vocabulary
 
@@ -200,12 +199,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "keyword": {"leaf": 2, "fanout": 5, "prefer": "keyword", "order": "alphabet"},
     "space": {"leaf": 2, "fanout": 16, "prefer": "space"},
 }
-
-
-@pytest.mark.skipif(not JIT, reason="takes minutes as plain Python; `test_changes` covers that")
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_checks_with_small_nodes(options: dict[str, Any]) -> None:
-    check_index(indexes.create("ap-tree", **options), rounds=2)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)

@@ -29,7 +29,7 @@ from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput
 from nearcast.indexes.quadtrees import IqTree
 from nearcast.indexes.statistics import Statistics
-from nearcast.testing import check_index, draw
+from nearcast.testing import draw
 from nearcast.testing.checks import assert_same
 from nearcast.text import Vocabulary
 
@@ -170,21 +170,6 @@ def test_expensive_updates_lead_to_few_copies(name: str) -> None:
     assert sizes[0] >= sizes[1] >= sizes[2]
     assert sizes[0] > sizes[2]
     assert work[0] < work[2]
-
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "small": {"list_size": 2 if JIT else 20, "update_cost": 1e-9 if JIT else 1e-3},
-    "one cell": {"list_size": 1, "depth": 0},
-    "expensive": {"list_size": 3, "update_cost": 0.1, "parts": 1},
-}
-
-if JIT:  # many copies are slow as plain Python
-    OPTIONS["fine"] = {"list_size": 1, "depth": 5, "parts": 64, "update_cost": 1e-12}
-
-
-@pytest.mark.parametrize("small", OPTIONS if JIT else list(OPTIONS)[:1])
-def test_checks_with_small_lists(small: str) -> None:
-    check_index(indexes.create("iq-tree", **OPTIONS[small]), rounds=2 if JIT else 1)
 
 
 class IqTreeChanges(Changes):

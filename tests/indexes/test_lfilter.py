@@ -5,6 +5,7 @@ The example is that of `test_pt_quadtree`; the trie has the same twelve subscrip
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.indexes.lfilter import FILTERS, VERIFIES, Lfilter
 from nearcast.indexes.lfilter.match import TRIE_MARGIN
-from nearcast.testing import check_index, draw
+from nearcast.testing import draw
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,25 +156,21 @@ SMALL: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("small", SMALL if JIT else ["pruned"])
-def test_every_check(small: str) -> None:
-    check_index(indexes.create("lfilter", **SMALL[small]), rounds=1)
+@functools.cache
+def of_size(dataset: str) -> list[indexes.Index]:
+    clauses = Workload(dataset, seed=7).subscriptions(50_000)
+    return [indexes.create(name).build(clauses) for name in ("mbr-trie", "pt-quadtree", "lfilter")]
 
 
 @needs_size
 @pytest.mark.parametrize("dataset", ["tweets", "places"])
 @pytest.mark.parametrize("group", GROUPS)
 def test_it_examines_no_more_than_trie_or_quadtree(dataset: str, group: str) -> None:
-    workload = Workload(dataset, seed=7)
-    clauses = workload.subscriptions(50_000)
     tokens, ranges = GROUPS[group]
+    workload = Workload(dataset, seed=7)
     messages = workload.messages(100, tokens=tokens, range_share=1e-4 if ranges else 0.0)
-    examined = {
-        name: indexes.create(name).build(clauses).match(messages).examined
-        for name in ("mbr-trie", "pt-quadtree", "lfilter")
-    }
-    parts = min(examined["mbr-trie"], examined["pt-quadtree"])
-    assert examined["lfilter"] <= MARGIN * parts
+    trie, quadtree, lfilter = (index.match(messages).examined for index in of_size(dataset))
+    assert lfilter <= MARGIN * min(trie, quadtree)
 
 
 def test_pruning_examines_less_than_verifying_directly() -> None:

@@ -25,7 +25,7 @@ from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.indexes.pt_quadtree import PtQuadtree
 from nearcast.indexes.scan import Scan
-from nearcast.testing import check_index, draw
+from nearcast.testing import draw
 from nearcast.testing.checks import assert_same
 
 if TYPE_CHECKING:
@@ -320,19 +320,6 @@ def test_pushing_spends_the_entries_that_are_allowed() -> None:
     assert entries[1] < entries[2] <= 3
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "leaf": {"list_size": 3, "area_share": 1e-3, "place": "leaf"},
-    "mx-cif": {"list_size": 3, "area_share": 1e-3, "place": "mx-cif", "push": 0.0},
-    "push": {"list_size": 3, "area_share": 1e-3, "place": "mx-cif", "push": 2.0},
-    "one leaf": {"area_share": 1.0, "list_size": 1 << 28},
-}
-
-
-@pytest.mark.parametrize("small", OPTIONS if JIT else ["leaf", "push"])
-def test_checks_with_small_lists(small: str) -> None:
-    check_index(indexes.create("pt-quadtree", **OPTIONS[small]), rounds=2 if JIT else 1)
-
-
 class QuadtreeChanges(Changes):
     """Inserts, deletes and restarts in any order; the quadtree is checked after each."""
 
@@ -436,8 +423,9 @@ def test_an_unknown_place_lists_the_places() -> None:
         indexes.create("pt-quadtree", place="root")
 
 
-@pytest.mark.parametrize("small", ["leaf", "push"])
-def test_crafted_arrays_are_refused_or_harmless_to_updates(small: str) -> None:
-    index = indexes.create("pt-quadtree", **OPTIONS[small]).build(draw("lattice").clauses)
+@pytest.mark.parametrize("options", [{"place": "leaf"}, {"place": "mx-cif", "push": 2.0}])
+def test_crafted_arrays_are_refused_or_harmless_to_updates(options: dict[str, Any]) -> None:
+    builder = indexes.create("pt-quadtree", list_size=3, area_share=1e-3, **options)
+    index = builder.build(draw("lattice").clauses)
     assert isinstance(index, PtQuadtree)
     check_crafted_updates(index, 100 if JIT else 10)

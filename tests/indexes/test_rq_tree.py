@@ -6,7 +6,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
@@ -27,7 +26,6 @@ from nearcast import indexes
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
 from nearcast.indexes.quadtrees import RqTree
-from nearcast.testing import check_index
 
 if TYPE_CHECKING:
     from nearcast.indexes.quadtrees.index import QuadTrie
@@ -94,20 +92,6 @@ def test_only_long_lists_are_quadtrees() -> None:
     rows = Plain(index).rows.values()
     assert {row[2] <= 5 for row in rows if row[3] != TREE} == {True}
     assert {row[2] > 5 for row in rows if row[3] == TREE} == {True}
-
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "small": {"list_size": 2 if JIT else 20, "update_cost": 1e-9 if JIT else 1e-3},
-    "lists": {"list_size": 1 << 28},
-}
-
-if JIT:  # many copies are slow as plain Python
-    OPTIONS["fine"] = {"list_size": 1, "depth": 5, "parts": 64, "update_cost": 1e-12}
-
-
-@pytest.mark.parametrize("small", OPTIONS if JIT else list(OPTIONS)[:1])
-def test_checks_with_small_lists(small: str) -> None:
-    check_index(indexes.create("rq-tree", **OPTIONS[small]), rounds=2 if JIT else 1)
 
 
 class RqTreeChanges(Changes):

@@ -19,7 +19,6 @@ from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.indexes.quadtrees import TrieQuadtree
-from nearcast.testing import check_index
 
 EVERYWHERE = [-180, -90, 180, 90]
 
@@ -85,18 +84,6 @@ def test_a_clause_of_many_tokens() -> None:
     check_trie(index)
     messages = Messages.of([list(range(51)), list(range(52)), list(range(50))], [[5, 5]] * 3)
     assert np.diff(index.match(messages).start).tolist() == [count / 2, count, 0]
-
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "the paper's": {"child_size": 0, "list_size": 3, "update_cost": 1e-9 if JIT else 1e-3},
-    "frequent": {"child_size": 2, "list_size": 3, "order": "frequent"},
-    "lists": {"list_size": 1 << 28, "child_size": 1 << 28},
-}
-
-
-@pytest.mark.parametrize("small", OPTIONS if JIT else list(OPTIONS)[:1])
-def test_checks_with_small_lists(small: str) -> None:
-    check_index(indexes.create("trie-quadtree", **OPTIONS[small]), rounds=2 if JIT else 1)
 
 
 class TrieQuadtreeChanges(Changes):

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-KILLS = int(os.environ.get("NEARCAST_KILLS", "8"))
 MOMENTS = [
     ("checkpoint/sources/0", 0.0),  # a file was seen
     ("checkpoint/offsets", 0.0),  # a batch begins
@@ -32,6 +31,7 @@ MOMENTS = [
     ("checkpoint/commits", 0.0),  # the batch is done
     ("checkpoint/offsets", 1.0),  # anything, up to so many seconds after a batch began
 ]
+KILLS = int(os.environ.get("NEARCAST_KILLS", len(MOMENTS)))
 
 
 @pytest.fixture

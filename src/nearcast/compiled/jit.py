@@ -7,6 +7,7 @@ Every kernel is compiled in nopython mode at its first call, releases the GIL an
 from __future__ import annotations
 
 import functools
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numba
@@ -38,6 +39,8 @@ Number: TypeAlias = Any
 """A number inside a kernel, whose exact type Numba infers."""
 
 JIT = not numba.config.DISABLE_JIT
+
+_ignores_overflow: ContextVar[bool] = ContextVar("_ignores_overflow", default=False)
 
 
 def kernel(function: F) -> F:
@@ -92,8 +95,16 @@ def _interpreted(function: F) -> F:
 
     @functools.wraps(function)
     def run(*arguments: Any) -> Any:
-        with np.errstate(all="ignore"):
+        # Kernels call small kernels in their loops; entering `errstate` for each of those takes
+        # more time than all the rest.
+        if _ignores_overflow.get():
             return function(*arguments)
+        token = _ignores_overflow.set(True)
+        try:
+            with np.errstate(all="ignore"):
+                return function(*arguments)
+        finally:
+            _ignores_overflow.reset(token)
 
     return run  # type: ignore[return-value]
 

@@ -67,7 +67,8 @@ class ScanScratch(NamedTuple):
     """Scratch space to scan the lists of one message.
 
     - ``token_filter`` uint64[512]: the filter of the message's tokens.
-    - ``lists`` int64[n, 3]: start, size and capacity of each list to scan.
+    - ``lists`` int64[n, 3]: start, size and capacity of each list to scan; int64[n, 5] with the
+      corner of each list, before which its boxes are skipped (see `scan_list`).
     - ``candidate`` int64[many]: positions of the tails of entries whose boxes overlap the message.
     - ``undecided`` int32[many]: clauses whose other tokens are still to be verified.
     """
@@ -83,11 +84,11 @@ def new_pool(entries: int) -> NDArray[np.int32]:
     return at_cache_line(ENTRY_WIDTH * (entries + PADDING), np.int32).reshape(-1, ENTRY_WIDTH)
 
 
-def new_scan_scratch(lists: int) -> ScanScratch:
+def new_scan_scratch(lists: int, *, corners: bool = False) -> ScanScratch:
     """Return scratch space for messages with at most ``lists`` lists to scan at a time."""
     return ScanScratch(
         np.zeros(FILTER_WORDS, np.uint64),
-        np.empty((lists, 3), np.int64),
+        np.empty((lists, 5 if corners else 3), np.int64),
         np.empty(_CANDIDATES, np.int64),
         np.empty(_CANDIDATES, np.int32),
     )
@@ -301,7 +302,7 @@ def find_damaged_list(
 def scan_list(
     flat: NDArray[np.int32],
     which: NDArray[np.int64],
-    corner: NDArray[np.int32] | None,
+    corner: Number | None,
     box: NDArray[np.int32],
     candidate: NDArray[np.int64],
     first: Number,
@@ -310,10 +311,13 @@ def scan_list(
     """Collect, and prefetch, the tails of a list's entries whose boxes overlap the message.
 
     Starts at entry ``first``, with ``count`` candidates collected. Returns the same two for the
-    next call: it stops early when ``candidate`` is nearly full. Skips boxes that start west or
-    south of the ``corner``; None is compiled to a loop without that comparison.
+    next call: it stops early when ``candidate`` is nearly full. Boxes that start west or south of
+    the corner in columns 3 and 4 of the list are skipped; if ``corner`` is None there is no such
+    corner, and the loop is compiled without that comparison.
     """
     size, stride = which[1], side_stride(which[2])
+    if corner is not None:
+        west, south = which[3], which[4]
     base = ENTRY_WIDTH * which[0] + 4 * first
     tail = tail_position(which[0], which[2], first)
     while first < size and count + LANES <= len(candidate):
@@ -331,7 +335,7 @@ def scan_list(
             if corner is None:
                 count += 1
             else:
-                here = (flat[base + lane] >= corner[0]) & (flat[base + stride + lane] >= corner[1])
+                here = (flat[base + lane] >= west) & (flat[base + stride + lane] >= south)
                 count += np.int64(here)
         base += 4 * LANES
         tail += 2 * LANES
@@ -391,19 +395,18 @@ def scan_lists(
     clauses: ClauseTokens,
     message: MessageView,
     scratch: ScanScratch,
-    corners: NDArray[np.int32] | None,
+    corner: Number | None,
     count: Number,
     match: NDArray[np.int32],
 ) -> tuple[Number, Number]:
     """Write the matches in the first ``count`` lists of the scratch space.
 
-    ``corners`` int32[n, 2]: clauses of list ``i`` are skipped if their box starts west or south of
-    corner ``i``; None if no clause is skipped. Returns how many matches there are, -1 if they do
-    not fit, and how many entries were examined.
+    ``corner`` as for `scan_list`. Returns how many matches there are, -1 if they do not fit, and
+    how many entries were examined.
     """
     examined, found, candidates = np.int64(0), np.int64(0), np.int64(0)
     for i in range(count):
-        which, corner = scratch.lists[i], None if corners is None else corners[i]
+        which = scratch.lists[i]
         if i + 1 < count:
             ahead = ENTRY_WIDTH * scratch.lists[i + 1, 0]
             for line in range(0, 4 * min(scratch.lists[i + 1, 1], _AHEAD), LANES):

@@ -60,8 +60,8 @@ _QUEUE = 4096
 class MatchScratch(NamedTuple):
     """Scratch space for one message.
 
-    - ``scan`` and ``corner`` int32[many, 2]: the lists to scan, and before which corner no clause
-      starts that is reported there.
+    - ``scan``: the lists to scan, each with the corner before which no clause starts that is
+      reported there.
     - ``lookup`` int64[many, 4]: an owner and a token to look up, and the corner of the cell.
     - ``queue`` int64[many], ``stack`` int64[many] and ``branch`` int64[many]: quadtree nodes and
       branches of the trie to visit.
@@ -71,7 +71,6 @@ class MatchScratch(NamedTuple):
     """
 
     scan: ScanScratch
-    corner: NDArray[np.int32]
     lookup: NDArray[np.int64]
     queue: NDArray[np.int64]
     stack: NDArray[np.int64]
@@ -85,8 +84,7 @@ def new_match_scratch(tokens: int, trie_levels: int) -> MatchScratch:
     """Return scratch space for messages of at most ``tokens`` tokens."""
     lookups = max(_LOOKUPS, 2 * (tokens + 1))
     return MatchScratch(
-        new_scan_scratch(lookups),
-        np.empty((lookups, 2), np.int32),
+        new_scan_scratch(lookups, corners=True),
         np.empty((lookups, 4), np.int64),
         np.empty(max(_QUEUE, lookups), np.int64),
         np.empty(4 * MAX_DEPTH, np.int64),
@@ -133,7 +131,7 @@ def queue_list(
     """
     start, size, lists = np.int64(row[START]), np.int64(row[SIZE]), scratch.scan.lists
     lists[count, 0], lists[count, 1], lists[count, 2] = start, size, row[CAPACITY]
-    scratch.corner[count, 0], scratch.corner[count, 1] = corner[0], corner[1]
+    lists[count, 3], lists[count, 4] = corner[0], corner[1]
     # The boxes of the first block are four cache lines, each nearly three entries long.
     for line in range(0, min(size, np.int64(10)), 3):
         prefetch(entry, start + line)
@@ -154,9 +152,8 @@ def scan_queued(
     counters[LISTS] = 0
     if found < 0:
         return
-    more, examined = scan_lists(
-        flat, clauses, message, scratch.scan, scratch.corner, lists, match[found:]
-    )
+    corner = np.int64(0)  # there are corners
+    more, examined = scan_lists(flat, clauses, message, scratch.scan, corner, lists, match[found:])
     counters[EXAMINED] += examined
     counters[FOUND] = found + more if more >= 0 else np.int64(-1)
 
@@ -336,7 +333,7 @@ def visit_node(
     counters[VISITED] += 1
     row, cell, box = quad.node[node], cell_of(quad, node), message.box
     if row[SIZE] > 0:
-        if counters[LISTS] == len(scratch.corner):
+        if counters[LISTS] == len(scratch.scan.lists):
             scan_queued(quad.entry.reshape(-1), clauses, message, scratch, match)
         corner = corner_of(cell, box)
         counters[LISTS] = queue_list(quad.entry, row, corner, scratch, counters[LISTS])

@@ -35,7 +35,7 @@ run: install java
 # Two at a time: the tests with Spark often wait for Java. Each is shown when it is done.
 test: lint layers
 	@$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
-		types tests tests-spark tests-interpreted tests-kafka
+		types tests-spark tests tests-interpreted tests-kafka
 
 lint: install
 	$(BIN)/ruff check .

@@ -133,7 +133,7 @@ def test_borders_belong_to_the_cell_that_begins_there() -> None:
 
 
 def test_a_full_tally_goes_on_where_it_stopped() -> None:
-    columns, _, vocabulary = dense(draw("ranges", seed=1).messages)
+    columns, _, vocabulary = dense(draw("alternatives", seed=1).messages)
     whole = Statistics.count(columns, vocabulary, across=30, up=20)
     tally = Tally(Grid(30, 20), max_pairs=500)
     sums: Counter[tuple[int, int]] = Counter()

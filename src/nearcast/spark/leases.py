@@ -8,6 +8,7 @@ releases the version once Java has collected that object.
 
 from __future__ import annotations
 
+import gc
 import threading
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -43,10 +44,14 @@ def hold_while_planned(frame: DataFrame, lease: Lease) -> None:
 
 
 def release_unused(spark: SparkSession, *, collect: bool = False) -> None:
-    """Release the leases of plans that are gone; ``collect`` makes Java look for them first."""
+    """Release the leases of plans that are gone; ``collect`` makes Java look for them first.
+
+    Python goes before Java: a frame that only waits for Python's collector keeps its plan.
+    """
     with _changing:
         leases = list(_held)
         if leases and collect and spark._jvm is not None:
+            gc.collect()
             spark._jvm.System.gc()
         for entry in leases:
             lease, function = entry

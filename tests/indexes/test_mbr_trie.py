@@ -328,15 +328,15 @@ def test_lists_grow_and_are_compacted() -> None:
 
 
 def test_it_is_built_again_when_many_are_dead_or_new() -> None:
-    clauses = crowd(1, 2_000)
-    index = build(clauses)
+    case = draw("crowd")
+    index = build(case.clauses)
     index.delete(np.arange(0, 600))
     assert index.arrays()["state"][7] == 600
     index.delete(np.arange(600, 1_200))
     assert index.arrays()["state"][5:].tolist() == [800, 0, 0]
-    index.insert(clauses.take(np.arange(801)))
+    index.insert(case.clauses.take(np.arange(801)))
     assert index.arrays()["state"][5:].tolist() == [800, 801, 0]
-    index.insert(clauses.take(np.arange(801, 900)))
+    index.insert(case.clauses.take(np.arange(801, 900)))
     assert index.arrays()["state"][5:].tolist() == [1700, 0, 0]
     check_trie(index)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from nearcast.columns import UNITS, WORLD, Clauses, Messages, Shapes
-from nearcast.compiled.jit import JIT
 from nearcast.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -27,9 +26,6 @@ Random: TypeAlias = np.random.Generator
 
 TOKENS = np.array([0, 1, 2, 3, 5, 8, 13, 70, 4_099, 32_771, 1_000_003, 2_000_000_000])
 """Token ids: small and large, some with equal low bits."""
-
-CROWD = 2_000 if JIT else 600
-"""How many clauses a crowd has: as plain Python, fewer."""
 
 LONGITUDES = np.array([-180, -179, -120, -60, -1, 0, 1, 59, 60, 120, 179, 180]) * UNITS
 LATITUDES = np.array([-90, -60, -30, -1, 0, 1, 29, 30, 60, 90]) * UNITS
@@ -80,7 +76,7 @@ def lattice(rng: Random) -> Case:
 
 def crowd(rng: Random) -> Case:
     """Many clauses with few tokens, small and large boxes: deep trees, full cells."""
-    count = CROWD
+    count = 2_000
     center = _points(rng, count)
     half_side = (10 ** rng.uniform(0, 8.5, (count, 2))).astype(np.int64)
     edges = np.concatenate([center - half_side, center + half_side], axis=1)

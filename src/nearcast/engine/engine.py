@@ -192,8 +192,7 @@ class Engine:
         state = self._admit(batch)
         found = deliver(state.segments, batch, version=state.version)
         of_message = [given[row].id for row in found.message.tolist()]
-        ids = found.subscription.tolist()
-        return [*map(Match._make, zip(of_message, ids, found.scores(), strict=True))]
+        return [*map(Match, of_message, found.subscription.tolist(), found.scores())]
 
     def publish_table(self, table: pa.Table | pa.RecordBatch, *, threads: int = 1) -> Published:
         """Publish a table of messages; see `nearcast.intake.read_messages` for the columns.

@@ -32,10 +32,10 @@ run: install java
 	$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
 	@echo "The output of all steps is in out/run, with the plots statistics.png, matches.png and stream.png."
 
-# Two at a time: the tests with Spark often wait for Java. Each is shown when it is done.
+# Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.
 test: lint layers
 	@$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
-		types tests-spark tests tests-interpreted tests-kafka
+		tests tests-spark tests-interpreted types tests-kafka
 
 lint: install
 	$(BIN)/ruff check .
@@ -59,11 +59,13 @@ tests-interpreted: install
 	NUMBA_DISABLE_JIT=1 $(PYTEST) tests/indexes tests/text $(KERNEL_TESTS)
 
 # Spark on two threads of one process, and on executors of their own; one session each.
-tests-spark: install java
+tests-spark: install
+	@$(MAKE) --no-print-directory java
 	$(PYTEST) tests/spark
 
 # Streams through a real Kafka broker, fetched once from Maven Central; a skip says what could not be had.
-tests-kafka: install java
+tests-kafka: install
+	@$(MAKE) --no-print-directory java
 	NEARCAST_KAFKA=1 $(BIN)/pytest -rs tests/kafka
 
 # The generated tests again and again with other seeds, for an hour or a night.

@@ -398,3 +398,14 @@ def test_the_last_moment_comes_back() -> None:
     engine = engine_with(Subscription("a", HERE, expires_at=datetime.max))
     assert engine.get("a").expires_at == datetime.max.replace(tzinfo=UTC)
     assert [subscription.id for subscription in engine] == ["a"]
+
+
+def test_an_integer_id_beside_strings_keeps_its_value_when_it_moves() -> None:
+    engine = Engine()
+    engine.subscribe([Subscription("a", Rect(0, 0, 1, 1), ["tea"])])
+    engine.subscribe([Subscription(7, Rect(0, 0, 1, 1), ["tea"])])
+    engine.move(7, Rect(0, 0, 2, 2))
+    engine.move("a", Rect(0, 0, 2, 2))
+    assert sorted(str(subscription.id) for subscription in engine) == ["7", "a"]
+    matches = engine.publish(Message("m", (2, 2), "tea"))
+    assert {match.subscription_id for match in matches} == {"a", 7}

@@ -17,6 +17,7 @@ from nearcast import indexes
 from nearcast.columns import UNITS, WORLD, Messages, Subscriptions
 from nearcast.errors import RegionError
 from nearcast.intake import messages_from, subscriptions_from
+from nearcast.intake.places import unite_meridian
 from nearcast.model import Message, Polygon, Rect, Subscription
 from nearcast.model.antimeridian import _hull_below
 from nearcast.text import Vocabulary
@@ -131,7 +132,7 @@ def test_messages_with_a_range_agree_with_the_uncut_ring(
         [(x - WORLD[0]) % TURN + WORLD[0] if i % 2 == 0 else x for i, x in enumerate(box)]
         for box in boxes
     ]
-    messages = Messages.of([[] for _ in boxes], wrapped)
+    messages = Messages.of([[] for _ in boxes], unite_meridian(np.array(wrapped, np.int32)))
     expected = {
         (n, 0)
         for n, box in enumerate(boxes)

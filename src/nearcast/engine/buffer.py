@@ -77,7 +77,8 @@ class Buffer:
             expires_us = int(subscriptions.expires_us[0])
             self._first_expiry_us = min(self._first_expiry_us, expires_us)
             self._expires_us.push(expires_us)
-            self._number.push(0 if ids.has_text else ids.tolist()[0])
+            [one] = ids.tolist()
+            self._number.push(0 if isinstance(one, str) else one)
             self._handle.push(handle[0])
             self._died.push(NEVER)
         else:

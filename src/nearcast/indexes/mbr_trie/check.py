@@ -16,9 +16,39 @@ from nearcast.compiled.clauses import ClauseColumns, clause_columns
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.sorting import sort_short
 from nearcast.indexes.damage import require
-from nearcast.indexes.mbr_trie import layout
 from nearcast.indexes.mbr_trie.build import next_in_preorder
 from nearcast.indexes.mbr_trie.layout import (
+    ADDED,
+    BUILT,
+    CHILD_CAPACITY,
+    CHILD_COUNT,
+    CLAUSES_BELOW,
+    DEAD_CLAUSE,
+    DEPTH,
+    DROPPED,
+    ENTRIES,
+    FIRST_CHILD,
+    FIRST_RANK,
+    FREQUENCY,
+    HIGH,
+    LABEL_BITS,
+    LIST,
+    LIST_CAPACITY,
+    LIST_DEAD,
+    LIST_SIZE,
+    LOW,
+    NEXT_RANK,
+    NO_TOKENS,
+    NODE_WIDTH,
+    NODES,
+    NOWHERE,
+    PADDING,
+    RANK,
+    ROOT_CHILD,
+    SLOT_WIDTH,
+    STATE_WIDTH,
+    TOKEN,
+    TOKENS,
     Trie,
     box_at,
     clause_at,
@@ -87,13 +117,13 @@ def check_trie(
 
 def _check_shapes(trie: Trie, clauses: int, labeled: bool) -> None:
     nodes = len(trie.rank)
-    widths = {"slot": layout.SLOT_WIDTH, "node": layout.NODE_WIDTH, "label": 2}
+    widths = {"slot": SLOT_WIDTH, "node": NODE_WIDTH, "label": 2}
     for name, array in trie._asdict().items():
         shape = (len(array), widths[name]) if name in widths else (len(array),)
         _require(array.shape == shape, f"{name} must have the shape {shape}, got {array.shape}")
     for name in ("outline", "node", "label"):
         _require(len(getattr(trie, name)) == nodes, f"{name} must have one row per node")
-    _require(len(trie.state) == layout.STATE_WIDTH, f"state must have {layout.STATE_WIDTH} values")
+    _require(len(trie.state) == STATE_WIDTH, f"state must have {STATE_WIDTH} values")
     labels = clauses if labeled else 0
     enough = len(trie.clause_label) >= labels and (labeled or not len(trie.clause_label))
     _require(enough, f"clause_label must have {labels} values")
@@ -103,32 +133,32 @@ def _check_state(trie: Trie, clauses: Clauses, live: int) -> None:
     state = trie.state.tolist()
     longest = int(np.diff(clauses.token_start).max(initial=0))
     bounds = {
-        "nodes": (state[layout.NODES], 1, len(trie.rank)),
-        "entries": (state[layout.ENTRIES], 0, len(trie.entry) - layout.PADDING),
-        "tokens": (state[layout.TOKENS], 0, len(trie.slot) - 1),
-        "depth": (state[layout.DEPTH], 0, longest),
-        "built": (state[layout.BUILT], 0, len(clauses)),
-        "added": (state[layout.ADDED], 0, len(clauses)),
-        "dropped": (state[layout.DROPPED], 0, len(clauses)),
+        "nodes": (state[NODES], 1, len(trie.rank)),
+        "entries": (state[ENTRIES], 0, len(trie.entry) - PADDING),
+        "tokens": (state[TOKENS], 0, len(trie.slot) - 1),
+        "depth": (state[DEPTH], 0, longest),
+        "built": (state[BUILT], 0, len(clauses)),
+        "added": (state[ADDED], 0, len(clauses)),
+        "dropped": (state[DROPPED], 0, len(clauses)),
     }
     for name, (value, minimum, maximum) in bounds.items():
         expectation = f"state: {name} must be from {minimum} to {maximum}, got {value}"
         _require(minimum <= value <= maximum, expectation)
-    counted = state[layout.BUILT] + state[layout.ADDED] - state[layout.DROPPED]
+    counted = state[BUILT] + state[ADDED] - state[DROPPED]
     _require(counted == live, f"state counts {counted} clauses, but {live} are alive")
 
 
 def _check_slots(trie: Trie, ranks_are_tokens: bool) -> NDArray[np.int64] | None:
     """Check the table of tokens; return the tokens by rank unless ranks are tokens."""
-    slot, tokens = trie.slot, int(trie.state[layout.TOKENS])
-    next_rank = int(trie.state[layout.NEXT_RANK])
-    used = slot[:, layout.TOKEN] != 0
-    token = slot[used, layout.TOKEN].astype(np.int64) - 1
-    rank = slot[used, layout.RANK].astype(np.int64)
-    child = slot[:, layout.ROOT_CHILD]
+    slot, tokens = trie.slot, int(trie.state[TOKENS])
+    next_rank = int(trie.state[NEXT_RANK])
+    used = slot[:, TOKEN] != 0
+    token = slot[used, TOKEN].astype(np.int64) - 1
+    rank = slot[used, RANK].astype(np.int64)
+    child = slot[:, ROOT_CHILD]
     _require((token >= 0).all() and len(token) == tokens, "slot must have the tokens of the state")
-    _require((slot[:, layout.FREQUENCY] >= 0).all(), "slot must have frequencies of at least 0")
-    inside = (child >= 0) & (child < trie.state[layout.NODES]) & (used | (child == 0))
+    _require((slot[:, FREQUENCY] >= 0).all(), "slot must have frequencies of at least 0")
+    inside = (child >= 0) & (child < trie.state[NODES]) & (used | (child == 0))
     _require(inside.all(), "slot has a child that is out of range")
     _require(slots_are_found(slot), "slot has a token twice, or where it is not found")
     if ranks_are_tokens:
@@ -136,8 +166,8 @@ def _check_slots(trie: Trie, ranks_are_tokens: bool) -> NDArray[np.int64] | None
         return None
     # Ranks ascend from the first one without gaps; new tokens are ranked before it.
     first = next_rank + 1
-    in_range = 0 < first <= layout.FIRST_RANK <= first + tokens
-    _require(in_range, f"state: next rank must be below {layout.FIRST_RANK}, got {next_rank}")
+    in_range = 0 < first <= FIRST_RANK <= first + tokens
+    _require(in_range, f"state: next rank must be below {FIRST_RANK}, got {next_rank}")
     position = rank - first
     _require(((position >= 0) & (position < tokens)).all(), "slot has a rank that is out of range")
     token_of_rank = np.full(tokens, -1, np.int64)
@@ -149,8 +179,8 @@ def _check_slots(trie: Trie, ranks_are_tokens: bool) -> NDArray[np.int64] | None
 def _check_nodes(
     trie: Trie, clauses: Clauses, live: NDArray[np.bool_], token_of_rank: NDArray[np.int64] | None
 ) -> None:
-    nodes, depth = int(trie.state[layout.NODES]), int(trie.state[layout.DEPTH])
-    below = trie.node[:nodes, layout.CLAUSES_BELOW]
+    nodes, depth = int(trie.state[NODES]), int(trie.state[DEPTH])
+    below = trie.node[:nodes, CLAUSES_BELOW]
     _require(((below >= 0) & (below <= len(clauses))).all(), "node counts too many clauses")
     scratch = CheckScratch(
         np.zeros(nodes, np.bool_),
@@ -177,7 +207,7 @@ def _check_nodes(
 def slots_are_found(slot: NDArray[np.int32]) -> Number:
     """Tell whether a lookup finds every slot in use; the table has a free one."""
     for at in range(len(slot)):
-        token = np.int64(slot[at, layout.TOKEN])
+        token = np.int64(slot[at, TOKEN])
         if token != 0 and find_slot(slot, token - 1) != at:
             return False
     return True
@@ -186,21 +216,21 @@ def slots_are_found(slot: NDArray[np.int32]) -> Number:
 @kernel
 def find_problem(trie: Trie, expected: Expected, scratch: CheckScratch) -> Number:
     """Visit all nodes from the root; return the first problem, or `SOUND`."""
-    nodes, children = trie.state[layout.NODES], np.int64(0)
+    nodes, children = trie.state[NODES], np.int64(0)
     scratch.list_start[nodes] = 0
     scratch.owned[0] = True
-    problem = check_list(trie, expected, np.int64(0), np.int64(0), layout.NO_TOKENS, scratch)
+    problem = check_list(trie, expected, np.int64(0), np.int64(0), NO_TOKENS, scratch)
     for slot in range(len(trie.slot)):
-        child = np.int64(trie.slot[slot, layout.ROOT_CHILD])
+        child = np.int64(trie.slot[slot, ROOT_CHILD])
         if problem != SOUND:
             return problem
         if child != 0:
             children += 1
-            if scratch.owned[child] or trie.rank[child] != trie.slot[slot, layout.RANK]:
+            if scratch.owned[child] or trie.rank[child] != trie.slot[slot, RANK]:
                 return BAD_CHILDREN
             scratch.owned[child] = True
             problem = check_subtree(trie, expected, child, scratch)
-    if problem == SOUND and trie.node[0, layout.CHILD_COUNT] != children:
+    if problem == SOUND and trie.node[0, CHILD_COUNT] != children:
         return BAD_CHILDREN
     return problem
 
@@ -213,7 +243,7 @@ def check_subtree(trie: Trie, expected: Expected, child: Number, scratch: CheckS
     while top >= 0:
         if stack[top, 1] == 0:
             at = stack[top, 0]
-            if top >= trie.state[layout.DEPTH]:
+            if top >= trie.state[DEPTH]:
                 return BAD_DEPTH
             token = node_token(trie, at, expected)
             if token < 0:
@@ -221,8 +251,8 @@ def check_subtree(trie: Trie, expected: Expected, child: Number, scratch: CheckS
             scratch.path[top] = token
             if not own_children(trie, at, scratch.owned):
                 return BAD_CHILDREN
-            low, high = trie.label[at, layout.LOW], trie.label[at, layout.HIGH]
-            ranks = low >> layout.LABEL_BITS, high >> layout.LABEL_BITS
+            low, high = trie.label[at, LOW], trie.label[at, HIGH]
+            ranks = low >> LABEL_BITS, high >> LABEL_BITS
             if low > high or ranks[0] != first_rank or ranks[1] != first_rank:
                 return BAD_LABEL
             problem = check_list(trie, expected, at, top + 1, low, scratch)
@@ -237,10 +267,10 @@ def node_token(trie: Trie, at: Number, expected: Expected) -> Number:
     """Return the token of a node, or -1 if its rank belongs to none."""
     rank = np.int64(trie.rank[at])
     if expected.ranks_are_tokens:
-        if rank < 0 or trie.slot[find_slot(trie.slot, rank), layout.TOKEN] == 0:
+        if rank < 0 or trie.slot[find_slot(trie.slot, rank), TOKEN] == 0:
             return np.int64(-1)
         return rank
-    position = rank - trie.state[layout.NEXT_RANK] - 1
+    position = rank - trie.state[NEXT_RANK] - 1
     if position < 0 or position >= len(expected.token_of_rank):
         return np.int64(-1)
     return expected.token_of_rank[position]
@@ -249,9 +279,9 @@ def node_token(trie: Trie, at: Number, expected: Expected) -> Number:
 @kernel
 def own_children(trie: Trie, at: Number, owned: NDArray[np.bool_]) -> Number:
     """Mark the children of a node, and the capacity for more; tell whether no other has them."""
-    first = np.int64(trie.node[at, layout.FIRST_CHILD])
-    count = np.int64(trie.node[at, layout.CHILD_COUNT])
-    capacity = np.int64(trie.node[at, layout.CHILD_CAPACITY])
+    first = np.int64(trie.node[at, FIRST_CHILD])
+    count = np.int64(trie.node[at, CHILD_COUNT])
+    capacity = np.int64(trie.node[at, CHILD_CAPACITY])
     if count < 0 or capacity < count or first < 0 or first + capacity > len(owned):
         return False
     for child in range(first, first + capacity):
@@ -268,9 +298,9 @@ def check_list(
     trie: Trie, expected: Expected, at: Number, depth: Number, label: Number, scratch: CheckScratch
 ) -> Number:
     """Check the list of a node at this depth, whose tokens are in ``scratch.path``."""
-    start, size = np.int64(trie.node[at, layout.LIST]), np.int64(trie.node[at, layout.LIST_SIZE])
-    capacity = np.int64(trie.node[at, layout.LIST_CAPACITY])
-    dead = np.int64(trie.node[at, layout.LIST_DEAD])
+    start, size = np.int64(trie.node[at, LIST]), np.int64(trie.node[at, LIST_SIZE])
+    capacity = np.int64(trie.node[at, LIST_CAPACITY])
+    dead = np.int64(trie.node[at, LIST_DEAD])
     ordered = scratch.ordered
     for i in range(depth):
         ordered[i] = scratch.path[i]
@@ -279,7 +309,7 @@ def check_list(
         if size < 0 or size > 1 or dead != 0:
             return BAD_LIST
         return check_clause(trie, expected, start, depth, label, scratch) if size == 1 else SOUND
-    inside = 0 <= start and start + 5 * capacity <= trie.state[layout.ENTRIES]
+    inside = 0 <= start and start + 5 * capacity <= trie.state[ENTRIES]
     if capacity < 0 or size < 0 or size > capacity or not inside:
         return BAD_LIST
     if capacity != round_capacity(capacity):
@@ -290,9 +320,9 @@ def check_list(
     place = list_place(trie, at)
     for number in range(size):
         clause = np.int64(clause_at(trie, place, np.int64(number)))
-        if clause == layout.DEAD_CLAUSE:
+        if clause == DEAD_CLAUSE:
             dead -= 1
-            if box_at(trie, place, np.int64(number)) != layout.NOWHERE:
+            if box_at(trie, place, np.int64(number)) != NOWHERE:
                 return BAD_ENTRY
             continue
         problem = check_clause(trie, expected, clause, depth, label, scratch)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["follow_query", "hold_while_planned", "release_unused", "released_on_error"]
 
 _POLL_S = 1
+_LISTENERS_MS = 10_000
 
 _held: list[tuple[Lease, Any]] = []
 _changing = threading.Lock()
@@ -44,15 +45,11 @@ def hold_while_planned(frame: DataFrame, lease: Lease) -> None:
 
 
 def release_unused(spark: SparkSession, *, collect: bool = False) -> None:
-    """Release the leases of plans that are gone; ``collect`` makes Java look for them first.
-
-    Python goes before Java: a frame that only waits for Python's collector keeps its plan.
-    """
+    """Release the leases of plans that are gone; ``collect`` makes Java look for them first."""
     with _changing:
         leases = list(_held)
         if leases and collect and spark._jvm is not None:
-            gc.collect()
-            spark._jvm.System.gc()
+            _collect(spark)
         for entry in leases:
             lease, function = entry
             if not lease.held or _is_collected(function):
@@ -87,6 +84,19 @@ def follow_query(query: StreamingQuery, lease: StreamLease) -> None:
         lease.release()
 
     threading.Thread(target=follow, name="nearcast-lease", daemon=True).start()
+
+
+def _collect(spark: SparkSession) -> None:
+    """Let Java find the plans that nobody needs any more.
+
+    Two others may still have them: frames that wait for Python's garbage collector, and Spark's
+    listeners, which hear of the end of a job a little later.
+    """
+    gc.collect()
+    with suppress(AttributeError, TypeError, Py4JError):
+        spark._jsc.sc().listenerBus().waitUntilEmpty(_LISTENERS_MS)
+    assert spark._jvm is not None
+    spark._jvm.System.gc()
 
 
 def _weak_function(frame: DataFrame) -> Any:

@@ -106,7 +106,7 @@ def test_a_failed_build_gives_the_ids_back(monkeypatch: pytest.MonkeyPatch) -> N
     many = [Subscription(i, HERE) for i in range(600)]
 
     def fail(*_: object) -> None:
-        raise MemoryError("no room")
+        raise MemoryError("out of memory")
 
     with monkeypatch.context() as patch:
         patch.setattr(indexes.get("trie-pyramid"), "build", fail)

@@ -29,7 +29,7 @@ MOMENTS = [
     ("out", 0.0),  # matches are written
     ("out/_spark_metadata", 0.0),  # they count
     ("checkpoint/commits", 0.0),  # the batch is done
-    ("checkpoint/offsets", 1.0),  # anything, up to so many seconds after a batch began
+    ("checkpoint/offsets", 1.0),  # any moment in the second after a batch began
 ]
 KILLS = int(os.environ.get("NEARCAST_KILLS", len(MOMENTS)))
 

@@ -369,7 +369,9 @@ def clauses_of_lists(
     shape: Sequence[int],
     shapes: Shapes,
 ) -> Clauses:
-    """Return the clauses of a few rows: for them lists are quicker than arrays.
+    """Return the clauses of rows that are given as lists: for single objects quicker than arrays.
+
+    It gives them their place as `place_conjunctions` does.
 
     Parameters
     ----------

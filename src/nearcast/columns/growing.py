@@ -133,7 +133,7 @@ class GrowingClauses:
         if len(clauses.shapes):
             shape = np.where(shape >= 0, shape + len(whole.shapes), -1)
         self._token.append(clauses.token)
-        if len(clauses) == 1:  # as most writes to an engine have it: five times as fast
+        if len(clauses) == 1:  # most writes to an engine: single values cost less than slices
             self._token_start.push(len(self._token))
             self._negative_start.push(self._negative_start.last + len(clauses.negative))
             self._box.push(clauses.box[0])

@@ -20,7 +20,7 @@ from nearcast.indexes import Builder
 from nearcast.model import Message, Rect, Subscription
 
 if TYPE_CHECKING:
-    from nearcast.columns import Clauses
+    from nearcast.columns import Clauses, Ranked
     from nearcast.indexes import Index
 
 HERE = Rect(0, 0, 1, 1)
@@ -113,10 +113,10 @@ class Gate(Builder):
         object.__setattr__(self, "waiting", threading.Event())
         object.__setattr__(self, "opened", threading.Event())
 
-    def build(self, clauses: Clauses) -> Index:
+    def build(self, content: Clauses | Ranked) -> Index:
         self.waiting.set()  # type: ignore[attr-defined]
         assert self.opened.wait(60)  # type: ignore[attr-defined]
-        return super().build(clauses)
+        return super().build(content)
 
 
 def test_a_small_write_leaves_the_reservation_of_an_expired_id() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from nearcast import indexes
 from nearcast.compiled.jit import JIT
 from nearcast.indexes import create
-from nearcast.testing import CHECKS, Case
+from nearcast.testing import Case
 from nearcast.testing import strategies as draw
-from nearcast.testing.checks import Check, check_case, scan_case
+from nearcast.testing.checks import Check, check_case, checks_of, scan_case
 
 if TYPE_CHECKING:
     from nearcast.columns import Clauses, Messages
@@ -97,18 +97,19 @@ if JIT:  # the choice above is enough for kernels as plain Python, which takes i
     }
 
 
-SHAPES = ("agrees_on_circles", "agrees_on_polygons")
+SHAPES = ("agrees_on_circles", "agrees_on_polygons", "agrees_on_ranked_shapes")
 """Checks of exact shapes, which the same kernels verify after every index."""
 
 
-def checks_of(name: str) -> list[Check]:
+def chosen_checks(name: str) -> list[Check]:
     """Return the checks of a builder: of shapes as plain Python, two kinds of indexes are enough.
 
     An index in place and one that is not: for the kernels of shapes, candidates are the same.
     """
+    checks = checks_of(BUILDERS[name])
     if JIT or name in ("trie-pyramid", "keyword-first"):
-        return list(CHECKS)
-    return [check for check in CHECKS if check.__name__ not in SHAPES]
+        return list(checks)
+    return [check for check in checks if check.__name__ not in SHAPES]
 
 
 @pytest.mark.parametrize(
@@ -116,14 +117,14 @@ def checks_of(name: str) -> list[Check]:
     [
         pytest.param(builder, check, id=f"{name}-{check.__name__}")
         for name, builder in BUILDERS.items()
-        for check in checks_of(name)
+        for check in chosen_checks(name)
     ],
 )
 def test_check(builder: Builder, check: Check) -> None:
     check(builder, SEED)
 
 
-@pytest.mark.parametrize("name", indexes.names())
+@pytest.mark.parametrize("name", indexes.names("boolean"))
 @settings(max_examples=60, deadline=None)
 @given(clauses=draw.clauses(), messages=draw.messages())
 def test_agrees_on_anything(name: str, clauses: Clauses, messages: Messages) -> None:

@@ -2,8 +2,9 @@
 
 A set of subscriptions is `Clauses` (token ids of all clauses end to end, boxes, the subscription
 row of each clause, exact `Shapes`) plus what belongs to the subscription as a whole (`Ids`, expiry,
-owner); a batch of messages is `Messages`; an answer is `Matches`. All arrays are read-only, so
-that a kernel is compiled for one type only, whether its arrays were just made or memory-mapped.
+owner, `Rankings`); a batch of messages is `Messages`; an answer is `Matches`. `Ranked` is what an
+index of ranked subscriptions is built over. All arrays are read-only, so that a kernel is compiled
+for one type only, whether its arrays were just made or memory-mapped.
 """
 
 from nearcast.columns.arrays import (
@@ -28,12 +29,34 @@ from nearcast.columns.clauses import (
     place_conjunctions,
 )
 from nearcast.columns.growing import GrowingArray, GrowingClauses
-from nearcast.columns.messages import Matches, Messages, join_scores
+from nearcast.columns.messages import NO_WEIGHTS, Matches, Messages, join_scores
+from nearcast.columns.rankings import (
+    BOOLEAN,
+    CENTIMETERS,
+    DISTANCES,
+    KINDS,
+    OVERLAP,
+    PROXIMITY,
+    SHARE_UNITS,
+    SIMILARITIES,
+    Ranked,
+    Rankings,
+    Scoring,
+)
 from nearcast.columns.subscriptions import Ids, Subscriptions
 
 __all__ = [
+    "BOOLEAN",
+    "CENTIMETERS",
+    "DISTANCES",
     "EARTH_RADIUS_M",
+    "KINDS",
     "NEVER",
+    "NO_WEIGHTS",
+    "OVERLAP",
+    "PROXIMITY",
+    "SHARE_UNITS",
+    "SIMILARITIES",
     "TOLERANCE_M",
     "UNITS",
     "WORLD",
@@ -44,7 +67,10 @@ __all__ = [
     "Ids",
     "Matches",
     "Messages",
+    "Ranked",
+    "Rankings",
     "Regions",
+    "Scoring",
     "Shapes",
     "Subscriptions",
     "at_cache_line",

@@ -43,7 +43,10 @@ EARTH_RADIUS_M = 6_371_008.8
 TOLERANCE_M = 1e-3
 """A place within this distance of a circle counts as inside."""
 
-_NATIVE = {kind: np.dtype(kind) for kind in (np.int32, np.int64, np.uint8, np.uint32, np.uint64)}
+_NATIVE = {
+    kind: np.dtype(kind)
+    for kind in (np.int32, np.int64, np.uint8, np.uint32, np.uint64, np.float64)
+}
 
 
 def read_only(values: Any, dtype: Any, width: int | None = None) -> NDArray[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Matches", "Messages", "join_scores"]
+__all__ = ["NO_WEIGHTS", "Matches", "Messages", "join_scores"]
 
 _TYPES = {
     "token_start": np.int64,
     "token": np.int32,
     "time_us": np.int64,
     "ttl_us": np.int64,
+    "text_weight": np.float64,
 }
+
+NO_WEIGHTS = read_only(np.empty(0), np.float64)
+"""The ``text_weight`` of messages of which nobody asked for it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +35,8 @@ class Messages(Arrays):
 
     A point has ``west == east`` and ``south == north``. A box with ``west > east`` crosses the
     antimeridian. ``time_us`` is in microseconds since 1970; ``ttl_us`` is 0 for a message that
-    nobody keeps.
+    nobody keeps. ``text_weight`` is the weight of all distinct words of a message, unknown ones
+    included, for ranked subscriptions whose similarity needs it; otherwise it is empty.
     """
 
     token_start: NDArray[np.int64]
@@ -39,6 +44,7 @@ class Messages(Arrays):
     box: NDArray[np.int32]
     time_us: NDArray[np.int64]
     ttl_us: NDArray[np.int64]
+    text_weight: NDArray[np.float64] = field(default_factory=lambda: NO_WEIGHTS)
 
     def __post_init__(self) -> None:
         freeze(self, _TYPES)
@@ -55,7 +61,14 @@ class Messages(Arrays):
         return messages
 
     @classmethod
-    def of(cls, tokens: Sequence[Iterable[int]], box: Any, *, time_us: Any = 0) -> Self:
+    def of(
+        cls,
+        tokens: Sequence[Iterable[int]],
+        box: Any,
+        *,
+        time_us: Any = 0,
+        text_weight: Any = NO_WEIGHTS,
+    ) -> Self:
         """Make messages from lists of token ids and points (lon, lat) or boxes, in units.
 
         Examples
@@ -73,13 +86,19 @@ class Messages(Arrays):
             boxes,
             np.broadcast_to(np.asarray(time_us, np.int64), len(ordered)),
             np.zeros(len(ordered), np.int64),
+            text_weight,
         )
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return the messages of these rows."""
         token_start, token = gather(self.token_start, rows)
         return type(self)(
-            token_start, self.token[token], self.box[rows], self.time_us[rows], self.ttl_us[rows]
+            token_start,
+            self.token[token],
+            self.box[rows],
+            self.time_us[rows],
+            self.ttl_us[rows],
+            self.text_weight[rows] if len(self.text_weight) else self.text_weight,
         )
 
     @cached_property
@@ -155,6 +174,19 @@ class Matches:
         """
         score = None if self.score is None else self.score[position]
         return replace(self, start=start, subscription=self.subscription[position], score=score)
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Matches]) -> Self:
+        """Return the answers of several indexes to the same messages as one answer."""
+        start = np.sum([part.start for part in parts], axis=0)
+        subscription = np.concatenate([part.subscription for part in parts])
+        score = join_scores([part.score for part in parts], [len(part) for part in parts])
+        if len(start) > 2:
+            order = np.argsort(np.concatenate([part.message for part in parts]), kind="stable")
+            subscription = subscription[order]
+            score = None if score is None else score[order]
+        examined, visited = sum(p.examined for p in parts), sum(p.visited for p in parts)
+        return cls(start, subscription, examined, score, visited)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Matches]) -> Self:

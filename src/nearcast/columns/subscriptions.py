@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns.clauses import Clauses
+from nearcast.columns.rankings import Rankings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,13 +132,15 @@ class Subscriptions:
     """A set of subscriptions: clauses, and what belongs to each subscription as a whole.
 
     ``expires_us`` is `NEVER` where a subscription does not expire; ``owner`` is null where nobody
-    was named, and None where that is so of all of them.
+    was named, and None where that is so of all of them. ``rankings`` is None where all of them are
+    boolean.
     """
 
     ids: Ids
     clauses: Clauses
     expires_us: NDArray[np.int64]
     owner: pa.StringArray | None = None
+    rankings: Rankings | None = None
 
     def __len__(self) -> int:
         return self.clauses.subscriptions
@@ -154,8 +157,8 @@ class Subscriptions:
         return (
             self.ids.nbytes
             + self.clauses.nbytes
-            + self.clauses.shapes.nbytes
             + int(self.expires_us.nbytes)
+            + (0 if self.rankings is None else self.rankings.nbytes)
             + owner
         )
 
@@ -166,6 +169,7 @@ class Subscriptions:
             clauses=self.clauses.take(rows),
             expires_us=self.expires_us[rows],
             owner=None if self.owner is None else self.owner.take(pa.array(rows)),
+            rankings=None if self.rankings is None else self.rankings.take(rows),
         )
 
     @classmethod
@@ -176,9 +180,15 @@ class Subscriptions:
             owner = pa.concat_arrays(
                 [pa.nulls(len(p), pa.string()) if p.owner is None else p.owner for p in parts]
             )
+        rankings = None
+        if any(p.rankings is not None for p in parts):
+            rankings = Rankings.concatenate(
+                [Rankings.boolean(len(p)) if p.rankings is None else p.rankings for p in parts]
+            )
         return cls(
             ids=Ids.concatenate([p.ids for p in parts]),
             clauses=Clauses.concatenate([p.clauses for p in parts]),
             expires_us=np.concatenate([p.expires_us for p in parts]),
             owner=owner,
+            rankings=rankings,
         )

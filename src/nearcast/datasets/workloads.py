@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import Clauses, Messages, Shapes
+from nearcast.columns import Clauses, Messages, Ranked, Rankings, Scoring, Shapes
 from nearcast.datasets.draw import boxes
 from nearcast.datasets.places import Places
 from nearcast.datasets.tweets import Tweets
@@ -89,6 +89,63 @@ class Workload:
             shape=np.full(count, -1, np.int32),
             shapes=Shapes.empty(),
             subscriptions=count,
+        )
+
+    def ranked(
+        self,
+        count: int,
+        kind: str = "proximity",
+        *,
+        text_share: tuple[float, float] = (0.0, 1.0),
+        threshold: tuple[float, float] = (0.5, 1.0),
+        max_distance_m: tuple[float, float] = (100_000.0, 100_000.0),
+        scoring: Scoring | None = None,
+        first: int = 0,
+    ) -> Ranked:
+        """Draw ranked subscriptions: the same tokens and places as `subscriptions`.
+
+        Parameters
+        ----------
+        count, first
+            As for `subscriptions`.
+        kind
+            ``proximity`` (the place is the center of the box) or ``overlap`` (the box).
+        text_share, threshold
+            The ranges of p (delta, or 1 - alpha) and q (tau, or theta), drawn uniformly; the
+            defaults are those of the papers.
+        max_distance_m
+            The range of the largest distance, drawn uniformly on a logarithmic scale.
+        scoring
+            The similarity and the distance. Weights are those of all subscriptions together.
+
+        Examples
+        --------
+        >>> near = Workload("tweets", seed=7).ranked(1000)
+        >>> len(near), near.rankings.max_distance_cm.max()
+        (1000, 10000000)
+        """
+        rng = np.random.default_rng([self.seed, 3, first])
+        clauses = self.subscriptions(count, first=first)
+        nearest, farthest = np.log(max_distance_m).tolist()
+        distance_m = np.exp(rng.uniform(nearest, farthest, count)) * (kind == "proximity")
+        rankings = Rankings.of(
+            kind,
+            count,
+            p=rng.uniform(*text_share, count),
+            q=rng.uniform(*threshold, count),
+            max_distance_m=distance_m,
+        )
+        if kind == "proximity":
+            box = clauses.box.astype(np.int64)
+            place = (box[:, :2] + box[:, 2:]) // 2
+            clauses = replace(clauses, box=np.concatenate([place, place], axis=1))
+        frequency = np.maximum(np.bincount(clauses.token), 1)
+        return Ranked(
+            clauses=clauses,
+            rankings=rankings,
+            weight=np.log1p(count / frequency),
+            unknown_weight=float(np.log1p(count)),
+            scoring=scoring or Scoring(),
         )
 
     def messages(

@@ -7,15 +7,19 @@ True
 """
 
 from nearcast.indexes.boolean import BooleanIndex, Found
-from nearcast.indexes.contract import Builder, Index, UpdatableIndex
-from nearcast.indexes.registry import DEFAULT, create, get, load, names
+from nearcast.indexes.builder import Builder
+from nearcast.indexes.contract import Index, UpdatableIndex
+from nearcast.indexes.ranked import RankedIndex
+from nearcast.indexes.registry import DEFAULT, RANKED_DEFAULT, create, get, load, names
 
 __all__ = [
     "DEFAULT",
+    "RANKED_DEFAULT",
     "BooleanIndex",
     "Builder",
     "Found",
     "Index",
+    "RankedIndex",
     "UpdatableIndex",
     "create",
     "get",

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -20,8 +18,8 @@ from nearcast.columns import Clauses, Matches, Messages
 from nearcast.compiled.clauses import clause_columns
 from nearcast.compiled.messages import MessageArrays, Output
 from nearcast.compiled.shapes import ShapeArrays
-from nearcast.errors import InvalidInput
-from nearcast.indexes.contract import Index, NoOptions
+from nearcast.indexes.batches import BatchIndex, Progress
+from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.linear import scan_clauses
 from nearcast.indexes.verification import ClauseArrays, join_pieces, verify_clauses
 
@@ -30,10 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["BooleanIndex", "Found", "Linear", "Progress"]
+    from nearcast.indexes.contract import Index
 
-Progress: TypeAlias = tuple[int, int, int]
-"""The message at which the output was full (or the end), candidates examined, nodes visited."""
+__all__ = ["BooleanIndex", "Found", "Linear", "Progress"]
 
 FindPart: TypeAlias = Callable[[MessageArrays, tuple[int, int], Any, Output], Progress]
 
@@ -51,18 +48,18 @@ class Found(NamedTuple):
     visited: int = 0
 
 
-class BooleanIndex(Index):
+class BooleanIndex(BatchIndex):
     """An index for boolean subscriptions: finds clauses, and verifies what they leave open."""
 
     def __init__(self, clauses: Clauses, options: Any) -> None:
+        super().__init__()
         self.clauses = clauses
         self.options = options
-        self._idle: list[tuple[int, Any]] = []
 
     @classmethod
-    def build_small(cls, clauses: Clauses) -> Index:
+    def build_small(cls, content: Clauses) -> Index:
         """Return an index that compares every clause."""
-        return Linear.build(clauses)
+        return Linear.build(content)
 
     @abstractmethod
     def find_part(
@@ -83,20 +80,14 @@ class BooleanIndex(Index):
             not fit are left out, and the message is the first of the next call.
         """
 
-    def make_scratch(self, tokens: int) -> Any:
-        """Return scratch space for messages of at most ``tokens`` tokens; it is used again."""
-        return None
-
     def find(self, messages: Messages, threads: int = 1) -> Found:
         """Find the clauses of each message; each thread takes a part of the batch."""
         return self._find(messages, threads, self.find_part)
 
     def match(self, messages: Messages, *, threads: int = 1) -> Matches:
         """Return the subscriptions that match each message, each once."""
-        if threads < 1:
-            raise InvalidInput("threads", threads, "must be at least 1")
         if not len(messages) or not len(self.clauses):
-            return Matches(np.zeros(len(messages) + 1, np.int64), np.empty(0, np.int32), 0)
+            return Matches.empty(len(messages))
         if not messages.any_wraps:
             return self._verify(messages, None, self.find(messages, threads))
         pieces, message_of = messages.cut()
@@ -104,13 +95,11 @@ class BooleanIndex(Index):
         return self._verify(pieces, piece_start, self.find(pieces, threads))
 
     def _find(self, messages: Messages, threads: int, find_part: FindPart) -> Found:
-        threads = min(threads, len(messages))
-        if threads <= 1:
-            return self._find_all(messages, find_part, 0, len(messages))
-        borders = np.linspace(0, len(messages), threads + 1).astype(np.int64)
-        parts = list(pairwise(borders.tolist()))
-        with ThreadPoolExecutor(len(parts)) as pool:
-            found = list(pool.map(lambda part: self._find_all(messages, find_part, *part), parts))
+        found = self._in_parts(
+            messages, threads, lambda first, last: self._find_all(messages, find_part, first, last)
+        )
+        if len(found) == 1:
+            return found[0]
         bases = np.cumsum([0, *(len(f.clause) for f in found)])
         start = [f.start[1:] + base for f, base in zip(found, bases, strict=False)]
         return Found(
@@ -138,25 +127,6 @@ class BooleanIndex(Index):
             rate = start[done] / max(1, done - first)
             more = max(2 * len(clause), int(1.1 * rate * (last - first)))
             clause = np.concatenate([clause[: start[done]], np.empty(more, np.int32)])
-
-    def _take_scratch(self, messages: Messages, first: int, last: int) -> tuple[int, Any]:
-        """Return scratch that nobody uses, and for how many tokens it is.
-
-        Scratch is kept from call to call: making it may take longer than matching a message.
-        """
-        tokens = messages.max_tokens(first, last)
-        try:
-            idle = self._idle.pop()
-            if idle[0] >= tokens:
-                return idle
-        except IndexError:
-            pass
-        tokens = 1 << max(4, (tokens - 1).bit_length())
-        return tokens, self.make_scratch(tokens)
-
-    def _drop_scratch(self) -> None:
-        """Forget idle scratch: its size depends on arrays that have changed."""
-        self._idle.clear()
 
     def _verify(
         self, pieces: Messages, piece_start: NDArray[np.int64] | None, found: Found

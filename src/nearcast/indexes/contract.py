@@ -2,26 +2,26 @@
 
 `Index` is what an index of any kind does. `nearcast.indexes.boolean.BooleanIndex` is the subclass
 for boolean subscriptions: an index of that kind only says which clauses have all their tokens in a
-message and a box that overlaps it.
+message and a box that overlaps it. `nearcast.indexes.ranked.RankedIndex` is the subclass for ranked
+ones. The *content* of an index is what it was built over: `Clauses`, or `Ranked`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from nearcast.errors import StorageError
 from nearcast.indexes.statistics import Statistics
 from nearcast.storage import (
-    clauses_from_arrays,
-    clauses_to_arrays,
+    content_from_arrays,
+    content_to_arrays,
     nested,
     prefixed,
     read_arrays,
     write_arrays,
 )
-from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Clauses, Matches, Messages
 
-__all__ = ["Builder", "Index", "NoOptions", "UpdatableIndex"]
+__all__ = ["Index", "NoOptions", "UpdatableIndex", "stored_options"]
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,28 @@ class Index(ABC):
     statistics_option: ClassVar[str] = ""
     """The option that names a folder of statistics (or is a `Statistics`), if there is one."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("boolean",)
+    """The kinds of subscriptions that it takes: some of `nearcast.columns.KINDS`."""
+
+    ranked_form: ClassVar[type[Index] | None] = None
+    """The index of the same name for ranked subscriptions, if there is one."""
+
     clauses: Clauses
     options: Any
 
-    @classmethod
-    @abstractmethod
-    def build(cls, clauses: Clauses, options: Any) -> Self:
-        """Build the index over clauses, with an instance of `Options`."""
+    @property
+    def content(self) -> Any:
+        """What the index was built over: clauses, or ranked subscriptions."""
+        return self.clauses
 
     @classmethod
     @abstractmethod
-    def build_small(cls, clauses: Clauses) -> Index:
+    def build(cls, content: Any, options: Any) -> Self:
+        """Build the index over clauses or ranked subscriptions, with an instance of `Options`."""
+
+    @classmethod
+    @abstractmethod
+    def build_small(cls, content: Any) -> Index:
         """Return an index of the same kind for a few subscriptions that costs nothing to build."""
 
     @abstractmethod
@@ -81,9 +92,7 @@ class Index(ABC):
 
     @classmethod
     @abstractmethod
-    def from_arrays(
-        cls, clauses: Clauses, options: Any, arrays: Mapping[str, NDArray[Any]]
-    ) -> Self:
+    def from_arrays(cls, content: Any, options: Any, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Make the index from what `arrays` gave."""
 
     @abstractmethod
@@ -94,7 +103,7 @@ class Index(ABC):
         """
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
-        return type(self).from_arrays, (self.clauses, self.options, dict(self.arrays()))
+        return type(self).from_arrays, (self.content, self.options, dict(self.arrays()))
 
     @property
     def nbytes(self) -> int:
@@ -102,15 +111,12 @@ class Index(ABC):
         return sum(array.nbytes for array in self.arrays().values())
 
     def save(self, folder: str | Path) -> None:
-        """Write the index and its clauses into a folder, replacing what was there."""
+        """Write the index and its content into a folder, replacing what was there."""
         write_arrays(
             folder,
             "index",
-            {
-                **prefixed("index", self.arrays()),
-                **prefixed("clauses", clauses_to_arrays(self.clauses)),
-            },
-            {"index": self.name, "options": Builder(type(self), self.options).stored_options()},
+            {**prefixed("index", self.arrays()), **content_to_arrays(self.content)},
+            {"index": self.name, "options": stored_options(self.options)},
         )
 
     @classmethod
@@ -129,10 +135,10 @@ class Index(ABC):
         cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], *, verify: bool = True
     ) -> Self:
         """Make the index from what was read of its folder."""
-        clauses = clauses_from_arrays(nested("clauses", arrays))
+        content = content_from_arrays(arrays)
         try:
             options = cls.Options(**meta["options"])
-            index = cls.from_arrays(clauses, options, nested("index", arrays))
+            index = cls.from_arrays(content, options, nested("index", arrays))
         except (KeyError, TypeError) as missing:
             raise StorageError(
                 f"this {cls.name} was saved by another version of nearcast ({missing}); "
@@ -147,49 +153,14 @@ class UpdatableIndex(Index):
     """An index that takes and drops subscriptions in place."""
 
     @abstractmethod
-    def insert(self, clauses: Clauses) -> None:
-        """Add subscriptions; their rows follow those that are there."""
+    def insert(self, content: Any) -> None:
+        """Add clauses or ranked subscriptions; their rows follow those that are there."""
 
     @abstractmethod
     def delete(self, rows: NDArray[Any]) -> None:
         """Drop the subscriptions of these rows; the other rows keep their numbers."""
 
 
-@dataclass(frozen=True)
-class Builder:
-    """An index that is chosen but not built: its class and options."""
-
-    index: type[Index]
-    options: Any
-
-    def statistics(self) -> Statistics | None:
-        """Return the statistics that the options name."""
-        name = self.index.statistics_option
-        given = getattr(self.options, name) if name else ""
-        return Statistics.load(given) if given else None
-
-    def with_statistics(self, statistics: Statistics) -> Self:
-        """Return the same with loaded statistics instead of the name of their folder."""
-        options = replace(self.options, **{self.index.statistics_option: statistics})
-        return replace(self, options=options)
-
-    def vocabulary(self) -> Vocabulary:
-        """Return the vocabulary to read subscriptions with.
-
-        It is empty unless the options name statistics: frequencies refer to their token ids.
-        """
-        statistics = self.statistics()
-        return Vocabulary() if statistics is None else statistics.vocabulary
-
-    def stored_options(self) -> dict[str, Any]:
-        """Return the options for JSON; loaded statistics are left out."""
-        given = vars(self.options)
-        return {k: "" if isinstance(v, Statistics) else v for k, v in given.items()}
-
-    def build(self, clauses: Clauses) -> Index:
-        """Build the index over clauses."""
-        return self.index.build(clauses, self.options)
-
-    def build_small(self, clauses: Clauses) -> Index:
-        """Return an index for a few subscriptions that costs nothing to build."""
-        return self.index.build_small(clauses)
+def stored_options(options: Any) -> dict[str, Any]:
+    """Return the options of an index for JSON; loaded statistics are left out."""
+    return {k: "" if isinstance(v, Statistics) else v for k, v in vars(options).items()}

@@ -15,6 +15,7 @@ from nearcast.columns import EARTH_RADIUS_M, TOLERANCE_M, WORLD, Clauses, Matche
 from nearcast.errors import UnknownId
 from nearcast.indexes.contract import NoOptions, UpdatableIndex
 from nearcast.indexes.damage import require
+from nearcast.indexes.ranked_scan import RankedScan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,7 @@ class Scan(UpdatableIndex):
 
     name = "scan"
     summary = "looks at everything; defines the answer"
+    ranked_form = RankedScan
 
     def __init__(self, clauses: Clauses, alive: NDArray[np.bool_]) -> None:
         self.clauses = clauses

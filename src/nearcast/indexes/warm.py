@@ -13,7 +13,7 @@ from nearcast.intake import read_messages, read_subscriptions
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
-    from nearcast.indexes.contract import Builder
+    from nearcast.indexes.builder import Builder
 
 __all__ = ["warm_reading", "warm_up"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import Ids, Messages, frozen, read_only
+from nearcast.columns import NO_WEIGHTS, Ids, Messages, frozen, read_only
 from nearcast.errors import NearcastError, UnsupportedFile
 from nearcast.intake.arrow_columns import not_null, read_lists, read_texts
 from nearcast.intake.ids import read_ids, refuse_repeated
@@ -79,6 +79,7 @@ class MessageBatch:
             box=self.box,
             time_us=self.time_us,
             ttl_us=self.ttl_us,
+            text_weight=NO_WEIGHTS,
         )
 
     def take(self, rows: NDArray[Any]) -> Self:

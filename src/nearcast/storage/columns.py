@@ -13,7 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import Clauses, Ids, Messages, Shapes, Subscriptions
+from nearcast.columns import (
+    KINDS,
+    SHARE_UNITS,
+    Clauses,
+    Ids,
+    Messages,
+    Ranked,
+    Rankings,
+    Scoring,
+    Shapes,
+    Subscriptions,
+)
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.storage.manifest import REBUILD
 
@@ -27,6 +38,9 @@ if TYPE_CHECKING:
 __all__ = [
     "clauses_from_arrays",
     "clauses_to_arrays",
+    "content_from_arrays",
+    "content_to_arrays",
+    "holds_ranked",
     "ids_from_arrays",
     "ids_to_arrays",
     "messages_from_arrays",
@@ -56,6 +70,12 @@ _SHAPES: _Layout = {
     "ring_start": (np.int64, 0),
     "point_start": (np.int64, 0),
     "point": (np.int32, 2),
+}
+_RANKINGS: _Layout = {
+    "kind": (np.uint8, 0),
+    "text_share": (np.int32, 0),
+    "threshold": (np.int32, 0),
+    "max_distance_cm": (np.uint32, 0),
 }
 _MESSAGES: _Layout = {
     "token_start": (np.int64, 0),
@@ -189,6 +209,86 @@ def clauses_from_arrays(arrays: Arrays) -> Clauses:
     return clauses
 
 
+def rankings_to_arrays(rankings: Rankings) -> dict[str, NDArray[Any]]:
+    """Return rankings as named arrays."""
+    own = {name: getattr(rankings, name) for name in _RANKINGS}
+    if rankings.condition is None:
+        return own
+    return {**own, **prefixed("condition", clauses_to_arrays(rankings.condition))}
+
+
+def rankings_from_arrays(arrays: Arrays) -> Rankings:
+    """Return the rankings that `rankings_to_arrays` converted.
+
+    Examples
+    --------
+    >>> rankings_from_arrays(rankings_to_arrays(Rankings.boolean(2))).kind.tolist()
+    [0, 0]
+    """
+    condition = nested("condition", arrays)
+    rankings = Rankings(
+        **_all(arrays, _RANKINGS), condition=clauses_from_arrays(condition) if condition else None
+    )
+    count = len(rankings)
+    for name in _RANKINGS:
+        _require(len(getattr(rankings, name)) == count, name, f"must have {count} rows")
+    _require(bool((rankings.kind < len(KINDS)).all()), "kind", "has an unknown kind")
+    for name in ("text_share", "threshold"):
+        values = getattr(rankings, name)
+        within = bool(((values >= 0) & (values <= SHARE_UNITS)).all())
+        _require(within, name, f"must be from 0 to {SHARE_UNITS:,}")
+    if rankings.condition is not None:
+        fits = rankings.condition.subscriptions == count
+        _require(fits, "condition", f"must have {count} rows")
+    return rankings
+
+
+def content_to_arrays(content: Clauses | Ranked) -> dict[str, NDArray[Any]]:
+    """Return what an index was built over as named arrays."""
+    if isinstance(content, Clauses):
+        return prefixed("clauses", clauses_to_arrays(content))
+    scoring = content.scoring
+    return {
+        **prefixed("clauses", clauses_to_arrays(content.clauses)),
+        **prefixed("rankings", rankings_to_arrays(content.rankings)),
+        "weight": content.weight,
+        "unknown_weight": np.array([content.unknown_weight]),
+        "scoring": np.array(scoring.codes, np.int64),
+    }
+
+
+def holds_ranked(arrays: Arrays) -> bool:
+    """Whether stored content is ranked subscriptions, not clauses."""
+    return "rankings.kind" in arrays
+
+
+def content_from_arrays(arrays: Arrays) -> Clauses | Ranked:
+    """Return what `content_to_arrays` converted.
+
+    Examples
+    --------
+    >>> near = Ranked.of([[1]], [[0, 0]], kind="proximity", p=0.5, q=0.6, max_distance_m=9)
+    >>> content_from_arrays(content_to_arrays(near)).rankings.threshold.tolist()
+    [600000000]
+    """
+    clauses = clauses_from_arrays(nested("clauses", arrays))
+    if not holds_ranked(arrays):
+        return clauses
+    rankings = nested("rankings", arrays)
+    unknown, codes = _one(arrays, "unknown_weight", np.float64), _one(arrays, "scoring", np.int64)
+    _require(len(unknown) == 1, "unknown_weight", "must be one number")
+    try:
+        return Ranked(
+            clauses=clauses,
+            rankings=rankings_from_arrays(rankings),
+            weight=_one(arrays, "weight", np.float64),
+            unknown_weight=float(unknown[0]),
+            scoring=Scoring.of_codes(codes.tolist()),
+        )
+    except InvalidInput as error:
+        raise _damaged("rankings", f"are inconsistent ({error})") from None
+
+
 def messages_to_arrays(messages: Messages) -> dict[str, NDArray[Any]]:
     """Return a batch of messages as named arrays."""
     return {name: getattr(messages, name) for name in _MESSAGES}
@@ -220,6 +320,11 @@ def subscriptions_to_arrays(subscriptions: Subscriptions) -> dict[str, NDArray[A
         **prefixed("clauses", clauses_to_arrays(subscriptions.clauses)),
         "expires_us": subscriptions.expires_us,
         **({} if owner is None else prefixed("owner", strings_to_arrays(owner))),
+        **(
+            {}
+            if subscriptions.rankings is None
+            else prefixed("rankings", rankings_to_arrays(subscriptions.rankings))
+        ),
     }
 
 
@@ -230,11 +335,15 @@ def subscriptions_from_arrays(arrays: Arrays) -> Subscriptions:
     expires_us = _one(arrays, "expires_us", np.int64)
     owners = nested("owner", arrays)
     owner = strings_from_arrays(owners) if owners else None
-    columns = {"ids": ids, "expires_us": expires_us, "owner": owner}
+    ranked = nested("rankings", arrays)
+    rankings = rankings_from_arrays(ranked) if ranked else None
+    columns = {"ids": ids, "expires_us": expires_us, "owner": owner, "rankings": rankings}
     for name, column in columns.items():
         fits = column is None or len(column) == clauses.subscriptions
         _require(fits, name, f"must have one row per subscription ({clauses.subscriptions})")
-    return Subscriptions(ids=ids, clauses=clauses, expires_us=expires_us, owner=owner)
+    return Subscriptions(
+        ids=ids, clauses=clauses, expires_us=expires_us, owner=owner, rankings=rankings
+    )
 
 
 def _shapes(arrays: Arrays) -> Shapes:

@@ -1,7 +1,8 @@
 """Public checks for indexes: compare an index of your own with the exhaustive scan.
 
-`check_index` runs all `CHECKS` on an index, given by name or as a `Builder`. A failed check raises
-`AssertionError` with the first difference. `nearcast.testing.cases` draws the data. Coordinates
+`check_index` runs all `CHECKS` on an index, given by name or as a `Builder`, and `RANKED_CHECKS` if
+it takes ranked subscriptions. A failed check raises `AssertionError` with the first difference.
+`nearcast.testing.cases` and `nearcast.testing.ranked_cases` draw the data. Coordinates
 come from a coarse grid, so that equal and touching borders are common.
 `nearcast.testing.strategies` has Hypothesis strategies for such data (needs ``hypothesis``).
 
@@ -11,5 +12,17 @@ come from a coarse grid, so that equal and touching borders are common.
 
 from nearcast.testing.cases import CASES, Case, draw
 from nearcast.testing.checks import CHECKS, check_index
+from nearcast.testing.ranked_cases import RANKED_CASES, RankedCase, draw_ranked
+from nearcast.testing.ranked_checks import RANKED_CHECKS
 
-__all__ = ["CASES", "CHECKS", "Case", "check_index", "draw"]
+__all__ = [
+    "CASES",
+    "CHECKS",
+    "RANKED_CASES",
+    "RANKED_CHECKS",
+    "Case",
+    "RankedCase",
+    "check_index",
+    "draw",
+    "draw_ranked",
+]

@@ -15,6 +15,7 @@ from nearcast import indexes
 from nearcast.columns import Clauses, Matches, Messages
 from nearcast.indexes import Builder, UpdatableIndex
 from nearcast.testing.cases import CASES, Case, draw
+from nearcast.testing.ranked_checks import RANKED_CHECKS
 
 __all__ = ["CHECKS", "check_index"]
 
@@ -162,6 +163,12 @@ CHECKS: tuple[Check, ...] = (
 """All checks. Each is a function of a builder and a seed."""
 
 
+def checks_of(builder: Builder) -> tuple[Check, ...]:
+    """Return the checks of the kinds of subscriptions that the index of a builder takes."""
+    boolean, ranked = "boolean" in builder.kinds, set(builder.kinds) - {"boolean"}
+    return (*(CHECKS if boolean else ()), *(RANKED_CHECKS if ranked else ()))
+
+
 def check_index(index: str | Builder, *, seed: int = 0, rounds: int = 3) -> None:
     """Run all checks on an index, with several seeds.
 
@@ -180,7 +187,7 @@ def check_index(index: str | Builder, *, seed: int = 0, rounds: int = 3) -> None
     """
     builder = indexes.create(index) if isinstance(index, str) else index
     for number in range(seed, seed + rounds):
-        for check in CHECKS:
+        for check in checks_of(builder):
             try:
                 check(builder, number)
             except AssertionError as error:

@@ -1,0 +1,177 @@
+"""Builders: indexes that are chosen but not built, and sets of subscriptions of several kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from nearcast.columns import KINDS, Clauses, Matches, Ranked
+from nearcast.errors import InvalidInput
+from nearcast.indexes.contract import Index, stored_options
+from nearcast.indexes.statistics import Statistics
+from nearcast.storage import nested, prefixed
+from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Messages
+
+__all__ = ["Builder", "Mixed"]
+
+
+@dataclass(frozen=True)
+class Builder:
+    """An index that is chosen but not built: its class and options.
+
+    Parameters
+    ----------
+    index, options
+        The class of the index and an instance of its `Options`.
+    others
+        Builders for kinds of subscriptions that the index does not take.
+    """
+
+    index: type[Index]
+    options: Any
+    others: tuple[Builder, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of subscriptions that indexes of this name take; others get another index."""
+        named = [b for b in (self, *self.others) if b.index.name == self.index.name]
+        return tuple(kind for kind in KINDS if any(kind in b.index.kinds for b in named))
+
+    def for_kind(self, kind: str) -> Builder:
+        """Return the builder for one kind of subscriptions: this one, or one of the others."""
+        for builder in (self, *self.others):
+            if kind in builder.index.kinds:
+                return builder
+        takes = " and ".join(self.index.kinds)
+        problem = f"{self.index.name} takes {takes} subscriptions; choose another index"
+        raise InvalidInput("kind", kind, problem)
+
+    def statistics(self) -> Statistics | None:
+        """Return the statistics that the options name."""
+        name = self.index.statistics_option
+        given = getattr(self.options, name) if name else ""
+        return Statistics.load(given) if given else None
+
+    def with_statistics(self, statistics: Statistics) -> Self:
+        """Return the same with loaded statistics instead of the name of their folder."""
+        options = replace(self.options, **{self.index.statistics_option: statistics})
+        return replace(self, options=options)
+
+    def vocabulary(self) -> Vocabulary:
+        """Return the vocabulary to read subscriptions with.
+
+        It is empty unless the options name statistics: frequencies refer to their token ids.
+        """
+        statistics = self.statistics()
+        return Vocabulary() if statistics is None else statistics.vocabulary
+
+    def stored_options(self) -> dict[str, Any]:
+        """Return the options for JSON; loaded statistics are left out."""
+        return stored_options(self.options)
+
+    def build(self, content: Clauses | Ranked) -> Index:
+        """Build an index over clauses or ranked subscriptions; their kind decides which one."""
+        return self._made(content, lambda b, part, _: b.index.build(part, b.options))
+
+    def build_small(self, content: Clauses | Ranked) -> Index:
+        """Return an index for a few subscriptions that costs nothing to build."""
+        return self._made(content, lambda b, part, _: b.index.build_small(part))
+
+    def restore(self, content: Clauses | Ranked, arrays: Mapping[str, NDArray[Any]]) -> Index:
+        """Make an index that `build` built from its `arrays`."""
+
+        def restored(builder: Builder, part: Any, name: str) -> Index:
+            own = nested(name, arrays) if name else arrays
+            return builder.index.from_arrays(part, builder.options, own)
+
+        return self._made(content, restored)
+
+    def _made(self, content: Clauses | Ranked, make: Callable[[Builder, Any, str], Index]) -> Index:
+        if isinstance(content, Clauses):
+            return make(self.for_kind("boolean"), content, "")
+        kinds = content.kinds
+        if len(kinds) == 1:
+            return make(self.for_kind(kinds[0]), content.of_kind(kinds[0]), "")
+        parts = [
+            MixedPart(kind, content.rows_of(kind), make(self.for_kind(kind), part, kind))
+            for kind, part in ((kind, content.of_kind(kind)) for kind in kinds)
+        ]
+        return Mixed(self, content, parts)
+
+
+@dataclass(frozen=True, eq=False)
+class MixedPart:
+    """The index of one kind of subscriptions, and which rows of the whole they are."""
+
+    kind: str
+    row: NDArray[np.int32]
+    index: Index
+
+
+class Mixed(Index):
+    """Subscriptions of several kinds: an index for each kind, and which rows are in it."""
+
+    name = "mixed"
+    summary = "one index for each kind of subscription"
+    kinds = KINDS
+
+    def __init__(self, builder: Builder, content: Ranked, parts: list[MixedPart]) -> None:
+        self.name = builder.index.name  # type: ignore[misc]
+        self.options = builder.options
+        self.clauses = content.clauses
+        self._builder = builder
+        self._content = content
+        self._parts = parts
+
+    @property
+    def content(self) -> Ranked:
+        """All subscriptions."""
+        return self._content
+
+    @classmethod
+    def build(cls, content: Any, options: Any) -> Self:
+        """Refuse: only a builder knows which index each kind gets."""
+        raise NotImplementedError("use Builder.build")
+
+    @classmethod
+    def build_small(cls, content: Any) -> Index:
+        """Refuse: only a builder knows which index each kind gets."""
+        raise NotImplementedError("use Builder.build_small")
+
+    @classmethod
+    def from_arrays(cls, content: Any, options: Any, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Refuse: only a builder knows which index each kind gets."""
+        raise NotImplementedError("use Builder.restore")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._builder, self._content, dict(self.arrays()))
+
+    def match(self, messages: Messages, *, threads: int = 1) -> Matches:
+        """Return the subscriptions of all kinds that match each message."""
+        found = []
+        for part in self._parts:
+            matches = part.index.match(messages, threads=threads)
+            found.append(replace(matches, subscription=part.row[matches.subscription]))
+        return Matches.side_by_side(found)
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Return the arrays of all parts."""
+        named = [prefixed(part.kind, part.index.arrays()) for part in self._parts]
+        return {name: array for arrays in named for name, array in arrays.items()}
+
+    def check_structure(self) -> None:
+        """Check the arrays of all parts."""
+        for part in self._parts:
+            part.index.check_structure()
+
+
+def _restored(builder: Builder, content: Ranked, arrays: Mapping[str, NDArray[Any]]) -> Index:
+    return builder.restore(content, arrays)

@@ -14,10 +14,13 @@ from nearcast import errors, indexes
 from nearcast.engine import Engine
 from nearcast.model import (
     Circle,
+    Explanation,
     Match,
     Message,
+    Overlap,
     Point,
     Polygon,
+    Proximity,
     Rect,
     Region,
     Subscription,
@@ -30,10 +33,13 @@ __version__ = "0.1.0"
 __all__ = [
     "Circle",
     "Engine",
+    "Explanation",
     "Match",
     "Message",
+    "Overlap",
     "Point",
     "Polygon",
+    "Proximity",
     "Rect",
     "Region",
     "Subscription",

@@ -28,7 +28,7 @@ from nearcast.columns.clauses import (
     clauses_of_lists,
     place_conjunctions,
 )
-from nearcast.columns.growing import GrowingArray, GrowingClauses
+from nearcast.columns.growing import GrowingArray, GrowingClauses, GrowingRankings
 from nearcast.columns.messages import NO_WEIGHTS, Matches, Messages, join_scores
 from nearcast.columns.rankings import (
     BOOLEAN,
@@ -64,6 +64,7 @@ __all__ = [
     "Conjunctions",
     "GrowingArray",
     "GrowingClauses",
+    "GrowingRankings",
     "Ids",
     "Matches",
     "Messages",

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns.clauses import Clauses, Shapes
+from nearcast.columns.rankings import Rankings, no_conditions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GrowingArray", "GrowingClauses"]
+__all__ = ["GrowingArray", "GrowingClauses", "GrowingRankings"]
 
 _MIN_ROWS = 16
 
@@ -166,6 +167,50 @@ class GrowingClauses:
             subscriptions=subscriptions,
             plain=plain,
         )
+
+
+class GrowingRankings:
+    """Rankings that grow: ``rankings`` is always the whole, as read-only views.
+
+    Examples
+    --------
+    >>> growing = GrowingRankings(Rankings.boolean(2))
+    >>> growing.append(Rankings.of("overlap", 1, p=0.5, q=0.25))
+    >>> growing.rankings.kind.tolist()
+    [0, 0, 2]
+    """
+
+    def __init__(self, rankings: Rankings) -> None:
+        self._kind = GrowingArray(rankings.kind)
+        self._text_share = GrowingArray(rankings.text_share)
+        self._threshold = GrowingArray(rankings.threshold)
+        self._max_distance_cm = GrowingArray(rankings.max_distance_cm)
+        self._condition = None
+        if rankings.condition is not None:
+            self._condition = GrowingClauses(rankings.condition)
+
+    @property
+    def rankings(self) -> Rankings:
+        """All rankings; values returned before do not change."""
+        return Rankings(
+            kind=self._kind.view,
+            text_share=self._text_share.view,
+            threshold=self._threshold.view,
+            max_distance_cm=self._max_distance_cm.view,
+            condition=None if self._condition is None else self._condition.clauses,
+        )
+
+    def append(self, rankings: Rankings) -> None:
+        """Add rows at the end."""
+        condition = rankings.condition
+        if condition is not None and self._condition is None:
+            self._condition = GrowingClauses(no_conditions(len(self._kind)))
+        if self._condition is not None:
+            self._condition.append(no_conditions(len(rankings)) if condition is None else condition)
+        self._kind.append(rankings.kind)
+        self._text_share.append(rankings.text_share)
+        self._threshold.append(rankings.threshold)
+        self._max_distance_cm.append(rankings.max_distance_cm)
 
 
 class _GrowingShapes:

@@ -180,6 +180,10 @@ class Rankings(Arrays):
             condition=condition,
         )
 
+    def row(self, row: int) -> Self | None:
+        """Return the ranking of one row; None if it is boolean."""
+        return self.take(np.array([row])) if self.kind[row] != BOOLEAN else None
+
     def take(self, rows: NDArray[Any]) -> Self:
         """Return the rankings of these rows (ascending)."""
         return type(self)(

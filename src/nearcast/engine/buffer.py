@@ -6,21 +6,33 @@ views of the columns; segments that readers still hold do not change.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import NEVER, GrowingArray, GrowingClauses, Ids, Subscriptions
+from nearcast.columns import (
+    NEVER,
+    GrowingArray,
+    GrowingClauses,
+    GrowingRankings,
+    Ids,
+    Rankings,
+    Subscriptions,
+)
 from nearcast.engine.segment import LiveSegment
+from nearcast.segments import Part
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
-    from nearcast.indexes import Builder
-    from nearcast.text import Vocabulary
+    from nearcast.indexes import Builder, Index
+    from nearcast.segments import Scorer
 
-__all__ = ["BUFFER_ROWS", "Buffer"]
+__all__ = ["BUFFER_ROWS", "Buffer", "small_index"]
 
 BUFFER_ROWS = 1024
 """How many rows the buffer holds, dead ones included."""
@@ -33,10 +45,10 @@ class Buffer:
     ----------
     builder
         Makes the small form of an index.
-    vocabulary
-        Numbers the tokens of all subscriptions in the buffer.
-    subscriptions, handle
-        The first rows.
+    scorer
+        What scores depend on.
+    part, handle
+        The first rows, and the vocabulary of all rows in the buffer.
     serial
         The number of its segments in the directory.
     """
@@ -44,15 +56,19 @@ class Buffer:
     def __init__(
         self,
         builder: Builder,
-        vocabulary: Vocabulary,
-        subscriptions: Subscriptions,
+        scorer: Scorer,
+        part: Part,
         handle: NDArray[np.int32],
         serial: int,
     ) -> None:
-        self.vocabulary = vocabulary
+        subscriptions, self.vocabulary = part
+        self.scorer = scorer
         self._builder = builder
         self._serial = serial
         self._clauses = GrowingClauses(subscriptions.clauses)
+        self._rankings = None
+        if subscriptions.rankings is not None:
+            self._rankings = GrowingRankings(subscriptions.rankings)
         self._expires_us = GrowingArray(subscriptions.expires_us)
         self._first_expiry_us = int(subscriptions.expires_us.min(initial=NEVER))
         self._number = GrowingArray(subscriptions.ids.number)
@@ -73,6 +89,13 @@ class Buffer:
             self._text = _appended(self._text, before, ids.text, len(subscriptions))
         self._owner = _appended(self._owner, before, subscriptions.owner, len(subscriptions))
         self._clauses.append(subscriptions.clauses)
+        rankings = subscriptions.rankings
+        if rankings is not None and self._rankings is None:
+            self._rankings = GrowingRankings(Rankings.boolean(before))
+        if self._rankings is not None:
+            self._rankings.append(
+                Rankings.boolean(len(subscriptions)) if rankings is None else rankings
+            )
         if len(handle) == 1:
             expires_us = int(subscriptions.expires_us[0])
             self._first_expiry_us = min(self._first_expiry_us, expires_us)
@@ -98,11 +121,18 @@ class Buffer:
             clauses=clauses,
             expires_us=self._expires_us.view,
             owner=self._owner,
+            rankings=None if self._rankings is None else self._rankings.rankings,
         )
+        index: Index | Callable[[], Index] = partial(
+            small_index, self._builder, self.scorer, Part(subscriptions, self.vocabulary)
+        )
+        if self._rankings is None:  # this one costs nothing; others wait until they are needed
+            index = self._builder.build_small(clauses)
         segment = LiveSegment(
             subscriptions,
-            self._builder.build_small(clauses),
+            index,
             self.vocabulary,
+            self.scorer,
             handle=self._handle.view,
             serial=self._serial,
             indexed=False,
@@ -110,6 +140,11 @@ class Buffer:
         )
         segment.share_deaths(self._died.writable, tombstones)
         return segment
+
+
+def small_index(builder: Builder, scorer: Scorer, part: Part) -> Index:
+    """Return the small form of an index over a part."""
+    return builder.build_small(scorer.content(part.subscriptions, part.vocabulary))
 
 
 def _appended(

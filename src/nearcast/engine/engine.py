@@ -7,9 +7,12 @@ import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pyarrow as pa
 
 from nearcast import indexes
+from nearcast.columns import Scoring
 from nearcast.engine.arguments import ids_of, list_of, table_of, with_taken
+from nearcast.engine.explain import explain_row
 from nearcast.engine.live_messages import LiveMessages, joined
 from nearcast.engine.moving import moved, updates_of
 from nearcast.engine.published import Published, Stats
@@ -19,20 +22,18 @@ from nearcast.engine.store import Store
 from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
 from nearcast.intake import messages_from, read_messages, read_subscriptions, subscriptions_from
 from nearcast.model import Match, Message, Subscription, time_us
-from nearcast.model import region as region_of
 from nearcast.model.checks import identifier
-from nearcast.segments import Part, deliver
+from nearcast.segments import Part, Scorer, Segment, deliver
 from nearcast.text import UnicodeWords, Vocabulary, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    import pyarrow as pa
-
     from nearcast.engine.segment import State
     from nearcast.intake import MessageBatch, Rejects
-    from nearcast.model import Id, Region, Time, Update
+    from nearcast.model import Explanation, Id, Region, Time, Update
+    from nearcast.segments import Delivery
     from nearcast.text import Tokenizer
 
 __all__ = ["Engine"]
@@ -53,6 +54,13 @@ class Engine:
         Options of the index.
     tokenizer
         What makes tokens of keywords and texts: any function from a text to its tokens.
+    similarity
+        How ranked subscriptions compare words: ``containment`` (the share of their keywords that
+        occur, weighed by rarity; the default), ``overlap`` (the same, all words equal),
+        ``jaccard``, ``dice`` or ``cosine``.
+    distance
+        How they measure distance: ``geodesic`` (on the sphere; the default) or ``planar``
+        (degrees as on a flat map).
     clock
         The present, in seconds since 1970. A subscription whose ``expires_at`` has come is no
         longer registered. It gets no message of that time or later; an earlier one may still
@@ -76,6 +84,8 @@ class Engine:
         *,
         options: Mapping[str, Any] | None = None,
         tokenizer: Tokenizer = words,
+        similarity: str = "containment",
+        distance: str = "geodesic",
         clock: Callable[[], float] = clocks.time,
     ) -> None:
         self._clock = clock
@@ -87,7 +97,13 @@ class Engine:
             builder = builder.with_statistics(statistics)
             vocabulary = Vocabulary.from_arrays(statistics.vocabulary.arrays())
         self._live = LiveMessages()
-        self._store = Store(builder, vocabulary, self._now_us, trims=not len(vocabulary))
+        self._store = Store(
+            builder,
+            vocabulary,
+            self._now_us,
+            scorer=Scorer.new(Scoring(similarity, distance)),
+            trims=not len(vocabulary),
+        )
         self._closed = False
         weakref.finalize(self, self._store.worker.stop)
 
@@ -147,7 +163,8 @@ class Engine:
         id
             The id of the subscription.
         region
-            A `Region`, or anything that `nearcast.region` takes.
+            A `Region`, or anything that `nearcast.region` takes; a `Point` or ``(lon, lat)`` if
+            the subscription is ranked by distance.
         time
             When it moves; now if left out.
 
@@ -168,33 +185,57 @@ class Engine:
         [Update(time=159.0, subscription_id='s1', message_id='m1', sign=1)]
         """
         self._check_open()
-        id, place = identifier("id", id), region_of(region)
+        id = identifier("id", id)
         when = self._clock() if time is None else time
         when_us = time_us("time", when)
         # A message is published before the move or after it, never half and half.
         with self._live.lock:
-            (segment, row), after = self._store.replace(id, lambda old, row: moved(old, row, place))
+            (segment, row), after = self._store.replace(
+                id, lambda old, row: moved(old, row, region)
+            )
             self._live.tick(when_us)
             if not len(self._live):
                 return []
-            live = self._live.snapshot()
+            live, scorer = self._live.snapshot(), self._store.state.scorer
         before = Part(segment.subscriptions.take(np.array([row])), segment.vocabulary)
-        return updates_of(before, after, live, when, when_us)
+        return updates_of(before, after, scorer, live, when, when_us)
 
-    def publish(self, messages: Message | Iterable[Message]) -> list[Match]:
+    def publish(
+        self, messages: Message | Iterable[Message], *, top: int | None = None
+    ) -> list[Match]:
         """Return the matches of one or several messages, in the order of the messages.
 
         A message whose ``ttl_s`` is more than 0 is kept until it expires, for `move`.
+
+        Parameters
+        ----------
+        messages
+            One message or several.
+        top
+            If given, only that many matches of each message, the best first. Boolean matches have
+            no score and come last.
+
+        Examples
+        --------
+        >>> from nearcast.model import Message, Proximity, Subscription
+        >>> engine = Engine()
+        >>> for name, lon in (("ann", 0.0), ("bob", 0.01)):
+        ...     near = Proximity(delta=0.5, tau=0.5, max_distance_m=10_000)
+        ...     engine.subscribe(Subscription(name, (lon, 0), ["tea"], ranking=near))
+        >>> engine.publish(Message("m1", (0, 0), "Hot tea"), top=1)
+        [Match(message_id='m1', subscription_id='ann', score=1.0)]
         """
         self._check_open()
         given = list_of(messages, Message)
+        _check_top(top)
         batch = messages_from(given, self._tokenizer, now_us=self._now_us())
         state = self._admit(batch)
         found = deliver(state.segments, batch, version=state.version)
-        of_message = [given[row].id for row in found.message.tolist()]
-        return [*map(Match, of_message, found.subscription.tolist(), found.scores())]
+        return _matches(found if top is None else found.best(top), batch)
 
-    def publish_table(self, table: pa.Table | pa.RecordBatch, *, threads: int = 1) -> Published:
+    def publish_table(
+        self, table: pa.Table | pa.RecordBatch, *, threads: int = 1, top: int | None = None
+    ) -> Published:
         """Publish a table of messages; see `nearcast.intake.read_messages` for the columns.
 
         Parameters
@@ -203,6 +244,8 @@ class Engine:
             The messages.
         threads
             How many threads match at the same time.
+        top
+            If given, only that many matches of each message, as for `publish`.
 
         Examples
         --------
@@ -218,10 +261,62 @@ class Engine:
         self._check_open()
         if not isinstance(threads, int) or threads < 1:
             raise InvalidInput("threads", threads, "must be a whole number of at least 1")
+        _check_top(top)
         batch, rejects = read_messages(table_of(table), self._tokenizer, now_us=self._now_us())
         state = self._admit(batch)
         found = deliver(state.segments, batch, version=state.version, threads=threads)
+        found = found if top is None else found.best(top)
         return Published(found.to_table(batch.ids), rejects, len(batch), found.examined)
+
+    def preview(
+        self, subscription: Subscription, messages: Message | Iterable[Message] | pa.Table
+    ) -> list[Match]:
+        """Return which of some messages a subscription would match, with their scores.
+
+        Nothing is registered or published. Scores depend on the engine's present weights.
+
+        Parameters
+        ----------
+        subscription
+            Any subscription; its id need not be new.
+        messages
+            One message or several, or a table of them.
+
+        Examples
+        --------
+        >>> from nearcast.model import Message, Overlap, Rect, Subscription
+        >>> half = Subscription("me", Rect(0, 0, 2, 1), ["tea"], ranking=Overlap(0.5, 0.7))
+        >>> Engine().preview(half, [Message(1, Rect(0, 0, 1, 1), "tea"), Message(2, (9, 9), "tea")])
+        [Match(message_id=1, subscription_id='me', score=0.75)]
+        """
+        self._check_open()
+        now_us, vocabulary, scorer = self._now_us(), Vocabulary(), self._store.state.scorer
+        if isinstance(messages, pa.Table | pa.RecordBatch):
+            batch, _ = read_messages(table_of(messages), self._tokenizer, now_us=now_us)
+        else:
+            batch = messages_from(list_of(messages, Message), self._tokenizer, now_us=now_us)
+        [given] = list_of(subscription, Subscription)
+        columns = subscriptions_from([given], vocabulary, self._tokenizer)
+        index = self._store.builder.build_small(scorer.content(columns, vocabulary))
+        return _matches(deliver([Segment(columns, index, vocabulary, scorer)], batch), batch)
+
+    def explain(self, message: Message, subscription_id: Id) -> Explanation:
+        """Tell why a subscription matches a message, or why not; see `Explanation`.
+
+        Nothing is published.
+
+        Examples
+        --------
+        >>> from nearcast.model import Message, Rect, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), ["hot", "tea"]))
+        >>> print(engine.explain(Message("m1", (0.5, 0.5), "Tea and cake"), "s1"))
+        The message is inside the region.
+        It lacks required words: hot.
+        """
+        [given] = list_of(message, Message)
+        batch = messages_from([given], self._tokenizer, now_us=self._now_us())
+        return explain_row(*self._find(subscription_id), batch)
 
     def _admit(self, batch: MessageBatch) -> State:
         """Keep the messages that stay alive, and return the state that all of them meet.
@@ -242,11 +337,14 @@ class Engine:
 
         Keywords and expressions come back as tokens.
         """
+        segment, row = self._find(id)
+        return subscription_of(segment.subscriptions, row, segment.vocabulary)
+
+    def _find(self, id: Id) -> tuple[Segment, int]:
         place = self._store.find(identifier("id", id))
         if place is None:
             raise UnknownId(f"no subscription with the id {id!r} is registered; subscribe first")
-        segment, row = place
-        return subscription_of(segment.subscriptions, row, segment.vocabulary)
+        return place
 
     def __contains__(self, id: object) -> bool:
         try:
@@ -267,7 +365,7 @@ class Engine:
 
     def stats(self) -> Stats:
         """Return the size of the engine."""
-        sizes = self._store.sizes()
+        sizes, weights = self._store.sizes(), self._store.state.scorer.weights
         with self._live.lock:
             live, live_bytes = len(self._live), self._live.nbytes
         return Stats(
@@ -275,12 +373,17 @@ class Engine:
             tuple(size.rows for size in sizes),
             sum(size.dead for size in sizes),
             len(self._store.vocabulary),
+            weights.version,
+            weights.subscriptions,
             live,
             self._store.nbytes + live_bytes,
         )
 
     def settle(self) -> None:
-        """Merge what was written so far into one segment: no message can be matched faster."""
+        """Merge what was written so far into one segment: no message can be matched faster.
+
+        The weights of tokens are counted again, over all ranked subscriptions.
+        """
         self._check_open()
         self._store.merge_all()
 
@@ -288,9 +391,10 @@ class Engine:
         """Write the engine as it is now into a folder, replacing what an engine wrote there."""
         with self._live.lock:
             state = self._store.merge_vocabularies()
-            vocabulary, live = self._store.vocabulary.arrays(), self._live.snapshot()
+            vocabulary, live = self._store.vocabulary, self._live.snapshot()
         Snapshot(
             self._store.builder,
+            state.scorer,
             [stored(segment, state) for segment in state.segments],
             vocabulary,
             joined(live.batches),
@@ -330,7 +434,8 @@ class Engine:
         engine = cls(
             builder.index.name, options=vars(builder.options), tokenizer=tokenizer, clock=clock
         )
-        engine._store.vocabulary = Vocabulary.from_arrays(snapshot.vocabulary)
+        engine._store.vocabulary = snapshot.vocabulary
+        engine._store.state = engine._store.state._replace(scorer=snapshot.scorer)
         engine._live.install(snapshot.live, Vocabulary.from_arrays(snapshot.live_vocabulary))
         engine._store.restore(snapshot.segments)
         return engine
@@ -352,6 +457,18 @@ class Engine:
     def _check_open(self) -> None:
         if self._closed:
             raise NearcastError("the engine is closed; make another one, or open a saved one")
+
+
+def _matches(found: Delivery, batch: MessageBatch) -> list[Match]:
+    ids = batch.ids.tolist()
+    of_message = [ids[row] for row in found.message.tolist()]
+    return [*map(Match, of_message, found.subscription.tolist(), found.scores())]
+
+
+def _check_top(top: object) -> None:
+    whole = isinstance(top, int) and not isinstance(top, bool)
+    if top is not None and not (whole and top >= 1):  # type: ignore[operator]
+        raise InvalidInput("top", top, "must be a whole number of at least 1, or left out")
 
 
 def _tokenizer_name(tokenizer: Tokenizer) -> str:

@@ -49,6 +49,9 @@ class Stats(NamedTuple):
         How many rows are dead or expired.
     tokens
         How many tokens are known.
+    weights_version, weighed_subscriptions
+        The version of the table of weights that scores depend on, and how many ranked subscriptions
+        it was counted over.
     live_messages
         How many messages are kept for subscriptions that move.
     nbytes
@@ -59,5 +62,7 @@ class Stats(NamedTuple):
     segments: tuple[int, ...]
     tombstones: int
     tokens: int
+    weights_version: int
+    weighed_subscriptions: int
     live_messages: int
     nbytes: int

@@ -23,15 +23,16 @@ from nearcast.model import (
     time_from_us,
     to_text,
 )
+from nearcast.model.rankings import of_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from nearcast.columns import Shapes, Subscriptions
+    from nearcast.columns import Rankings, Shapes, Subscriptions
     from nearcast.engine.segment import State
-    from nearcast.model import Region, Time
+    from nearcast.model import Ranking, Region, Time
     from nearcast.text import Vocabulary
 
 __all__ = ["each_subscription", "subscription_of"]
@@ -104,19 +105,22 @@ class _Rows:
         self._expires_us = subscriptions.expires_us[first:last].tolist()
         owner = subscriptions.owner
         self._owner = None if owner is None else owner.slice(first, last - first).to_pylist()
+        self._rankings, self._conditions = _rankings(subscriptions.rankings, first, last, texts)
 
     def subscription(self, number: int) -> Subscription:
         """Return one of the subscriptions."""
         first, last = self._clause_start[number], self._clause_start[number + 1]
         keywords, expression = self._words(first, last)
+        ranking = self._rankings[number] if self._rankings else None
         return _made(
             Subscription,
             id=self._id[number],
             region=self._region(first, last),
             keywords=keywords,
-            expression=expression,
+            expression=self._conditions[number] if ranking is not None else expression,
             owner=None if self._owner is None else self._owner[number],
             expires_at=_time(self._expires_us[number]),
+            ranking=ranking,
         )
 
     def _words(self, first: int, last: int) -> tuple[tuple[str, ...] | None, str | None]:
@@ -148,6 +152,30 @@ class _Rows:
         if pieces == set(boxes):
             return _rect(west, south, east, north)
         return Polygon([[_corners(box)] for box in boxes])
+
+
+def _rankings(
+    rankings: Rankings | None, first: int, last: int, texts: Callable[[list[int]], list[str]]
+) -> tuple[list[Ranking | None], list[str | None]]:
+    """Return the rankings of some rows and their conditions; no lists if all are boolean."""
+    if rankings is None:
+        return [], []
+    columns = (rankings.kind, rankings.text_share, rankings.threshold, rankings.max_distance_cm)
+    rows = zip(*(column[first:last].tolist() for column in columns), strict=True)
+    found = [of_columns(*row) for row in rows]
+    condition = rankings.condition
+    if condition is None:
+        return found, [None] * len(found)
+
+    def words(numbers: list[int]) -> tuple[str, ...]:
+        return tuple(sorted(texts(numbers)))
+
+    conditions: list[str | None] = []
+    for row in range(first, last):
+        wanted = condition.conjunction_lists(row)
+        clauses = [Conjunction(words(positive), words(negative)) for positive, negative in wanted]
+        conditions.append(None if clauses == [Conjunction(())] else to_text(sorted(clauses)))
+    return found, conditions
 
 
 def _lists(start: NDArray[np.int64], token: NDArray[np.int32]) -> list[list[int]]:

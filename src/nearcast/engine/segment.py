@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from nearcast.segments import Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
     from nearcast.columns import Subscriptions
     from nearcast.indexes import Index
+    from nearcast.segments import Scorer
     from nearcast.text import Vocabulary
 
 __all__ = ["LiveSegment", "State"]
@@ -22,7 +25,7 @@ class LiveSegment(Segment):
 
     Parameters
     ----------
-    subscriptions, index, vocabulary, first_expiry_us
+    subscriptions, index, vocabulary, scorer, first_expiry_us
         As for `nearcast.segments.Segment`.
     handle
         The handle of every row.
@@ -35,18 +38,34 @@ class LiveSegment(Segment):
     def __init__(
         self,
         subscriptions: Subscriptions,
-        index: Index,
+        index: Index | Callable[[], Index],
         vocabulary: Vocabulary,
+        scorer: Scorer,
         *,
         handle: NDArray[np.int32],
         serial: int,
         indexed: bool,
         first_expiry_us: int | None = None,
     ) -> None:
-        super().__init__(subscriptions, index, vocabulary, first_expiry_us=first_expiry_us)
+        super().__init__(subscriptions, index, vocabulary, scorer, first_expiry_us=first_expiry_us)
         self.handle = handle
         self.serial = serial
         self.indexed = indexed
+
+    def rescored(self, scorer: Scorer, index: Index | Callable[[], Index]) -> LiveSegment:
+        """Return the same rows, which go on dying together, with other weights of tokens."""
+        segment = LiveSegment(
+            self.subscriptions,
+            index,
+            self.vocabulary,
+            scorer,
+            handle=self.handle,
+            serial=self.serial,
+            indexed=self.indexed,
+            first_expiry_us=self.first_expiry_us,
+        )
+        segment.share_deaths_of(self)
+        return segment
 
     @property
     def nbytes(self) -> int:
@@ -55,7 +74,11 @@ class LiveSegment(Segment):
 
 
 class State(NamedTuple):
-    """What readers see: a version, and the segments that make it up. It never changes."""
+    """What readers see: a version, and the segments that make it up. It never changes.
+
+    All segments score with ``scorer``.
+    """
 
     version: int
     segments: tuple[LiveSegment, ...]
+    scorer: Scorer

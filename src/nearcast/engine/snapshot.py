@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast import indexes
+from nearcast.columns import Scoring
 from nearcast.engine.live_messages import LiveBatch
 from nearcast.engine.store import StoredSegment
 from nearcast.errors import NearcastError, StorageError
 from nearcast.indexes.statistics import Statistics
+from nearcast.segments import Scorer
 from nearcast.storage import (
     ids_from_arrays,
     ids_to_arrays,
@@ -24,6 +26,7 @@ from nearcast.storage import (
     subscriptions_to_arrays,
     write_arrays,
 )
+from nearcast.text import Vocabulary, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,8 +52,9 @@ class Snapshot:
     """
 
     builder: Builder
+    scorer: Scorer
     segments: Sequence[StoredSegment]
-    vocabulary: Arrays
+    vocabulary: Vocabulary
     live: LiveBatch
     live_vocabulary: Arrays
     tokenizer: str
@@ -58,7 +62,8 @@ class Snapshot:
     def write(self, folder: str | Path) -> None:
         """Write a folder, replacing what an engine wrote there before."""
         arrays: dict[str, NDArray[Any]] = {
-            **prefixed("vocabulary", self.vocabulary),
+            **prefixed("vocabulary", self.vocabulary.arrays()),
+            **prefixed("weights", self.scorer.weights.arrays()),
             **prefixed("live.vocabulary", self.live_vocabulary),
             **prefixed("live.ids", ids_to_arrays(self.live.ids)),
             **prefixed("live.messages", messages_to_arrays(self.live.messages)),
@@ -69,8 +74,13 @@ class Snapshot:
             "index": self.builder.index.name,
             "options": self.builder.stored_options(),
             "tokenizer": self.tokenizer,
+            "similarity": self.scorer.scoring.similarity,
+            "distance": self.scorer.scoring.distance,
             "indexed": [segment.indexed for segment in self.segments],
         }
+        weighed = self.scorer.weights.vocabulary
+        if weighed is not self.vocabulary:  # it was replaced since the weights were counted
+            arrays |= prefixed("weights.vocabulary", weighed.arrays())
         statistics = self.builder.statistics()
         if statistics is not None:
             arrays |= prefixed("statistics", statistics.arrays())
@@ -87,17 +97,20 @@ class Snapshot:
                 own = nested("statistics", arrays)
                 statistics = Statistics.from_arrays(own, meta["statistics"], str(folder))
                 builder = builder.with_statistics(statistics)
+            vocabulary = Vocabulary.from_arrays(nested("vocabulary", arrays))
+            scoring = Scoring(meta["similarity"], meta["distance"])
+            scorer = Scorer(_weights(vocabulary, nested("weights", arrays)), scoring)
+            reading = _Reading(builder, scorer, vocabulary, verify)
             segments = [
-                _segment_from_arrays(
-                    nested(f"segment{number}", arrays), builder, indexed=indexed, verify=verify
-                )
+                reading.segment(nested(f"segment{number}", arrays), indexed)
                 for number, indexed in enumerate(meta["indexed"])
             ]
             ids = ids_from_arrays(nested("live.ids", arrays))
             return cls(
                 builder,
+                scorer,
                 segments,
-                nested("vocabulary", arrays),
+                vocabulary,
                 LiveBatch(ids, messages_from_arrays(nested("live.messages", arrays))),
                 nested("live.vocabulary", arrays),
                 meta["tokenizer"],
@@ -126,17 +139,32 @@ def _segment_to_arrays(segment: StoredSegment) -> dict[str, NDArray[Any]]:
     }
 
 
-def _segment_from_arrays(
-    arrays: Arrays, builder: Builder, *, indexed: bool, verify: bool
-) -> StoredSegment:
-    columns = subscriptions_from_arrays(arrays)
-    alive = arrays["alive"].astype(np.bool_)
-    if len(alive) != len(columns):
-        raise StorageError(f"{len(alive)} marks for {len(columns)} subscriptions; save it again")
-    if not indexed:
-        return StoredSegment(columns, builder.build_small(columns.clauses), alive, indexed)
-    own = nested("index", arrays)
-    index = builder.index.from_arrays(columns.clauses, builder.options, own)
-    if verify:
-        index.check_structure()
-    return StoredSegment(columns, index, alive, indexed)
+def _weights(vocabulary: Vocabulary, arrays: Arrays) -> Weights:
+    """Return stored weights; they have a vocabulary of their own, or share that of the engine."""
+    own = nested("vocabulary", arrays)
+    return Weights.from_arrays(Vocabulary.from_arrays(own) if own else vocabulary, arrays)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads stored segments."""
+
+    builder: Builder
+    scorer: Scorer
+    vocabulary: Vocabulary
+    verify: bool
+
+    def segment(self, arrays: Arrays, indexed: bool) -> StoredSegment:
+        """Return a stored segment."""
+        columns = subscriptions_from_arrays(arrays)
+        alive = arrays["alive"].astype(np.bool_)
+        if len(alive) != len(columns):
+            problem = f"{len(alive)} marks for {len(columns)} subscriptions; save it again"
+            raise StorageError(problem)
+        content = self.scorer.content(columns, self.vocabulary)
+        if not indexed:
+            return StoredSegment(columns, self.builder.build_small(content), alive, indexed)
+        index = self.builder.restore(content, nested("index", arrays))
+        if self.verify:
+            index.check_structure()
+        return StoredSegment(columns, index, alive, indexed)

@@ -10,19 +10,21 @@ and the store decides what to merge at once and what to leave to its thread.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import NEVER, Ids, Subscriptions
-from nearcast.engine.buffer import BUFFER_ROWS, Buffer
+from nearcast.columns import BOOLEAN, NEVER, Ids, Subscriptions
+from nearcast.engine.buffer import BUFFER_ROWS, Buffer, small_index
 from nearcast.engine.directory import NOWHERE, Directory, duplicate_id, unknown_id
 from nearcast.engine.merging import SMALL_ROWS, Size, Worker, choose, choose_all, choose_small
 from nearcast.engine.segment import LiveSegment, State
 from nearcast.errors import StorageError
-from nearcast.segments import Part, renumber, trimmed, unite
+from nearcast.segments import Part, count_tokens, renumber, trimmed, unite
+from nearcast.text import Weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,12 +33,14 @@ if TYPE_CHECKING:
 
     from nearcast.indexes import Builder, Index
     from nearcast.model import Id
+    from nearcast.segments import Scorer
     from nearcast.text import Vocabulary
 
 __all__ = ["Store", "StoredSegment"]
 
 _BULK_ROWS = 512
 _MIN_UNUSED_TOKENS = 1024
+_MIN_COUNTED = 1024
 _FIRST = np.zeros(1, np.int64)
 
 
@@ -61,6 +65,8 @@ class Store:
         Numbers the tokens of what is written first.
     clock_us
         The current time, in microseconds since 1970.
+    scorer
+        What scores depend on at first.
     trims
         Whether merging may replace the vocabulary by one without the tokens that nobody uses.
     """
@@ -71,9 +77,10 @@ class Store:
         vocabulary: Vocabulary,
         clock_us: Callable[[], int],
         *,
+        scorer: Scorer,
         trims: bool = True,
     ) -> None:
-        self.state = State(0, ())
+        self.state = State(0, (), scorer)
         self.builder = builder
         self.vocabulary = vocabulary
         self._trims = trims
@@ -81,8 +88,9 @@ class Store:
         self._directory = Directory()
         self._buffer: Buffer | None = None
         self._writing = threading.Lock()
-        self._merging = threading.Lock()
+        self._merging = threading.RLock()
         self._claimed: set[LiveSegment] = set()
+        self._released = threading.Condition(self._writing)
         self.worker = Worker(self.merge)
 
     def __len__(self) -> int:
@@ -136,10 +144,10 @@ class Store:
         segments = self.state.segments
         try:
             part = self._renumbered(part)
+            if self._first_ranked(part):
+                self._renew_weights(part)
             if len(subscriptions) >= _BULK_ROWS:
-                index = self.builder.build(part.subscriptions.clauses)
-                with self._writing:
-                    self._install(part, index, handle)
+                self._add_segment(part, handle)
             elif len(subscriptions):
                 with self._writing:
                     self._append(part, handle)
@@ -173,7 +181,7 @@ class Store:
             version = self.state.version + 1
             for segment, rows, _ in places:
                 segment.kill(rows, version)
-            self.state = State(version, self.state.segments)
+            self.state = self.state._replace(version=version)
         self._wake_worker()
 
     def replace(
@@ -211,14 +219,21 @@ class Store:
             return self._sizes(self.state.segments, self._clock_us())
 
     def merge(self, quiet: bool) -> bool:
-        """Merge segments once, if the policy says so; return whether it did."""
+        """Merge segments once, if the policy says so; return whether it did.
+
+        Weights that were counted over half of the ranked subscriptions, or fewer, are counted
+        first.
+        """
         with self._merging:
+            if self._outgrew_weights():
+                self._renew_weights()
             return self._merge(lambda sizes: choose(sizes, quiet=quiet))
 
     def merge_all(self) -> None:
-        """Make all segments one, with a vocabulary of which most is used."""
+        """Make all segments one, with a vocabulary of which most is used, and count weights."""
         self.worker.raise_failure()
         with self._merging:
+            self._renew_weights(build=len(self.state.segments) == 1)
             if self._merge(choose_all):
                 return
             parts = [Part(s.subscriptions, s.vocabulary) for s in self.state.segments]
@@ -253,6 +268,7 @@ class Store:
                 subscriptions,
                 stored.index,
                 self.vocabulary,
+                self.state.scorer,
                 handle=handle,
                 serial=serial,
                 indexed=stored.indexed,
@@ -262,7 +278,7 @@ class Store:
             made.append(segment)
         if len(self._directory) != sum(len(s) - s.tombstones for s in made):
             raise StorageError("a stored segment has the same id twice; restore a copy")
-        self.state = State(0, tuple(made))
+        self.state = self.state._replace(segments=tuple(made))
 
     def _found(self, ids: Ids) -> NDArray[np.int32]:
         if len(ids) == 1:
@@ -329,18 +345,26 @@ class Store:
         latest = self.vocabulary
         return part if part.vocabulary is latest else Part(renumber(part, latest), latest)
 
-    def _install(self, part: Part, index: Index, handle: NDArray[np.int32]) -> None:
-        """Add a segment of its own."""
-        old = self._places(handle)
-        segment = LiveSegment(
-            part.subscriptions,
-            index,
-            part.vocabulary,
-            handle=handle,
-            serial=self._unused_serial(),
-            indexed=True,
-        )
-        self._put(segment, self.state.segments, old, handle)
+    def _add_segment(self, part: Part, handle: NDArray[np.int32]) -> None:
+        """Build an index, and add a segment of its own."""
+        while True:
+            scorer = self.state.scorer
+            index = self.builder.build(scorer.content(part.subscriptions, part.vocabulary))
+            with self._writing:
+                # Meanwhile the weights may have been counted again.
+                if part.subscriptions.rankings is None or scorer is self.state.scorer:
+                    old = self._places(handle)
+                    segment = LiveSegment(
+                        part.subscriptions,
+                        index,
+                        part.vocabulary,
+                        self.state.scorer,
+                        handle=handle,
+                        serial=self._unused_serial(),
+                        indexed=True,
+                    )
+                    self._put(segment, self.state.segments, old, handle)
+                    return
 
     def _append(self, part: Part, handle: NDArray[np.int32]) -> None:
         """Add to the buffer, or to a new one when it is full."""
@@ -350,12 +374,14 @@ class Store:
             self._close_buffer(buffer.segment)
             buffer = None
             old = self._places(handle)
-        if buffer is not None and buffer.vocabulary is not part.vocabulary:
+        if buffer is not None and (
+            buffer.vocabulary is not part.vocabulary or buffer.scorer is not self.state.scorer
+        ):
             buffer = None
         if buffer is None:
             self._buffer = None
             serial = self._unused_serial()
-            buffer = Buffer(self.builder, part.vocabulary, part.subscriptions, handle, serial)
+            buffer = Buffer(self.builder, self.state.scorer, part, handle, serial)
             before, segment = None, buffer.segment
         else:
             before = buffer.segment
@@ -378,17 +404,19 @@ class Store:
         self._directory.move(handle, closed.serial, np.arange(len(handle)))
         self._buffer = None
         others = tuple(s for s in self.state.segments if s is not segment)
-        self.state = State(self.state.version, (*others, closed) if len(closed) else others)
+        self.state = self.state._replace(segments=(*others, closed) if len(closed) else others)
 
     def _built(self, part: Part, handle: NDArray[np.int32], serial: int) -> LiveSegment:
         """Return a segment with an index, or with the small form where that is as fast."""
-        clauses = part.subscriptions.clauses
+        scorer = self.state.scorer
+        content = scorer.content(part.subscriptions, part.vocabulary)
         indexed = len(part.subscriptions) > SMALL_ROWS
-        index = self.builder.build(clauses) if indexed else self.builder.build_small(clauses)
+        index = self.builder.build(content) if indexed else self.builder.build_small(content)
         return LiveSegment(
             part.subscriptions,
             index,
             part.vocabulary,
+            scorer,
             handle=handle,
             serial=serial,
             indexed=indexed,
@@ -412,7 +440,7 @@ class Store:
             dying.kill(rows, version)
         rows = np.arange(len(segment) - len(handle), len(segment))
         self._directory.place(handle, segment.serial, rows)
-        self.state = State(version, (*others, segment))
+        self.state = self.state._replace(version=version, segments=(*others, segment))
 
     def _unused_serial(self) -> int:
         used = {segment.serial for segment in self.state.segments}
@@ -421,6 +449,117 @@ class Store:
     def _sizes(self, segments: Iterable[LiveSegment], now_us: int | None) -> list[Size]:
         buffer = None if self._buffer is None else self._buffer.segment
         return [Size(len(s), _dead(s, now_us), s is buffer, s.indexed) for s in segments]
+
+    def _first_ranked(self, part: Part) -> bool:
+        """Whether the weights are to be counted before this part is added.
+
+        That is so for the first ranked subscriptions, and for the first large write of them.
+        """
+        rankings = part.subscriptions.rankings
+        if rankings is None:
+            return False
+        counted, more = self.state.scorer.weights.subscriptions, np.count_nonzero(rankings.kind)
+        return counted == 0 or bool(counted < _BULK_ROWS <= more)
+
+    def _outgrew_weights(self) -> bool:
+        """Whether there are twice as many ranked subscriptions as when weights were counted."""
+        enough = max(2 * self.state.scorer.weights.subscriptions, _MIN_COUNTED)
+        ranked = [s for s in self.state.segments if s.ranked]
+        if sum(map(len, ranked)) < enough:
+            return False
+        return sum(int(np.count_nonzero(_ranked_rows(s))) for s in ranked) >= enough
+
+    def _renew_weights(self, more: Part | None = None, *, build: bool = True) -> None:
+        """Count weights over all ranked subscriptions, and score with them from one version on.
+
+        Parameters
+        ----------
+        more
+            Subscriptions that are about to be added.
+        build
+            Whether large segments get their new indexes here; otherwise the caller merges all of
+            them at once.
+        """
+        with self._merging:
+            ranked = self._claim_ranked()
+            try:
+                scorer = self._counted(ranked, more)
+                if scorer is not None:
+                    self._rescore(scorer, ranked, build)
+            finally:
+                with self._released:
+                    self._claimed.difference_update(ranked)
+                    self._released.notify_all()
+
+    def _claim_ranked(self) -> list[LiveSegment]:
+        """Claim all segments with ranked subscriptions; nobody merges or extends them."""
+        with self._released:
+            while True:
+                ranked = [s for s in self.state.segments if s.ranked]
+                if self._claimed.isdisjoint(ranked):
+                    break
+                self._released.wait()
+            self._claimed.update(ranked)
+            if self._buffer is not None and self._buffer.segment in ranked:
+                self._buffer = None
+            return ranked
+
+    def _counted(self, ranked: list[LiveSegment], more: Part | None) -> Scorer | None:
+        """Return a scorer with newly counted weights; None if they are the same as before."""
+        vocabulary, now_us = self.vocabulary, self._clock_us()
+        living = [(s, np.flatnonzero(s.alive() & s.unexpired(now_us))) for s in ranked]
+        parts = [Part(_rows(s, rows), s.vocabulary) for s, rows in living]
+        parts += [] if more is None else [more]
+        frequency, count = np.zeros(len(vocabulary), np.int64), 0
+        for part in parts:
+            own, rows = count_tokens(part)
+            number: NDArray[Any] = np.arange(len(own))
+            if part.vocabulary is not vocabulary:
+                used = np.flatnonzero(own)
+                tokens = [part.vocabulary.token(token) for token in used.tolist()]
+                own, number = own[used], vocabulary.add(tokens)
+            frequency = np.pad(frequency, (0, max(0, len(vocabulary) - len(frequency))))
+            np.add.at(frequency, number, own)
+            count += rows
+        before = self.state.scorer
+        same = before.weights.vocabulary is vocabulary and np.array_equal(
+            np.trim_zeros(before.weights.frequency, "b"), np.trim_zeros(frequency, "b")
+        )
+        if count == before.weights.subscriptions and same:
+            return None
+        weights = Weights(
+            vocabulary, frequency, subscriptions=count, version=before.weights.version + 1
+        )
+        return replace(before, weights=weights)
+
+    def _rescore(self, scorer: Scorer, claimed: list[LiveSegment], build: bool) -> None:
+        """Give all ranked segments indexes with other weights, in one version."""
+        built: dict[LiveSegment, Index] = {}
+        ranked = claimed
+        while True:
+            for segment in ranked:
+                if build and segment.indexed and segment not in built:
+                    content = scorer.content(segment.subscriptions, segment.vocabulary)
+                    built[segment] = self.builder.rebuild_ranked(segment.index, content)
+            with self._released:
+                # Meanwhile others may have written: small segments are quickly done.
+                ranked = [s for s in self.state.segments if s.ranked]
+                if not (self._claimed - {*claimed}).isdisjoint(ranked):
+                    self._released.wait()
+                elif not any(build and s.indexed and s not in built for s in ranked):
+                    changed = {s: self._rescored(s, scorer, built.get(s)) for s in ranked}
+                    segments = tuple(changed.get(s, s) for s in self.state.segments)
+                    self.state = State(self.state.version + 1, segments, scorer)
+                    self._buffer = None
+                    return
+
+    def _rescored(self, segment: LiveSegment, scorer: Scorer, index: Index | None) -> LiveSegment:
+        part = Part(segment.subscriptions, segment.vocabulary)
+        made = partial(small_index, self.builder, scorer, part)
+        if segment.indexed and index is None:  # it is about to be merged
+            content = scorer.content(*part)
+            made = partial(self.builder.rebuild_ranked, segment.index, content)
+        return segment.rescored(scorer, made if index is None else index)
 
     def _wake_worker(self) -> None:
         """Tell the thread if something is worth merging, at once or when nobody writes."""
@@ -432,8 +571,9 @@ class Store:
             return
         now_us = self._clock_us()
         expiring = any(segment.first_expiry_us <= now_us for segment in segments)
-        if urgent or expiring or choose(sizes, quiet=True):
-            self.worker.wake(urgent=urgent)
+        outgrown = self._outgrew_weights()
+        if urgent or outgrown or expiring or choose(sizes, quiet=True):
+            self.worker.wake(urgent=urgent or outgrown)
 
     def _merge(self, policy: Callable[[Sequence[Size]], tuple[int, ...]]) -> bool:
         """Merge what a policy chooses among the segments that nobody else is merging."""
@@ -443,7 +583,9 @@ class Store:
             if sources:
                 self._replace(sources, self.state.version, now_us)
         finally:
-            self._claimed.difference_update(sources)
+            with self._released:
+                self._claimed.difference_update(sources)
+                self._released.notify_all()
         return bool(sources)
 
     def _claim(
@@ -480,7 +622,7 @@ class Store:
                 lapsed = rows[source.alive()[rows]]
                 self._directory.release(source.handle[lapsed])
             self._directory.move(handle[living], built.serial, living)
-            self.state = State(self.state.version, (*others, built) if len(built) else others)
+            self.state = self.state._replace(segments=(*others, built) if len(built) else others)
             if part.vocabulary is not self.vocabulary and self._trims:
                 self.vocabulary = part.vocabulary
 
@@ -503,6 +645,10 @@ def _mostly_unused(part: Part) -> bool:
     used = np.zeros(len(part.vocabulary), np.bool_)
     used[clauses.token] = True
     used[clauses.negative] = True
+    rankings = part.subscriptions.rankings
+    if rankings is not None and rankings.condition is not None:
+        used[rankings.condition.token] = True
+        used[rankings.condition.negative] = True
     return 2 * int(np.count_nonzero(used)) + _MIN_UNUSED_TOKENS < len(used)
 
 
@@ -530,6 +676,14 @@ def _deaths(
     """Yield when the kept rows of each source died, now that nobody writes."""
     for source, rows in zip(sources, kept, strict=True):
         yield source.died[rows] if len(source.died) else np.full(len(rows), NEVER)
+
+
+def _ranked_rows(segment: LiveSegment) -> NDArray[np.bool_]:
+    """Return which rows are alive and ranked."""
+    rankings = segment.subscriptions.rankings
+    assert rankings is not None
+    ranked: NDArray[np.bool_] = segment.alive() & (rankings.kind != BOOLEAN)
+    return ranked
 
 
 def _dead(segment: LiveSegment, now_us: int | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from nearcast.columns import KINDS, Clauses, Matches, Ranked
+from nearcast.columns import BOOLEAN, KINDS, Clauses, Matches, Ranked
 from nearcast.errors import InvalidInput
 from nearcast.indexes.contract import Index, stored_options
 from nearcast.indexes.statistics import Statistics
@@ -85,6 +85,17 @@ class Builder:
         """Return an index for a few subscriptions that costs nothing to build."""
         return self._made(content, lambda b, part, _: b.index.build_small(part))
 
+    def rebuild_ranked(self, index: Index, content: Clauses | Ranked) -> Index:
+        """Build the ranked part of an index again, over the same rows with other weights."""
+        same = index.boolean_part if isinstance(index, Mixed) else None
+
+        def made(builder: Builder, part: Any, kind: str) -> Index:
+            if kind == KINDS[BOOLEAN] and same is not None:
+                return same
+            return builder.index.build(part, builder.options)
+
+        return self._made(content, made)
+
     def restore(self, content: Clauses | Ranked, arrays: Mapping[str, NDArray[Any]]) -> Index:
         """Make an index that `build` built from its `arrays`."""
 
@@ -161,6 +172,11 @@ class Mixed(Index):
             matches = part.index.match(messages, threads=threads)
             found.append(replace(matches, subscription=part.row[matches.subscription]))
         return Matches.side_by_side(found)
+
+    @property
+    def boolean_part(self) -> Index | None:
+        """The index of the boolean subscriptions, if there are some."""
+        return next((p.index for p in self._parts if p.kind == KINDS[BOOLEAN]), None)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of all parts."""

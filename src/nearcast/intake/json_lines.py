@@ -19,7 +19,7 @@ from nearcast.intake.messages import MESSAGE_COLUMNS
 from nearcast.intake.rejects import reason_of
 from nearcast.intake.subscriptions import SUBSCRIPTION_COLUMNS
 from nearcast.model.checks import time_us
-from nearcast.model.json_form import RANKED, read_field
+from nearcast.model.json_form import read_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,8 +138,6 @@ def _table(rows: list[dict[str, Any]], id_type: pa.DataType) -> pa.Table:
         values = [row.get(name) for row in rows]
         if name == "subscription_id":
             columns[name] = _mixed_ids(values)
-        elif name in RANKED:
-            columns[name] = pa.array(values, pa.string())
         else:
             columns[name] = pa.array(values, id_type if name == "id" else _column_type(name))
     return pa.table(columns)
@@ -157,7 +155,7 @@ def _cell(name: str, value: Any) -> Any:
     field = read_field(name, value)
     if name in _TIMES:
         return time_us(name, field)
-    if name in RANKED or isinstance(field, dict):
+    if isinstance(field, dict):
         return _json(name, field)
     return field
 

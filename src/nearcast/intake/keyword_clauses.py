@@ -6,7 +6,7 @@ Keywords are tokenized by column. Expressions are parsed one by one, each distin
 from __future__ import annotations
 
 from itertools import accumulate, chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,22 +35,34 @@ MAX_KEYWORD_BYTES = 1_000_000
 """The maximum length of a keyword; folding can make its tokens a few times longer."""
 
 
+class KeywordClauses(NamedTuple):
+    """The clauses of all rows, and the conditions of ranked ones (None if none has any)."""
+
+    clauses: Conjunctions
+    conditions: Conjunctions | None
+
+
 def read_keyword_clauses(
-    table: pa.Table, tokenizer: Tokenizer, vocabulary: Vocabulary, errors: RowErrors
-) -> Conjunctions:
+    table: pa.Table,
+    tokenizer: Tokenizer,
+    vocabulary: Vocabulary,
+    errors: RowErrors,
+    ranked: NDArray[np.bool_],
+) -> KeywordClauses:
     """Return the clauses of all rows; new tokens are added to the vocabulary.
 
-    The clauses of rejected rows are undefined. Call this last: rejected rows add no tokens.
+    The clause of a ranked row has its keywords, and its expression is a condition. The clauses of
+    rejected rows are undefined. Call this last: rejected rows add no tokens.
     """
     keywords = read_lists(table, "keywords", errors)
     expression = read_texts(table, "expression", errors)
     if keywords is not None:
-        both = keywords.given & not_null(expression)
+        both = keywords.given & not_null(expression) & ~ranked
         errors.add(both, "expression", "give either keywords or an expression, not both")
     clauses = _all_keywords(table.num_rows, keywords, tokenizer, vocabulary, errors)
     if expression.null_count == len(expression):
-        return clauses
-    return _with_expressions(clauses, expression, tokenizer, vocabulary, errors)
+        return KeywordClauses(clauses, None)
+    return _with_expressions(clauses, expression, tokenizer, vocabulary, errors, ranked)
 
 
 def keyword_clauses_of(
@@ -177,8 +189,12 @@ def _with_expressions(
     tokenizer: Tokenizer,
     vocabulary: Vocabulary,
     errors: RowErrors,
-) -> Conjunctions:
-    """Return the clauses, replaced by those of the expression in rows that have one."""
+    ranked: NDArray[np.bool_],
+) -> KeywordClauses:
+    """Return the clauses, replaced by those of the expression in boolean rows that have one.
+
+    In ranked rows the clauses of the expression are the condition.
+    """
     rows = np.flatnonzero(not_null(expression) & errors.valid)
     coded = expression.take(pa.array(rows)).dictionary_encode()
     texts: list[str] = coded.dictionary.to_pylist()
@@ -191,9 +207,18 @@ def _with_expressions(
     valid = [() if isinstance(outcome, InvalidInput) else outcome for outcome in parsed]
     own = keyword_clauses_of(valid, vocabulary)
     # Each row chooses from the clauses of all rows, followed by those of all expressions.
-    chosen = np.arange(len(expression))
-    chosen[rows] = len(expression) + code
-    return _take(_concatenate(clauses, own), chosen)
+    count = len(expression)
+    chosen, condition = np.arange(count), np.arange(count)
+    by_score = ranked[rows]
+    chosen[rows[~by_score]] = count + code[~by_score]
+    if not by_score.any():
+        return KeywordClauses(_take(_concatenate(clauses, own), chosen), None)
+    condition[rows[by_score]] = count + code[by_score]
+    no_tokens = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
+    nothing = Conjunctions(np.arange(count + 1), *no_tokens, *no_tokens)
+    return KeywordClauses(
+        _take(_concatenate(clauses, own), chosen), _take(_concatenate(nothing, own), condition)
+    )
 
 
 def _parsed(text: str, tokenizer: Tokenizer) -> tuple[Conjunction, ...] | InvalidInput:

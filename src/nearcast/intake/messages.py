@@ -67,10 +67,17 @@ class MessageBatch:
             return int(self.ttl_us[0]) > 0
         return bool(self.ttl_us.any())
 
-    def number(self, vocabulary: Vocabulary, *, add: bool = False) -> Messages:
+    def number(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        add: bool = False,
+        text_weight: NDArray[np.float64] = NO_WEIGHTS,
+    ) -> Messages:
         """Return the messages with the token ids of a vocabulary.
 
-        Unknown words are left out, or added to the vocabulary with ``add=True``.
+        Unknown words are left out, or added to the vocabulary with ``add=True``. ``text_weight``
+        has the weights of the texts, where ranked subscriptions need them.
         """
         column = self.words.number(vocabulary, add=add)
         return Messages.of_frozen(
@@ -79,7 +86,7 @@ class MessageBatch:
             box=self.box,
             time_us=self.time_us,
             ttl_us=self.ttl_us,
-            text_weight=NO_WEIGHTS,
+            text_weight=text_weight,
         )
 
     def take(self, rows: NDArray[Any]) -> Self:

@@ -17,7 +17,15 @@ from nearcast.intake.arrow_columns import column_array, no_rows, not_null, read_
 from nearcast.intake.rejects import cell_value
 from nearcast.model import Circle, Point, Rect, region
 from nearcast.model.circles import circle_boxes
-from nearcast.model.json_form import BOX, CIRCLE, MESSAGE_PLACE, POINT, SUBSCRIPTION_PLACE
+from nearcast.model.json_form import (
+    BOX,
+    CIRCLE,
+    MESSAGE_PLACE,
+    POINT,
+    PROXIMITY_PLACE,
+    RADIUS_PROBLEM,
+    SUBSCRIPTION_PLACE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,13 +88,31 @@ class _PlaceColumns:
         """Return the values of a row."""
         return [float(value[row]) for value in self.values]
 
+    def leave_out(self, rows: NDArray[np.bool_]) -> None:
+        """Treat the columns as null in these rows."""
+        self.each = [given & ~rows for given in self.each]
+        self.complete = self.complete & ~rows
 
-def read_regions(table: pa.Table, errors: RowErrors) -> Regions:
-    """Return the regions of all rows; those of rejected rows are empty."""
+
+def read_regions(
+    table: pa.Table, errors: RowErrors, by_distance: NDArray[np.bool_] | None = None
+) -> Regions:
+    """Return the regions of all rows; those of rejected rows are empty.
+
+    The rows of ``by_distance`` are ranked by distance: they have a point, and no radius.
+    """
     boxes, circles = _PlaceColumns(table, BOX, errors), _PlaceColumns(table, CIRCLE, errors)
     geometry = column_array(table, "geometry")
     drawn = no_rows(table.num_rows) if geometry is None else not_null(geometry)
-    _one_place([boxes, circles], drawn, errors, SUBSCRIPTION_PLACE)
+    parts = []
+    if by_distance is not None and by_distance.any():
+        parts.append(_read_points(circles, boxes, drawn, by_distance, errors))
+        boxes.leave_out(by_distance)
+        circles.leave_out(by_distance)
+        placed = by_distance
+    else:
+        placed = no_rows(table.num_rows)
+    _one_place([boxes, circles], drawn, errors, SUBSCRIPTION_PLACE, placed)
     rectangle = _rectangles(boxes, errors)
     center = _points(circles, errors)
     radius_m = circles.values[2]
@@ -96,16 +122,13 @@ def read_regions(table: pa.Table, errors: RowErrors) -> Regions:
         lambda row: Circle(*circles.of(row)),
         "must be a number of meters, 0 or more",
     )
-    polygons = _geometries(table, drawn, errors)
+    polygons = _geometries(table, drawn, errors, placed)
     with_box = np.flatnonzero(boxes.complete & errors.valid)
     with_circle = np.flatnonzero(circles.complete & errors.valid)
-    parts = [
-        _split(with_box, rectangle[with_box]),
-        _Pieces(with_circle[:0], rectangle[:0]),
-    ]
+    parts.append(_split(with_box, rectangle[with_box]))
     if len(with_circle):
         piece, box = circle_boxes(center[with_circle], radius_m[with_circle])
-        parts[1] = _Pieces(with_circle[piece], box)
+        parts.append(_Pieces(with_circle[piece], box))
     found = _Circles(with_circle, center[with_circle], radius_m[with_circle])
     return _join(table.num_rows, parts, found, polygons)
 
@@ -203,11 +226,41 @@ def split_meridian(box: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[n
     return number[order], np.concatenate([first, second])[order]
 
 
+def _read_points(
+    circles: _PlaceColumns,
+    boxes: _PlaceColumns,
+    drawn: NDArray[np.bool_],
+    rows: NDArray[np.bool_],
+    errors: RowErrors,
+) -> _Pieces:
+    """Return the points of rows that are ranked by distance and have no geometry."""
+    lon, lat, radius_m = circles.each
+    errors.add(rows & radius_m, "radius_m", RADIUS_PROBLEM)
+    given = (lon & lat).astype(np.int64) + drawn
+    several = (given > 1) | np.logical_or.reduce(boxes.each)
+    errors.add(rows & several, "place", f"is given twice; {PROXIMITY_PLACE}, and only that")
+    for missing, name in ((~lon & lat, "lon"), (lon & ~lat, "lat"), (given == 0, "place")):
+        errors.add(rows & missing & (given == 0), name, f"is missing; {PROXIMITY_PLACE}")
+    x, x_in_range = _units(circles.values[0], 180)
+    y, y_in_range = _units(circles.values[1], 90)
+    wrong = rows & lon & lat & ~(x_in_range & y_in_range)
+    errors.add_checked(wrong, "lon", lambda row: Point(*circles.of(row)[:2]), "is not a place")
+    chosen = np.flatnonzero(rows & lon & lat & errors.valid)
+    point = np.stack([x, y], axis=1)[chosen]
+    return _Pieces(chosen, np.concatenate([point, point], axis=1))
+
+
 def _one_place(
-    forms: list[_PlaceColumns], other: NDArray[np.bool_], errors: RowErrors, wanted: str
+    forms: list[_PlaceColumns],
+    other: NDArray[np.bool_],
+    errors: RowErrors,
+    wanted: str,
+    placed: NDArray[np.bool_] | None = None,
 ) -> None:
-    """Reject the rows without a place, or with more than one."""
+    """Reject the rows without a place, or with more than one, unless they are placed already."""
     complete = np.sum([form.complete for form in forms] + [other], axis=0)
+    if placed is not None:
+        complete[placed] = 1
 
     def no_place(row: int) -> None:
         for form in forms:
@@ -246,14 +299,21 @@ def _points(form: _PlaceColumns, errors: RowErrors) -> NDArray[np.int32]:
 
 
 def _geometries(
-    table: pa.Table, drawn: NDArray[np.bool_], errors: RowErrors
+    table: pa.Table,
+    drawn: NDArray[np.bool_],
+    errors: RowErrors,
+    points: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], Regions]:
-    """Return the rows that have a geometry, and their regions."""
+    """Return the rows that have a geometry, and their regions; those of ``points`` are points."""
     rows, regions = [], []
     for row in np.flatnonzero(drawn & errors.valid).tolist():
         value = cell_value(table, "geometry", row)
         try:
-            regions.append(region(value))
+            found = region(value)
+            if points[row] and not isinstance(found, Point):
+                problem = "must be a point; max_distance_m says how far"
+                raise RegionError("geometry", value, problem)
+            regions.append(found)
             rows.append(row)
         except RegionError as error:
             errors.add_error(row, error, "geometry")

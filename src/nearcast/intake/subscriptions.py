@@ -9,8 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns import (
+    BOOLEAN,
     NEVER,
+    SHARE_UNITS,
     Ids,
+    Rankings,
+    Regions,
+    Shapes,
     Subscriptions,
     clauses_of_lists,
     frozen,
@@ -20,9 +25,11 @@ from nearcast.errors import DuplicateId, UnsupportedFile
 from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
 from nearcast.intake.keyword_clauses import number_conjunctions, read_keyword_clauses
 from nearcast.intake.places import read_regions, region_lists
+from nearcast.intake.rankings import RankingColumns
 from nearcast.intake.rejects import Rejects, RowErrors
 from nearcast.intake.times import read_times
-from nearcast.model.json_form import BOX, CIRCLE, FIELDS, RANKED, RANKED_PROBLEM
+from nearcast.model import Conjunction
+from nearcast.model.json_form import BOX, CIRCLE, FIELDS, POINT
 from nearcast.text import words
 
 if TYPE_CHECKING:
@@ -39,8 +46,8 @@ SUBSCRIPTION_COLUMNS = FIELDS["subscription"]
 """The columns of a table of subscriptions; others are ignored."""
 
 _WANTED = (
-    "id, a place (west, south, east, north; or lon, lat, radius_m; or geometry), "
-    "and keywords or expression to match words"
+    "id, a place (west, south, east, north; or lon, lat, radius_m; or geometry; or lon, lat with "
+    "delta, tau, max_distance_m), and keywords or expression to match words"
 )
 
 
@@ -60,7 +67,8 @@ def read_subscriptions(
     table
         ``id``; ``keywords`` (lists of strings, or strings that are split at spaces) or
         ``expression``; ``west, south, east, north``, or ``lon, lat, radius_m``, or ``geometry``;
-        optionally ``owner`` and ``expires_at``.
+        optionally ``owner`` and ``expires_at``. Ranked rows have ``delta, tau, max_distance_m``
+        and ``lon, lat``, or ``alpha, theta`` and a region.
     vocabulary
         New tokens are added to it.
     tokenizer
@@ -91,20 +99,32 @@ def read_subscriptions(
     _require_columns(table)
     errors = RowErrors(table.num_rows)
     ids = read_ids(table, "id", errors)
-    _reject_ranked(table, errors)
+    ranking = RankingColumns(table, errors)
     owner = read_owners(table, "owner", errors)
     expiry = read_times(table, "expires_at", errors)
-    regions = read_regions(table, errors)
-    keyword_clauses = read_keyword_clauses(table, tokenizer, vocabulary, errors)
+    regions = read_regions(table, errors, ranking.by_distance)
+    wanted, conditions = read_keyword_clauses(table, tokenizer, vocabulary, errors, ranking.ranked)
     if unique:
         refuse_repeated(ids, "id", errors, seen)
+    valid = np.flatnonzero(errors.valid)
+    whole = len(valid) == table.num_rows
+    condition = None
+    if conditions is not None and len(valid):
+        nowhere = Regions(
+            np.arange(table.num_rows + 1),
+            np.zeros((table.num_rows, 4), np.int32),
+            np.full(table.num_rows, -1, np.int32),
+            Shapes.empty(),
+        )
+        condition = place_conjunctions(conditions, nowhere, valid)
     subscriptions = Subscriptions(
-        ids=ids,
-        clauses=place_conjunctions(keyword_clauses, regions, np.flatnonzero(errors.valid)),
-        expires_us=np.where(expiry.given, expiry.us, NEVER),
-        owner=owner,
+        ids=ids if whole else ids.take(valid),
+        clauses=place_conjunctions(wanted, regions, valid),
+        expires_us=np.where(expiry.given, expiry.us, NEVER)[valid],
+        owner=owner if whole or owner is None else owner.take(pa.array(valid)),
+        rankings=ranking.rankings(valid, condition),
     )
-    return _only_valid(subscriptions, errors.valid), errors.rejects(table, rows)
+    return subscriptions, errors.rejects(table, rows)
 
 
 def subscriptions_from(
@@ -141,6 +161,43 @@ def subscriptions_from(
         clauses=clauses_of_lists(wanted, *regions),
         expires_us=frozen(np.array(expires, np.int64)),
         owner=pa.array(owners, pa.string()) if named else None,
+        rankings=_rankings_of(subscriptions, vocabulary, tokenizer),
+    )
+
+
+def _rankings_of(
+    subscriptions: Sequence[Subscription], vocabulary: Vocabulary, tokenizer: Tokenizer
+) -> Rankings | None:
+    """Return the rankings of subscriptions; None if all of them are boolean."""
+    rankings = [s.ranking for s in subscriptions]
+    if all(ranking is None for ranking in rankings):
+        return None
+    conditions = [s.condition(tokenizer) for s in subscriptions]
+    condition = None
+    if any(one is not None for one in conditions):
+        numbered = number_conjunctions(
+            [one or (Conjunction(()),) for one in conditions], vocabulary
+        )
+        count = len(conditions)
+        condition = clauses_of_lists(numbered, [[[0] * 4]] * count, [-1] * count, Shapes.empty())
+    columns = [
+        (
+            r.kind,
+            round(r.text_share * SHARE_UNITS),
+            round(r.threshold * SHARE_UNITS),
+            r.max_distance_cm,
+        )
+        if r is not None
+        else (BOOLEAN, 0, 0, 0)
+        for r in rankings
+    ]
+    kind, share, threshold, distance_cm = zip(*columns, strict=True)
+    return Rankings(
+        kind=np.array(kind, np.uint8),
+        text_share=np.array(share, np.int32),
+        threshold=np.array(threshold, np.int32),
+        max_distance_cm=np.array(distance_cm, np.uint32),
+        condition=condition,
     )
 
 
@@ -148,6 +205,7 @@ def _require_columns(table: pa.Table) -> None:
     columns = table.column_names
     names = set(columns)
     places = names.issuperset(BOX) or names.issuperset(CIRCLE) or "geometry" in names
+    places = places or names.issuperset((*POINT, "max_distance_m"))
     if "id" not in names or not places:
         found = ", ".join(columns) or "none"
         raise UnsupportedFile(
@@ -156,25 +214,3 @@ def _require_columns(table: pa.Table) -> None:
     for name in SUBSCRIPTION_COLUMNS:
         if columns.count(name) > 1:
             raise UnsupportedFile(f"the column {name} occurs twice; rename one of them")
-
-
-def _reject_ranked(table: pa.Table, errors: RowErrors) -> None:
-    for name in RANKED:
-        if name in table.column_names:
-            column = table.column(name)
-            if column.null_count < len(column):
-                errors.add(column.is_valid().to_numpy(), name, RANKED_PROBLEM)
-
-
-def _only_valid(subscriptions: Subscriptions, valid: NDArray[np.bool_]) -> Subscriptions:
-    """Return the valid subscriptions; ``clauses`` are already those of the valid ones."""
-    if valid.all():
-        return subscriptions
-    rows = np.flatnonzero(valid)
-    owner = None if subscriptions.owner is None else subscriptions.owner.take(pa.array(rows))
-    return Subscriptions(
-        ids=subscriptions.ids.take(rows),
-        clauses=subscriptions.clauses,
-        expires_us=subscriptions.expires_us[rows],
-        owner=owner,
-    )

@@ -29,11 +29,13 @@ __all__ = [
     "FIELDS",
     "MESSAGE_PLACE",
     "POINT",
+    "PROXIMITY_PLACE",
+    "RADIUS_PROBLEM",
     "RANKED",
-    "RANKED_PROBLEM",
     "SUBSCRIPTION_PLACE",
     "message_place",
     "place_fields",
+    "proximity_place",
     "read_field",
     "read_fields",
     "required",
@@ -66,8 +68,9 @@ FIELDS = {
 """The names of the fields of each kind of record."""
 
 SUBSCRIPTION_PLACE = "give west, south, east, north; or lon, lat, radius_m; or geometry"
+PROXIMITY_PLACE = "give lon, lat; or a point as geometry"
+RADIUS_PROBLEM = "leave it out: max_distance_m says how far a ranked subscription reaches"
 MESSAGE_PLACE = "give lon, lat; or west, south, east, north"
-RANKED_PROBLEM = "ranked subscriptions are not supported by this version"
 
 
 def read_fields(record: object, kind: str) -> dict[str, Any]:
@@ -115,6 +118,15 @@ def subscription_region(fields: dict[str, Any]) -> Region:
     return place
 
 
+def proximity_place(fields: dict[str, Any]) -> Region:
+    """Return the place of a subscription that is ranked by distance."""
+    if "radius_m" in fields:
+        raise RegionError("radius_m", fields["radius_m"], RADIUS_PROBLEM)
+    makers: dict[tuple[str, ...], Callable[..., Region]] = {POINT: Point, ("geometry",): region}
+    place: Region = _only_place(fields, makers, PROXIMITY_PLACE)
+    return place
+
+
 def message_place(fields: dict[str, Any]) -> Point | Rect:
     """Return the place of a message."""
     makers: dict[tuple[str, ...], Callable[..., Point | Rect]] = {POINT: Point, BOX: Rect}
@@ -122,13 +134,13 @@ def message_place(fields: dict[str, Any]) -> Point | Rect:
     return place
 
 
-def place_fields(place: Region, *, message: bool = False) -> dict[str, Any]:
-    """Return the fields that describe a region, or the place of a message."""
+def place_fields(place: Region, *, point: bool = False) -> dict[str, Any]:
+    """Return the fields that describe a region; ``point`` if a place is given as lon, lat."""
     if isinstance(place, Rect):
         return {name: getattr(place, name) for name in BOX}
     if isinstance(place, Circle):
         return {name: getattr(place, name) for name in CIRCLE}
-    if isinstance(place, Point) and message:
+    if isinstance(place, Point) and point:
         return {name: getattr(place, name) for name in POINT}
     return {"geometry": place.to_geojson()}
 
@@ -182,10 +194,6 @@ def _geometry(name: str, value: Any) -> Any:
     return value if isinstance(value, (Mapping, bytes)) else _text(name, value)
 
 
-def _ranked(name: str, value: Any) -> Any:
-    return value
-
-
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("id", "message_id", "subscription_id"), identifier),
     **dict.fromkeys(("keywords", "tokens"), _list),
@@ -193,6 +201,5 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "owner": _owner,
     "geometry": _geometry,
     **dict.fromkeys(("time", "expires_at"), _time),
-    **dict.fromkeys((*BOX, *CIRCLE, "ttl_s", "score", "sign"), number),
-    **dict.fromkeys(RANKED, _ranked),
+    **dict.fromkeys((*BOX, *CIRCLE, *RANKED, "ttl_s", "score", "sign"), number),
 }

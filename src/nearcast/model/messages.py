@@ -122,7 +122,7 @@ class Message:
             fields["text"] = self.text
         if self.tokens is not None:
             fields["tokens"] = list(self.tokens)
-        fields |= place_fields(self.place, message=True)
+        fields |= place_fields(self.place, point=True)
         if self.time is not None:
             fields["time"] = write_time(self.time)
         if self.ttl_s:

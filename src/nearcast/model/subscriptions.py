@@ -1,32 +1,33 @@
-"""A subscription: keywords and a region that someone wants messages about."""
+"""A subscription: keywords and a place that someone wants messages about."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from nearcast.errors import InvalidInput
+from nearcast.errors import InvalidInput, RegionError
 from nearcast.model import checks
 from nearcast.model import keywords as words
 from nearcast.model.expressions import Conjunction, parse
 from nearcast.model.json_form import (
-    RANKED,
-    RANKED_PROBLEM,
     place_fields,
+    proximity_place,
     read_fields,
     required,
     subscription_region,
     write_time,
 )
-from nearcast.model.regions import Region
+from nearcast.model.rankings import Overlap, Proximity, ranking_of
+from nearcast.model.regions import Point, Region
 from nearcast.model.regions import region as region_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nearcast.model.checks import Id, Time, Tokenize
+    from nearcast.model.rankings import Ranking
 
-__all__ = ["Subscription"]
+__all__ = ["Subscription", "point_of"]
 
 _EVERYTHING = (Conjunction(()),)
 
@@ -40,18 +41,23 @@ class Subscription:
     id
         A non-empty string or a 64-bit integer.
     region
-        A `Region`, or anything that `nearcast.region` accepts.
+        A `Region`, or anything that `nearcast.region` accepts. With a `Proximity`, a `Point` or
+        ``(lon, lat)``.
     keywords
         All of these must occur in a message. A keyword of several words requires all of them; a
-        single string is one keyword.
+        single string is one keyword. With a ranking, the score tells how many of them occur.
     expression
         Such as ``coffee AND (latte OR mocha) NOT decaf``; instead of keywords. Without either, the
-        subscription matches everything in its region.
+        subscription matches everything in its region. With a ranking, a condition: it decides
+        whether a message may match at all, and does not change the score.
     owner
         The name of the owner.
     expires_at
         When it ends: a datetime (UTC if it has no time zone) or seconds since 1970. None means
         never.
+    ranking
+        A `Proximity` or an `Overlap`: matches have scores, and must reach a threshold. None for a
+        boolean subscription.
 
     Examples
     --------
@@ -74,6 +80,7 @@ class Subscription:
     expression: str | None
     owner: str | None
     expires_at: Time | None
+    ranking: Ranking | None
 
     def __init__(
         self,
@@ -83,16 +90,24 @@ class Subscription:
         expression: str | None = None,
         owner: str | None = None,
         expires_at: Time | None = None,
+        ranking: Ranking | None = None,
     ) -> None:
         put = object.__setattr__
         put(self, "id", checks.identifier("id", id))
-        put(self, "region", region if isinstance(region, Region) else region_of(region))
+        if ranking is None or isinstance(ranking, Overlap):
+            put(self, "region", region if isinstance(region, Region) else region_of(region))
+        elif isinstance(ranking, Proximity):
+            put(self, "region", point_of(region))
+        else:
+            problem = "must be a Proximity or an Overlap, or left out"
+            raise InvalidInput("ranking", ranking, problem)
         put(self, "keywords", None if keywords is None else words.checked(keywords))
         put(self, "expression", expression)
         put(self, "owner", None if owner is None else checks.name("owner", owner))
         put(self, "expires_at", expires_at)
+        put(self, "ranking", ranking)
         if expression is not None:
-            if keywords is not None:
+            if keywords is not None and ranking is None:
                 problem = "give either keywords or an expression, not both"
                 raise InvalidInput("expression", expression, problem)
             parse(expression, words.literal)
@@ -108,8 +123,9 @@ class Subscription:
         fields
             The columns of a file of subscriptions: ``id``; ``keywords`` or ``expression``; ``west,
             south, east, north``, or ``lon, lat, radius_m``, or ``geometry`` (GeoJSON, WKT or WKB);
-            optionally ``owner`` and ``expires_at`` (ISO 8601 text or seconds since 1970). Other
-            fields are ignored.
+            optionally ``owner`` and ``expires_at`` (ISO 8601 text or seconds since 1970); for
+            ranked ones ``delta, tau, max_distance_m`` with ``lon, lat``, or ``alpha, theta`` with
+            a region. Other fields are ignored.
 
         Examples
         --------
@@ -118,16 +134,16 @@ class Subscription:
         Circle(lon=13.4, lat=52.5, radius_m=500.0)
         """
         given = read_fields(fields, "subscription")
-        for name in RANKED:
-            if name in given:
-                raise InvalidInput(name, given[name], RANKED_PROBLEM)
+        ranking = ranking_of(given)
+        place = proximity_place if isinstance(ranking, Proximity) else subscription_region
         return cls(
             required(given, "id"),
-            subscription_region(given),
+            place(given),
             given.get("keywords"),
             given.get("expression"),
             given.get("owner"),
             given.get("expires_at"),
+            ranking,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -145,7 +161,9 @@ class Subscription:
             fields["keywords"] = list(self.keywords)
         if self.expression is not None:
             fields["expression"] = self.expression
-        fields |= place_fields(self.region)
+        fields |= place_fields(self.region, point=isinstance(self.ranking, Proximity))
+        if self.ranking is not None:
+            fields |= self.ranking.to_dict()
         if self.owner is not None:
             fields["owner"] = self.owner
         if self.expires_at is not None:
@@ -155,18 +173,48 @@ class Subscription:
     def clauses(self, tokenize: Tokenize) -> tuple[Conjunction, ...]:
         """Return the clauses of which one must be true of the tokens of a message.
 
+        A ranked subscription has one clause, with the tokens that are scored; its expression is
+        its `condition`.
+
         Parameters
         ----------
         tokenize
             The tokenizer of the messages.
         """
-        if self.expression is not None:
+        if self.expression is not None and self.ranking is None:
             return parse(self.expression, tokenize)
         if self.keywords is not None:
             return (words.conjunction(self.keywords, tokenize),)
         return _EVERYTHING
 
+    def condition(self, tokenize: Tokenize) -> tuple[Conjunction, ...] | None:
+        """Return the clauses of which one must be true for a ranked match; None if there are none.
+
+        Examples
+        --------
+        >>> near = Proximity(0.5, 0.5, max_distance_m=1000)
+        >>> tea = Subscription("s1", (0, 0), ["tea"], expression="NOT milk", ranking=near)
+        >>> tea.condition(str.split)
+        (Conjunction(positive=(), negative=('milk',)),)
+        """
+        if self.ranking is None or self.expression is None:
+            return None
+        return parse(self.expression, tokenize)
+
     @property
     def expires_us(self) -> int | None:
         """When it expires, in microseconds since 1970; None means never."""
         return None if self.expires_at is None else checks.time_us("expires_at", self.expires_at)
+
+
+def point_of(place: Any) -> Point:
+    """Return the place of a subscription that is ranked by distance."""
+    if isinstance(place, Point):
+        return place
+    if isinstance(place, tuple | list) and len(place) == 2:
+        return Point(*place)
+    found = region_of(place)
+    if not isinstance(found, Point):
+        problem = "must be a Point or (lon, lat) for a Proximity; max_distance_m says how far"
+        raise RegionError("region", place, problem)
+    return found

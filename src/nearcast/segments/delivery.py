@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from nearcast.columns import Ids, join_scores
+from nearcast.columns import NO_WEIGHTS, Ids, join_scores
 from nearcast.segments.segment import LATEST
 from nearcast.text import gather_ids
 
@@ -46,6 +47,31 @@ class Delivery(NamedTuple):
             return [None] * len(self.message)
         return [None if math.isnan(score) else score for score in self.score.tolist()]
 
+    def best(self, count: int) -> Delivery:
+        """Return the best matches of each message, the best first, at most ``count``.
+
+        Boolean matches have no score and come last; equal ones are in the order of their ids.
+        """
+        score = np.full(len(self.message), np.nan) if self.score is None else self.score
+        keys = {
+            "message": pa.array(self.message),
+            "score": pa.array(-score, from_pandas=True),
+            "number": pa.array(self.subscription.number),
+            "text": self.subscription.text,
+        }
+        columns = {name: key for name, key in keys.items() if key is not None}
+        order = pc.sort_indices(
+            pa.table(columns), sort_keys=[(name, "ascending") for name in columns]
+        ).to_numpy()
+        message = self.message[order]
+        rank = np.arange(len(message)) - np.searchsorted(message, message)
+        kept = order[rank < count]
+        return self._replace(
+            message=self.message[kept],
+            subscription=self.subscription.take(kept),
+            score=None if self.score is None else self.score[kept],
+        )
+
     def to_table(self, message_ids: Ids, first: int = 0, last: int | None = None) -> pa.Table:
         """Return matches as a table of ``message_id``, ``subscription_id`` and ``score``.
 
@@ -79,16 +105,21 @@ def deliver(
 ) -> Delivery:
     """Match messages against all segments of a version.
 
-    Segments that share a vocabulary share the numbering of the messages.
+    Segments that share a vocabulary share the numbering of the messages. All segments of a version
+    have the same scorer.
     """
-    numbered: dict[Vocabulary, Messages] = {}
+    numbered: dict[tuple[Vocabulary, bool], Messages] = {}
     found: list[Matches] = []
     ids: list[Ids] = []
     examined = visited = 0
     for segment in segments:
-        messages = numbered.get(segment.vocabulary)
+        key = segment.vocabulary, segment.ranked
+        messages = numbered.get(key)
         if messages is None:
-            messages = numbered[segment.vocabulary] = batch.number(segment.vocabulary)
+            scorer = segment.scorer if segment.ranked else None
+            text_weight = NO_WEIGHTS if scorer is None else scorer.text_weight(batch.words)
+            messages = batch.number(segment.vocabulary, text_weight=text_weight)
+            numbered[key] = messages
         matches = segment.match(messages, version=version, threads=threads)
         examined += matches.examined
         visited += matches.visited

@@ -109,21 +109,31 @@ def renumber(part: Part, vocabulary: Vocabulary) -> Subscriptions:
     Tokens that the other vocabulary does not have are added to it; tokens that no subscription
     uses are left behind.
     """
-    clauses = part.subscriptions.clauses
-    token, negative = clauses.token.copy(), clauses.negative.copy()
-    if 8 * (len(token) + len(negative)) < len(part.vocabulary):
-        used, position = np.unique(np.concatenate([token, negative]), return_inverse=True)
-        token[:], negative[:] = position[: len(token)], position[len(token) :]
+    clauses, rankings = part.subscriptions.clauses, part.subscriptions.rankings
+    several = [clauses]
+    if rankings is not None and rankings.condition is not None:
+        several.append(rankings.condition)
+    columns = [column.copy() for one in several for column in (one.token, one.negative)]
+    if 8 * sum(map(len, columns)) < len(part.vocabulary):
+        used, position = np.unique(np.concatenate(columns), return_inverse=True)
+        columns = np.split(position.astype(np.int32), np.cumsum([len(c) for c in columns])[:-1])
         number = vocabulary.add([part.vocabulary.token(one) for one in used.tolist()])
     else:
         marked = np.zeros(len(part.vocabulary), np.bool_)
-        marked[token] = True
-        marked[negative] = True
+        for column in columns:
+            marked[column] = True
         tokens = part.vocabulary.tokens()
         start, byte = string_buffers(tokens if marked.all() else tokens.filter(pa.array(marked)))
         number = np.full(len(marked), -1, np.int32)
         number[marked] = vocabulary.add_keys(keys_of(start, byte))
     number = read_only(number, np.int32)
-    renumber_tokens(clauses.token_start, number, token)
-    renumber_tokens(clauses.negative_start, number, negative)
-    return replace(part.subscriptions, clauses=replace(clauses, token=token, negative=negative))
+    renumbered = []
+    for one, (token, negative) in zip(
+        several, zip(columns[::2], columns[1::2], strict=True), strict=True
+    ):
+        renumber_tokens(one.token_start, number, token)
+        renumber_tokens(one.negative_start, number, negative)
+        renumbered.append(replace(one, token=token, negative=negative))
+    if rankings is not None and len(renumbered) > 1:
+        rankings = replace(rankings, condition=renumbered[1])
+    return replace(part.subscriptions, clauses=renumbered[0], rankings=rankings)

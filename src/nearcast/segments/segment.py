@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns import NEVER, read_only
+from nearcast.indexes import Index
+from nearcast.segments.parts import Part
+from nearcast.segments.scorer import Scorer
 from nearcast.segments.visible import LifeArrays, MatchArrays, visible_matches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
     from numpy.typing import NDArray
 
     from nearcast.columns import Matches, Messages, Subscriptions
-    from nearcast.indexes import Builder, Index
+    from nearcast.indexes import Builder
     from nearcast.text import Vocabulary
 
 __all__ = ["LATEST", "Segment"]
@@ -42,9 +46,11 @@ class Segment:
     subscriptions
         The subscriptions.
     index
-        An index over their clauses.
+        An index over them, or a function that makes it at the first match.
     vocabulary
         Numbers the tokens of the clauses.
+    scorer
+        What the scores of ranked subscriptions depend on; None if all of them are boolean.
     first_expiry_us
         When the first of them expires, if that is known already.
 
@@ -65,14 +71,16 @@ class Segment:
     def __init__(
         self,
         subscriptions: Subscriptions,
-        index: Index,
+        index: Index | Callable[[], Index],
         vocabulary: Vocabulary,
+        scorer: Scorer | None = None,
         *,
         first_expiry_us: int | None = None,
     ) -> None:
         self.subscriptions = subscriptions
-        self.index = index
+        self._index = index
         self.vocabulary = vocabulary
+        self.scorer = scorer
         self.tombstones = 0
         self.died = _NO_ROWS
         self._died: NDArray[np.int64] | None = None
@@ -84,9 +92,35 @@ class Segment:
             self._expires_us = read_only(subscriptions.expires_us, np.int64)
 
     @classmethod
-    def build(cls, subscriptions: Subscriptions, builder: Builder, vocabulary: Vocabulary) -> Self:
-        """Build the index of subscriptions, and return the segment of both."""
-        return cls(subscriptions, builder.build(subscriptions.clauses), vocabulary)
+    def build(
+        cls,
+        subscriptions: Subscriptions,
+        builder: Builder,
+        vocabulary: Vocabulary,
+        scorer: Scorer | None = None,
+    ) -> Self:
+        """Build the index of subscriptions, and return the segment of both.
+
+        Without a scorer, the weights are those of the subscriptions themselves.
+        """
+        if scorer is None and subscriptions.rankings is not None:
+            scorer = Scorer.counted(Part(subscriptions, vocabulary))
+        if scorer is None:
+            return cls(subscriptions, builder.build(subscriptions.clauses), vocabulary)
+        content = scorer.content(subscriptions, vocabulary)
+        return cls(subscriptions, builder.build(content), vocabulary, scorer)
+
+    @property
+    def index(self) -> Index:
+        """The index over the subscriptions."""
+        if not isinstance(self._index, Index):
+            self._index = self._index()
+        return self._index
+
+    @property
+    def ranked(self) -> bool:
+        """Whether some of the subscriptions are ranked."""
+        return self.subscriptions.rankings is not None
 
     def __len__(self) -> int:
         return len(self.subscriptions)
@@ -106,6 +140,12 @@ class Segment:
         self._died = died
         self.tombstones = tombstones
         self.died = read_only(died, np.int64) if tombstones else _NO_ROWS
+
+    def share_deaths_of(self, other: Segment) -> None:
+        """Keep deaths in the array of another segment with the same rows."""
+        other.reserve_deaths()
+        assert other._died is not None
+        self.share_deaths(other._died, other.tombstones)
 
     def kill(self, rows: NDArray[Any], version: int | NDArray[np.int64] = 0) -> None:
         """Let rows die in a version that nobody reads yet, or each in its own."""

@@ -2,7 +2,8 @@
 
 A `Tokenizer` splits keywords and texts into tokens (`words` is the default one). `Words` holds the
 words of many texts, and a `Vocabulary` numbers them. An `IdTable` numbers the ids of subscriptions,
-which can be removed again; `gather_ids` looks up the ids of matches.
+which can be removed again; `gather_ids` looks up the ids of matches. `Weights` tells how rare
+tokens are.
 """
 
 from nearcast.text.column import TokenColumn, Words, tokenize_column
@@ -10,6 +11,7 @@ from nearcast.text.gather import gather_ids
 from nearcast.text.ids import IdTable
 from nearcast.text.tokenizer import Tokenizer, UnicodeWords, words
 from nearcast.text.vocabulary import Vocabulary
+from nearcast.text.weights import Weights
 
 __all__ = [
     "IdTable",
@@ -17,6 +19,7 @@ __all__ = [
     "Tokenizer",
     "UnicodeWords",
     "Vocabulary",
+    "Weights",
     "Words",
     "gather_ids",
     "tokenize_column",

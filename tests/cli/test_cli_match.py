@@ -64,7 +64,7 @@ def lines(path: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-@pytest.mark.parametrize("index", indexes.names())
+@pytest.mark.parametrize("index", indexes.names("boolean"))
 def test_valid_rows_match_and_invalid_rows_are_reported(index: str, files: dict[str, str]) -> None:
     done = match(files, "--index", index, "--json")
     assert done.exit_code == 0, done.output

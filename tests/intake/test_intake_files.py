@@ -325,7 +325,7 @@ GOOD: dict[str, Any] = {"id": "g", "lon": 1, "lat": 2, "radius_m": 3}
         ({"keywords": ["a", None]}, "keywords", "must not contain null"),
         ({"expression": ["tea"]}, "expression", "must be text"),
         ({"expires_at": "soon"}, "expires_at", "ISO 8601"),
-        ({"alpha": 0.5}, "alpha", "ranked subscriptions are not supported"),
+        ({"alpha": "half"}, "alpha", "must be a number"),
         ({"id": None}, "id", "is missing"),
         ({}, "id", "occurs again"),
     ],

@@ -191,16 +191,6 @@ def test_the_reason_names_the_field(change: dict[str, Any], field: str, reason: 
     assert reason in rejects.reason[0]
 
 
-@pytest.mark.parametrize("name", ["delta", "tau", "max_distance_m", "alpha", "theta"])
-def test_ranked_subscriptions_are_refused(name: str) -> None:
-    table = table_of([{"id": "a", **BERLIN}, {"id": "b", **BERLIN}])
-    table = table.append_column(name, pa.array([0.5, None]))
-    found, rejects = read_subscriptions(table, Vocabulary())
-    assert found.ids.tolist() == ["b"]
-    assert rejects.field == (name,)
-    assert rejects.reason == ("ranked subscriptions are not supported by this version",)
-
-
 def test_refused_rows_keep_their_record_and_number() -> None:
     table = table_of([{"id": "a", **BERLIN, "keywords": []}])
     _, rejects = read_subscriptions(table, Vocabulary(), rows=np.array([41]))

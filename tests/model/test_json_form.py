@@ -152,7 +152,7 @@ PLACE: dict[str, Any] = {"lon": 1, "lat": 2, "radius_m": 3}
         ({"id": 1, **PLACE, "expires_at": "soon"}, "expires_at", "ISO 8601"),
         ({"id": 1, **PLACE, "expires_at": 1e12}, "expires_at", "milliseconds"),
         ({"id": 1, **PLACE, "owner": ["ann"]}, "owner", "must be text"),
-        ({"id": 1, **PLACE, "alpha": 0.5}, "alpha", "not supported"),
+        ({"id": 1, **PLACE, "alpha": 0.5}, "theta", "is missing"),
         ({"id": 1, "geometry": 5}, "geometry", "must be text"),
         ({"id": 1, "geometry": {"type": "LineString"}}, "geometry", "LineString"),
     ],

@@ -31,6 +31,19 @@ def match(
         typer.Option(metavar="NAME=VALUE", help="Option of the index; may be repeated."),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
+    similarity: Annotated[
+        str,
+        typer.Option(
+            help="How ranked subscriptions compare words: containment, overlap, jaccard, dice or "
+            "cosine."
+        ),
+    ] = "containment",
+    distance: Annotated[
+        str, typer.Option(help="How they measure distance: geodesic or planar.")
+    ] = "geodesic",
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Only so many matches per message, the best first.")
+    ] = None,
     rejects: Annotated[
         Path | None, typer.Option(help="File for invalid rows.  [default: OUT.rejects.ndjson]")
     ] = None,
@@ -42,17 +55,20 @@ def match(
 ) -> None:
     """Match messages with subscriptions and write every pair.
 
-    Invalid rows are skipped and written to the rejects file with the reason. A subscription that
-    has expired by the time of a message does not match it.
+    Boolean and ranked subscriptions may be mixed in one file. Invalid rows are skipped and written
+    to the rejects file with the reason. A subscription that has expired by the time of a message
+    does not match it.
     """
     options = parse_assignments(option or [])
     from nearcast import indexes
     from nearcast.cli.match_job import MatchJob
+    from nearcast.columns import Scoring
 
     rejects_path = rejects or out.with_name(f"{out.name}.rejects.ndjson")
     _check_map_path(map_path)
     builder = indexes.create(index, **options)
-    job = MatchJob(subscriptions, messages, out, rejects_path, builder, threads)
+    scoring = Scoring(similarity, distance)
+    job = MatchJob(subscriptions, messages, out, rejects_path, builder, threads, scoring, top)
     map_data = _map_data(map_path)
     with progress(not as_json) as start:
         summary = job.run(start, map_data)
@@ -61,6 +77,9 @@ def match(
         "index": index,
         "options": vars(builder.options),
         "threads": threads,
+        "similarity": similarity,
+        "distance": distance,
+        "top": top,
         **summary.to_dict(),
         "out": str(out),
         "rejects_file": str(rejects_path),

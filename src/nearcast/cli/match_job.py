@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.cli.writers import open_writer
+from nearcast.columns import Scoring
 from nearcast.errors import InvalidInput
 from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import load_messages, load_subscriptions
-from nearcast.segments import Segment, deliver
+from nearcast.segments import Part, Scorer, Segment, deliver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,6 +118,10 @@ class MatchJob:
         The builder of the index.
     threads
         Number of threads.
+    scoring
+        How ranked subscriptions compare words and measure distance.
+    top
+        If given, only that many matches of each message, the best first.
     """
 
     subscriptions: Path
@@ -125,19 +130,23 @@ class MatchJob:
     rejects: Path
     builder: Builder
     threads: int
+    scoring: Scoring = field(default_factory=Scoring)
+    top: int | None = None
 
     def run(self, start: Callable[[str], Advance], map_data: MapData | None = None) -> Summary:
         """Run the job; ``start`` starts a progress bar, ``map_data`` collects the map."""
         self._check_paths()
         summary = Summary()
         watch = _Stopwatch(summary)
-        warm_up(self.builder)
         warm_reading()
         watch.lap("compile")
         with open_writer(self.rejects, _REJECTS) as rejects:
             vocabulary, columns = self._read(rejects, summary, start("subscriptions"))
             watch.lap("read_subscriptions")
-            segment = Segment.build(columns, self.builder, vocabulary)
+            scorer = Scorer.counted(Part(columns, vocabulary), self.scoring)
+            warm_up(self.builder, columns.kinds, self.scoring)
+            watch.lap("compile")
+            segment = Segment.build(columns, self.builder, vocabulary, scorer)
             watch.lap("build")
             if map_data is not None:
                 map_data.add_boxes(columns.clauses.box)
@@ -206,6 +215,8 @@ class _Matching:
 
     def _match(self, batch: MessageBatch, out: TableWriter) -> None:
         found = deliver([self._segment], batch, threads=self._job.threads)
+        if self._job.top is not None:
+            found = found.best(self._job.top)
         self._watch.lap("match")
         count = np.bincount(found.message, minlength=len(batch))
         self._summary.matches += len(found.message)

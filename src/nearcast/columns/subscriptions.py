@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns.clauses import Clauses
-from nearcast.columns.rankings import Rankings
+from nearcast.columns.rankings import BOOLEAN, KINDS, Rankings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,6 +144,13 @@ class Subscriptions:
 
     def __len__(self) -> int:
         return self.clauses.subscriptions
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of the subscriptions; an empty set counts as boolean."""
+        if self.rankings is None or not len(self):
+            return (KINDS[BOOLEAN],)
+        return tuple(KINDS[kind] for kind in np.unique(self.rankings.kind).tolist())
 
     @classmethod
     def empty(cls) -> Self:

@@ -195,39 +195,66 @@ def _with_expressions(
 
     In ranked rows the clauses of the expression are the condition.
     """
-    rows = np.flatnonzero(not_null(expression) & errors.valid)
+    count = len(expression)
+    given = not_null(expression)
+    of_rows = _expressions(expression, given & ~ranked, (tokenizer, vocabulary), errors)
+    clauses = _take(_concatenate(clauses, of_rows.clauses), of_rows.chosen)
+    if not (given & ranked).any():
+        return KeywordClauses(clauses, None)
+    no_tokens = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
+    nothing = Conjunctions(np.arange(count + 1), *no_tokens, *no_tokens)
+    of_ranked = _expressions(
+        expression, given & ranked, (tokenizer, vocabulary), errors, condition=True
+    )
+    return KeywordClauses(
+        clauses, _take(_concatenate(nothing, of_ranked.clauses), of_ranked.chosen)
+    )
+
+
+class _Expressions(NamedTuple):
+    """The clauses of distinct expressions, and what each row chooses.
+
+    A row chooses from one entry per row, its own, followed by these clauses.
+    """
+
+    clauses: Conjunctions
+    chosen: NDArray[np.int64]
+
+
+def _expressions(
+    expression: pa.Array,
+    given: NDArray[np.bool_],
+    words: tuple[Tokenizer, Vocabulary],
+    errors: RowErrors,
+    *,
+    condition: bool = False,
+) -> _Expressions:
+    """Parse the expressions of some rows, each distinct text once."""
+    tokenizer, vocabulary = words
+    rows = np.flatnonzero(given & errors.valid)
     coded = expression.take(pa.array(rows)).dictionary_encode()
     texts: list[str] = coded.dictionary.to_pylist()
-    parsed = [_parsed(text, tokenizer) for text in texts]
+    parsed = [_parsed(text, tokenizer, condition) for text in texts]
     code = coded.indices.to_numpy(zero_copy_only=False)
     for row, number in zip(rows.tolist(), code.tolist(), strict=True):
         outcome = parsed[number]
         if isinstance(outcome, InvalidInput):
             errors.add_error(row, outcome)
     valid = [() if isinstance(outcome, InvalidInput) else outcome for outcome in parsed]
-    own = keyword_clauses_of(valid, vocabulary)
-    # Each row chooses from the clauses of all rows, followed by those of all expressions.
-    count = len(expression)
-    chosen, condition = np.arange(count), np.arange(count)
-    by_score = ranked[rows]
-    chosen[rows[~by_score]] = count + code[~by_score]
-    if not by_score.any():
-        return KeywordClauses(_take(_concatenate(clauses, own), chosen), None)
-    condition[rows[by_score]] = count + code[by_score]
-    no_tokens = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
-    nothing = Conjunctions(np.arange(count + 1), *no_tokens, *no_tokens)
-    return KeywordClauses(
-        _take(_concatenate(clauses, own), chosen), _take(_concatenate(nothing, own), condition)
-    )
+    chosen = np.arange(len(expression))
+    chosen[rows] = len(expression) + code
+    return _Expressions(keyword_clauses_of(valid, vocabulary), chosen)
 
 
-def _parsed(text: str, tokenizer: Tokenizer) -> tuple[Conjunction, ...] | InvalidInput:
+def _parsed(
+    text: str, tokenizer: Tokenizer, condition: bool
+) -> tuple[Conjunction, ...] | InvalidInput:
     if len(text) > MAX_KEYWORD_BYTES:
         return InvalidInput(
             "expression", text, f"must have at most {MAX_KEYWORD_BYTES:,} characters"
         )
     try:
-        return parse(text, tokenizer)
+        return parse(text, tokenizer, condition=condition)
     except ExpressionError as error:
         return error
 

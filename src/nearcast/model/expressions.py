@@ -39,7 +39,9 @@ class Conjunction(NamedTuple):
     negative: tuple[str, ...] = ()
 
 
-def parse(expression: str, tokenize: Tokenize) -> tuple[Conjunction, ...]:
+def parse(
+    expression: str, tokenize: Tokenize, *, condition: bool = False
+) -> tuple[Conjunction, ...]:
     """Return the clauses of an expression, which is true if one of them is.
 
     Parameters
@@ -49,6 +51,8 @@ def parse(expression: str, tokenize: Tokenize) -> tuple[Conjunction, ...]:
         mean AND; NOT binds strongest, then AND, then OR.
     tokenize
         Splits a word or a quoted keyword into tokens. If there are several, all are required.
+    condition
+        Whether it is the condition of a ranked subscription, which may consist of exclusions only.
 
     Returns
     -------
@@ -59,7 +63,8 @@ def parse(expression: str, tokenize: Tokenize) -> tuple[Conjunction, ...]:
     ------
     ExpressionError
         If the syntax is wrong, if there are more than 1,000 clauses, if the expression can never be
-        true, or if a clause only excludes tokens. The error has the position of the character.
+        true, or if a clause only excludes tokens and it is no condition. The error has the
+        position of the character.
 
     Examples
     --------
@@ -73,7 +78,7 @@ def parse(expression: str, tokenize: Tokenize) -> tuple[Conjunction, ...]:
     if not clauses:
         problem = "can never be true: every alternative requires a word and excludes it"
         raise ExpressionError(expression, tree.position, problem)
-    return tuple(sorted(expansion.conjunction(clause) for clause in clauses))
+    return tuple(sorted(expansion.conjunction(clause, condition) for clause in clauses))
 
 
 def to_text(clauses: Sequence[Conjunction]) -> str:
@@ -90,15 +95,15 @@ def to_text(clauses: Sequence[Conjunction]) -> str:
     >>> to_text([Conjunction(("new york", "tea"), ("milk",)), Conjunction(("OR",))])
     '"new york" AND tea NOT milk OR "OR"'
     """
-    if not clauses or not all(clause.positive for clause in clauses):
-        problem = "every clause must require a token; an expression cannot match everything"
+    if not clauses or not all(clause.positive or clause.negative for clause in clauses):
+        problem = "every clause must have a token; an expression cannot match everything"
         raise InvalidInput("clauses", clauses, problem)
     return " OR ".join(_clause_text(clause) for clause in clauses)
 
 
 def _clause_text(clause: Conjunction) -> str:
     required = " AND ".join(_quoted(token) for token in clause.positive)
-    return required + "".join(f" NOT {_quoted(token)}" for token in clause.negative)
+    return " ".join(filter(None, [required, *(f"NOT {_quoted(t)}" for t in clause.negative)]))
 
 
 def _quoted(token: str) -> str:
@@ -130,10 +135,10 @@ class _Expansion:
             return self._all(operands, node)
         return self._absorbed(set[_Clause]().union(*operands), node)
 
-    def conjunction(self, clause: _Clause) -> Conjunction:
-        """Return a clause with its tokens; raise if it only excludes tokens."""
+    def conjunction(self, clause: _Clause, may_only_exclude: bool) -> Conjunction:
+        """Return a clause with its tokens; raise if it only excludes tokens and may not."""
         positive = sorted(self._tokens[literal - 1] for literal in clause if literal > 0)
-        if not positive:
+        if not positive and not may_only_exclude:
             position = min(self._negated_at[literal] for literal in clause)
             problem = "this alternative only excludes; every alternative must require a word"
             raise ExpressionError(self._expression, position, problem)

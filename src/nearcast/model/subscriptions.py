@@ -110,7 +110,7 @@ class Subscription:
             if keywords is not None and ranking is None:
                 problem = "give either keywords or an expression, not both"
                 raise InvalidInput("expression", expression, problem)
-            parse(expression, words.literal)
+            parse(expression, words.literal, condition=ranking is not None)
         if expires_at is not None:
             checks.time_us("expires_at", expires_at)
 
@@ -199,7 +199,7 @@ class Subscription:
         """
         if self.ranking is None or self.expression is None:
             return None
-        return parse(self.expression, tokenize)
+        return parse(self.expression, tokenize, condition=True)
 
     @property
     def expires_us(self) -> int | None:

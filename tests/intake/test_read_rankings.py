@@ -113,7 +113,7 @@ def test_refused_rows_say_why(row: dict[str, Any], field: str, reason: str) -> N
 
 shares = st.sampled_from([0.0, 1.0, 0.5, 1e-9, 0.123456789, 0.1234567894, 1.1, -0.5])
 distances = st.sampled_from([0.01, 0.014, 0.004, 500.0, 42_949_672.95, 5e7])
-rankings = st.one_of(
+rankings: st.SearchStrategy[dict[str, float]] = st.one_of(
     st.fixed_dictionaries({"delta": shares, "tau": shares, "max_distance_m": distances}),
     st.fixed_dictionaries({"alpha": shares, "theta": shares}),
     st.just({}),

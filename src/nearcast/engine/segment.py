@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from nearcast.columns import BOOLEAN
 from nearcast.segments import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from nearcast.columns import Subscriptions
@@ -51,6 +53,13 @@ class LiveSegment(Segment):
         self.handle = handle
         self.serial = serial
         self.indexed = indexed
+
+    def count_ranked(self) -> int:
+        """Return how many rows are ranked and alive."""
+        rankings = self.subscriptions.rankings
+        if rankings is None:
+            return 0
+        return int(np.count_nonzero(self.alive() & (rankings.kind != BOOLEAN)))
 
     def rescored(self, scorer: Scorer, index: Index | Callable[[], Index]) -> LiveSegment:
         """Return the same rows, which go on dying together, with other weights of tokens."""

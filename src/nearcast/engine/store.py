@@ -10,21 +10,20 @@ and the store decides what to merge at once and what to leave to its thread.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import BOOLEAN, NEVER, Ids, Subscriptions
+from nearcast.columns import NEVER, Ids, Subscriptions
 from nearcast.engine.buffer import BUFFER_ROWS, Buffer, small_index
 from nearcast.engine.directory import NOWHERE, Directory, duplicate_id, unknown_id
 from nearcast.engine.merging import SMALL_ROWS, Size, Worker, choose, choose_all, choose_small
 from nearcast.engine.segment import LiveSegment, State
 from nearcast.errors import StorageError
-from nearcast.segments import Part, count_tokens, renumber, trimmed, unite
-from nearcast.text import Weights
+from nearcast.segments import Part, renumber, trimmed, unite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -467,7 +466,7 @@ class Store:
         ranked = [s for s in self.state.segments if s.ranked]
         if sum(map(len, ranked)) < enough:
             return False
-        return sum(int(np.count_nonzero(_ranked_rows(s))) for s in ranked) >= enough
+        return sum(segment.count_ranked() for segment in ranked) >= enough
 
     def _renew_weights(self, more: Part | None = None, *, build: bool = True) -> None:
         """Count weights over all ranked subscriptions, and score with them from one version on.
@@ -483,8 +482,12 @@ class Store:
         with self._merging:
             ranked = self._claim_ranked()
             try:
-                scorer = self._counted(ranked, more)
-                if scorer is not None:
+                now_us = self._clock_us()
+                living = [(s, np.flatnonzero(s.alive() & s.unexpired(now_us))) for s in ranked]
+                parts = [Part(_rows(s, rows), s.vocabulary) for s, rows in living]
+                parts += [] if more is None else [more]
+                scorer = self.state.scorer.recounted(parts, self.vocabulary)
+                if scorer is not self.state.scorer:
                     self._rescore(scorer, ranked, build)
             finally:
                 with self._released:
@@ -503,34 +506,6 @@ class Store:
             if self._buffer is not None and self._buffer.segment in ranked:
                 self._buffer = None
             return ranked
-
-    def _counted(self, ranked: list[LiveSegment], more: Part | None) -> Scorer | None:
-        """Return a scorer with newly counted weights; None if they are the same as before."""
-        vocabulary, now_us = self.vocabulary, self._clock_us()
-        living = [(s, np.flatnonzero(s.alive() & s.unexpired(now_us))) for s in ranked]
-        parts = [Part(_rows(s, rows), s.vocabulary) for s, rows in living]
-        parts += [] if more is None else [more]
-        frequency, count = np.zeros(len(vocabulary), np.int64), 0
-        for part in parts:
-            own, rows = count_tokens(part)
-            number: NDArray[Any] = np.arange(len(own))
-            if part.vocabulary is not vocabulary:
-                used = np.flatnonzero(own)
-                tokens = [part.vocabulary.token(token) for token in used.tolist()]
-                own, number = own[used], vocabulary.add(tokens)
-            frequency = np.pad(frequency, (0, max(0, len(vocabulary) - len(frequency))))
-            np.add.at(frequency, number, own)
-            count += rows
-        before = self.state.scorer
-        same = before.weights.vocabulary is vocabulary and np.array_equal(
-            np.trim_zeros(before.weights.frequency, "b"), np.trim_zeros(frequency, "b")
-        )
-        if count == before.weights.subscriptions and same:
-            return None
-        weights = Weights(
-            vocabulary, frequency, subscriptions=count, version=before.weights.version + 1
-        )
-        return replace(before, weights=weights)
 
     def _rescore(self, scorer: Scorer, claimed: list[LiveSegment], build: bool) -> None:
         """Give all ranked segments indexes with other weights, in one version."""
@@ -676,14 +651,6 @@ def _deaths(
     """Yield when the kept rows of each source died, now that nobody writes."""
     for source, rows in zip(sources, kept, strict=True):
         yield source.died[rows] if len(source.died) else np.full(len(rows), NEVER)
-
-
-def _ranked_rows(segment: LiveSegment) -> NDArray[np.bool_]:
-    """Return which rows are alive and ranked."""
-    rankings = segment.subscriptions.rankings
-    assert rankings is not None
-    ranked: NDArray[np.bool_] = segment.alive() & (rankings.kind != BOOLEAN)
-    return ranked
 
 
 def _dead(segment: LiveSegment, now_us: int | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from nearcast.columns import BOOLEAN, NO_WEIGHTS, Ranked, Scoring
 from nearcast.text import Weights
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from nearcast.columns import Clauses, Subscriptions
@@ -38,15 +40,44 @@ class Scorer:
     @classmethod
     def counted(cls, part: Part, scoring: Scoring | None = None) -> Scorer:
         """Return a scorer whose table was counted over the ranked subscriptions of a part."""
-        return cls.new(scoring).recounted(part)
+        return cls.new(scoring).recounted([part], part.vocabulary)
 
-    def recounted(self, part: Part) -> Scorer:
-        """Return the scorer of the next version, its table counted over a part."""
-        frequency, count = count_tokens(part)
+    def recounted(self, parts: Sequence[Part], vocabulary: Vocabulary) -> Scorer:
+        """Return a scorer of the next version, its table counted over all parts together.
+
+        Tokens of the parts are added to the vocabulary, which becomes that of the table. If all
+        counts are what they were, this scorer is returned.
+        """
+        frequency, count = np.zeros(len(vocabulary), np.int64), 0
+        for part in parts:
+            own, rows = count_tokens(part)
+            number: NDArray[Any] = np.arange(len(own))
+            if part.vocabulary is not vocabulary:
+                used = np.flatnonzero(own)
+                tokens = [part.vocabulary.token(token) for token in used.tolist()]
+                own, number = own[used], vocabulary.add(tokens)
+            frequency = np.pad(frequency, (0, max(0, len(vocabulary) - len(frequency))))
+            np.add.at(frequency, number, own)
+            count += rows
+        if self._was_counted(vocabulary, frequency, count):
+            return self
         weights = Weights(
-            part.vocabulary, frequency, subscriptions=count, version=self.weights.version + 1
+            vocabulary, frequency, subscriptions=count, version=self.weights.version + 1
         )
         return Scorer(weights, self.scoring)
+
+    def _was_counted(
+        self, vocabulary: Vocabulary, frequency: NDArray[np.int64], count: int
+    ) -> bool:
+        before = self.weights
+        if count != before.subscriptions:
+            return False
+        used, known = np.flatnonzero(frequency), np.flatnonzero(before.frequency)
+        return count == 0 or (
+            before.vocabulary is vocabulary
+            and np.array_equal(used, known)
+            and np.array_equal(frequency[used], before.frequency[used])
+        )
 
     def content(self, subscriptions: Subscriptions, vocabulary: Vocabulary) -> Clauses | Ranked:
         """Return what an index over subscriptions is built over."""

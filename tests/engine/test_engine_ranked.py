@@ -87,7 +87,7 @@ class Oracle:
             return float(common >= 0)
         tall = min(message.place.north, region.north) - max(message.place.south, region.south)  # type: ignore[union-attr]
         area = (region.east - region.west) * (region.north - region.south)
-        return max(0.0, common) * max(0.0, tall) / area
+        return float(max(0.0, common) * max(0.0, tall) / area)
 
 
 def ends(place: Point | Rect) -> tuple[float, float]:

@@ -10,12 +10,13 @@ import pytest
 
 from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Messages
+from nearcast.compiled.pyramids import TARGET, pack_pyramid, size_of
 from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.indexes.trie_pyramid import TriePyramid
 from nearcast.indexes.trie_pyramid.index import MAX_CLAUSES
-from nearcast.indexes.trie_pyramid.layout import IS_NODE, TARGET, pack_pyramid, size_of
+from nearcast.indexes.trie_pyramid.layout import IS_NODE
 
 TWEETS = Workload("tweets", seed=5)
 

@@ -10,18 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.compiled.jit import JIT
-from nearcast.indexes.trie_pyramid.build import (
-    CLAUSE,
-    WIDTH,
-    order_rows,
-    select_rows,
-    write_pyramid,
-)
-from nearcast.indexes.trie_pyramid.layout import (
+from nearcast.compiled.pyramid_build import LOW, WIDTH, order_rows, select_rows, write_pyramid
+from nearcast.compiled.pyramids import (
     BLOCK_SIZE,
     GRID_COLUMNS,
     GRID_ROWS,
-    TriePyramidArrays,
     cell_mask,
     inner_words,
     make_part_sizes,
@@ -29,6 +22,7 @@ from nearcast.indexes.trie_pyramid.layout import (
     part_level,
     pyramid_words,
 )
+from nearcast.indexes.trie_pyramid.layout import TriePyramidArrays
 from nearcast.indexes.trie_pyramid.match import fill_table, occurs, table_bits
 
 if TYPE_CHECKING:
@@ -46,7 +40,7 @@ def random_rows(seed: int, size: int) -> NDArray[np.int32]:
     corner = rng.integers(-spread, spread + 1, (size, 2, 2))
     row = np.zeros((size, WIDTH), np.int32)
     row[:, :2], row[:, 2:4] = corner.min(axis=1), corner.max(axis=1)
-    row[:, CLAUSE] = np.arange(size)
+    row[:, LOW] = np.arange(size)
     return row
 
 

@@ -5,7 +5,7 @@ of 16 boxes of int32, or of 32 boxes of int16, fills a cache line and a vector r
 comparing all of them costs as much as comparing one. A block is always read as if it were full:
 the array must go on behind a shorter block, and the caller masks the bits of missing boxes.
 
-Used by ap_tree, keyword_first, mbr_trie and quadtrees (int32), and by trie_pyramid (int16).
+Used by ap_tree, keyword_first, mbr_trie and quadtrees (int32), and by pyramids (int16).
 """
 
 from __future__ import annotations

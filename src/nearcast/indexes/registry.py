@@ -14,7 +14,7 @@ from nearcast.indexes.lfilter import Lfilter
 from nearcast.indexes.mbr_trie import MbrTrie
 from nearcast.indexes.pt_quadtree import PtQuadtree
 from nearcast.indexes.quadtrees import IqTree, RqTree, TrieQuadtree
-from nearcast.indexes.ranked import RankedLinear
+from nearcast.indexes.ranked_pyramid import RankedPyramid
 from nearcast.indexes.rtree import IrTree, RtPlusPlusTree, RtPlusTree, RtTree, SpatialFirst
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.trie_pyramid import TriePyramid
@@ -30,7 +30,7 @@ __all__ = ["DEFAULT", "RANKED_DEFAULT", "create", "get", "load", "names"]
 DEFAULT = TriePyramid.name
 """The index of boolean subscriptions, unless another is chosen."""
 
-RANKED_DEFAULT = RankedLinear.name
+RANKED_DEFAULT = RankedPyramid.name
 """The index of ranked subscriptions, unless another is chosen."""
 
 _INDEXES: dict[str, type[Index]] = {
@@ -51,7 +51,7 @@ _INDEXES: dict[str, type[Index]] = {
         RqTree,
         TrieQuadtree,
         TriePyramid,
-        RankedLinear,
+        RankedPyramid,
     )
 }
 

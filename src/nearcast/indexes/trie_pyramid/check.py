@@ -14,15 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.token_table import BITS32, LOW32
-from nearcast.indexes.damage import require
-from nearcast.indexes.trie_pyramid.layout import (
+from nearcast.compiled.pyramids import (
     BLOCK,
     BLOCK_SIZE,
     CELLS,
-    CHILDREN,
-    IS_NODE,
-    KEPT,
     KEY,
     MAX_GRID_LEVEL,
     MAX_QUEUED,
@@ -31,13 +26,15 @@ from nearcast.indexes.trie_pyramid.layout import (
     POSITION_BITS,
     STACK,
     TARGET,
-    TriePyramidArrays,
     make_part_sizes,
     position_of,
     push_parts,
     pyramid_words,
     size_of,
 )
+from nearcast.compiled.token_table import BITS32, LOW32
+from nearcast.indexes.damage import require
+from nearcast.indexes.trie_pyramid.layout import CHILDREN, IS_NODE, KEPT, TriePyramidArrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

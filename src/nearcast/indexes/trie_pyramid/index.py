@@ -9,6 +9,14 @@ import numpy as np
 
 from nearcast.columns import Clauses, at_cache_line, read_only
 from nearcast.compiled.clauses import ClauseTokens
+from nearcast.compiled.pyramids import (
+    BLOCK,
+    MAX_QUEUED,
+    PADDING,
+    SIZE_BITS,
+    choose_grid_level,
+    make_part_sizes,
+)
 from nearcast.compiled.token_filter import FILTER_WORDS
 from nearcast.errors import InvalidInput
 from nearcast.indexes.boolean import BooleanIndex
@@ -29,15 +37,7 @@ from nearcast.indexes.trie_pyramid.build import (
     write_lists,
 )
 from nearcast.indexes.trie_pyramid.check import check_arrays
-from nearcast.indexes.trie_pyramid.layout import (
-    BLOCK,
-    MAX_QUEUED,
-    PADDING,
-    SIZE_BITS,
-    TriePyramidArrays,
-    choose_grid_level,
-    make_part_sizes,
-)
+from nearcast.indexes.trie_pyramid.layout import TriePyramidArrays
 from nearcast.indexes.trie_pyramid.match import (
     CHUNK,
     Candidates,

@@ -20,17 +20,16 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
 from nearcast.compiled.messages import MessageArrays, Output, contains, known_tokens
+from nearcast.compiled.pyramids import LEAVES, ROUNDING, home, open_inner_blocks
 from nearcast.compiled.token_filter import LOW_BITS, clear_filter, set_filter
 from nearcast.compiled.token_table import MIXER, NO_TOKEN
-from nearcast.indexes.trie_pyramid.layout import ROUNDING, TOKENLESS, TriePyramidArrays, home
+from nearcast.indexes.trie_pyramid.layout import TOKENLESS, TriePyramidArrays
 from nearcast.indexes.trie_pyramid.search import (
     CHECK_BOX,
-    LEAVES,
     NODES,
     SCANNED,
     Queues,
     look_up,
-    open_inner_blocks,
     open_nodes,
     scan_leaves,
 )

@@ -1,10 +1,10 @@
 """Find the entries of a trie-pyramid that may match a message.
 
 `look_up` finds the lists of a message's tokens, `open_nodes` the children below them,
-`open_inner_blocks` the leaves whose bounding boxes overlap the message, and `scan_leaves` the
-entries whose rounded boxes do. Each step prefetches what the next one reads: four cache lines of
-each block. Prefetching only the lines that a block has was not faster: the next line is the first
-leaf, which is often needed.
+`open_inner_blocks` (of `nearcast.compiled.pyramids`) the leaves whose bounding boxes overlap the
+message, and `scan_leaves` the entries whose rounded boxes do. Each step prefetches what the next
+one reads: four cache lines of each block. Prefetching only the lines that a block has was not
+faster: the next line is the first leaf, which is often needed.
 """
 
 from __future__ import annotations
@@ -15,32 +15,31 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, inlined_kernel, kernel, lowest_bit, prefetch
 from nearcast.compiled.messages import contains
-from nearcast.compiled.simd_boxes import INT16_LANES, touching_boxes
-from nearcast.compiled.token_table import BITS32, LOW32, NO_TOKEN
-from nearcast.indexes.trie_pyramid.layout import (
+from nearcast.compiled.pyramids import (
     BLOCK,
     BLOCK_SIZE,
     CELLS,
-    CHILDREN,
     GRID_LEVEL,
-    IS_NODE,
-    KEPT,
-    LINE_WORDS,
-    PART_BITS,
-    PART_WORDS,
-    SIGNATURE,
+    INNER,
+    LEAVES,
     TARGET,
-    TriePyramidArrays,
     cell_mask,
     find_slot,
-    inner_words,
-    key_of,
-    pack_pyramid,
-    part_count,
-    part_level,
+    lane_mask,
     position_of,
-    signature_bit,
+    prefetch_block,
     size_of,
+)
+from nearcast.compiled.simd_boxes import INT16_LANES, touching_boxes
+from nearcast.compiled.token_table import BITS32, LOW32, NO_TOKEN
+from nearcast.indexes.trie_pyramid.layout import (
+    CHILDREN,
+    IS_NODE,
+    KEPT,
+    SIGNATURE,
+    TriePyramidArrays,
+    key_of,
+    signature_bit,
 )
 
 if TYPE_CHECKING:
@@ -55,8 +54,8 @@ CHECK_BOX = np.int64(1 << 62)
 CHILDREN_PER_TOKEN = 4
 """A node with more children than this per token of the message is searched token by token."""
 
-LEAVES, INNER, NODES, SCANNED = 0, 1, 2, 3
-"""The fields of ``Queues.counts``."""
+NODES, SCANNED = 2, 3
+"""Fields of ``Queues.counts`` after `LEAVES` and `INNER`."""
 
 _ONE = np.uint64(1)
 
@@ -72,15 +71,6 @@ class Queues(NamedTuple):
     inner: NDArray[np.uint64]
     node: NDArray[np.uint64]
     counts: NDArray[np.int64]
-
-
-@inlined_kernel
-def prefetch_block(pyramid: NDArray[np.uint64], position: Number) -> None:
-    """Prefetch a block."""
-    prefetch(pyramid, position)
-    prefetch(pyramid, position + LINE_WORDS)
-    prefetch(pyramid, position + 2 * LINE_WORDS)
-    prefetch(pyramid, position + 3 * LINE_WORDS)
 
 
 @inlined_kernel
@@ -160,40 +150,6 @@ def open_nodes(index: TriePyramidArrays, tokens: NDArray[np.int32], queues: Queu
             if index.node[at, SIGNATURE] & signature_bit(tokens[i]):
                 child = find_slot(index.slot, key_of(at, tokens[i]))
                 enqueue(index, queues, index.slot[child, TARGET])
-
-
-@inlined_kernel
-def lane_mask(count: Number) -> Number:
-    """Return a bit for each of the boxes of a block."""
-    return (_ONE << np.uint64(count)) - _ONE
-
-
-@inlined_kernel
-def open_inner_blocks(index: TriePyramidArrays, window: NDArray[np.int16], queues: Queues) -> None:
-    """Go down from the queued inner blocks to leaves; ``window`` is the message's rounded box."""
-    pyramid, rounded_boxes, part_sizes = index.pyramid, index.rounded_boxes, index.part_sizes
-    leaf, inner, block = queues.leaf, queues.inner, index.header[BLOCK_SIZE]
-    leaves, inners = queues.counts[LEAVES], queues.counts[INNER]
-    i = np.int64(0)
-    while i < inners:
-        position, size = position_of(inner[i]), size_of(inner[i])
-        i += 1
-        level = part_level(part_sizes, block, size)
-        bits, words = part_sizes[PART_BITS, level], part_sizes[PART_WORDS, level]
-        parts = part_count(size, bits)
-        overlaps = touching_boxes(rounded_boxes, 4 * position, parts, window) & lane_mask(parts)
-        position += inner_words(parts)
-        while overlaps != np.uint64(0):
-            part = lowest_bit(overlaps)
-            overlaps &= overlaps - _ONE
-            below = min(np.int64(1) << bits, size - (part << bits))
-            place = position + part * words
-            prefetch_block(pyramid, place)
-            leaf[leaves] = pack_pyramid(place, below)
-            inner[inners] = pack_pyramid(place, below)
-            leaves += np.int64(below <= block)
-            inners += np.int64(below > block)
-    queues.counts[LEAVES] = leaves
 
 
 @inlined_kernel

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nearcast.compiled.jit import JIT
-from nearcast.engine import Engine, live_messages, merging, store
+from nearcast.engine import Engine, live_messages, merging, rows, store
 from nearcast.errors import DuplicateId, UnknownId
 from nearcast.model import (
     Circle,
@@ -119,7 +119,7 @@ class EngineMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        for module in (store, merging):
+        for module in (rows, merging):
             self.patch.setattr(module, "BUFFER_ROWS", 4)
             self.patch.setattr(module, "SMALL_ROWS", 1)
         self.patch.setattr(store, "_BULK_ROWS", 3)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from nearcast.compiled.jit import JIT
-from nearcast.engine import Engine, merging, store
+from nearcast.engine import Engine, merging, rows, store
 from nearcast.errors import InvalidInput, UnknownId, UnknownName
 from nearcast.model import Match, Message, Overlap, Point, Proximity, Rect, Subscription
 from nearcast.text import words
@@ -126,7 +126,7 @@ class RankedMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        for module in (store, merging):
+        for module in (rows, merging):
             self.patch.setattr(module, "BUFFER_ROWS", 4)
             self.patch.setattr(module, "SMALL_ROWS", 1)
         self.patch.setattr(store, "_BULK_ROWS", 3)

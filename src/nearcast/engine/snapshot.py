@@ -10,7 +10,7 @@ import numpy as np
 from nearcast import indexes
 from nearcast.columns import Scoring
 from nearcast.engine.live_messages import LiveBatch
-from nearcast.engine.store import StoredSegment
+from nearcast.engine.rows import StoredSegment
 from nearcast.errors import NearcastError, StorageError
 from nearcast.indexes.statistics import Statistics
 from nearcast.segments import Scorer

@@ -4,29 +4,28 @@ Readers see one immutable `State`, replaced by assignment. A write first does ev
 fail, then lets rows die in the next version, notes where the new ones are and puts the new state in
 place: it happens as a whole or not at all. Ids of a large write are reserved while its index is
 built, so other writers do not wait for it. Merging is the store's business alone: callers write,
-and the store decides what to merge at once and what to leave to its thread.
+and the store decides what to merge at once and what to leave to its thread. It also decides when
+the weights of ranked subscriptions are counted again.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from functools import partial
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast.columns import NEVER, Ids, Subscriptions
-from nearcast.engine.buffer import BUFFER_ROWS, Buffer, small_index
-from nearcast.engine.directory import NOWHERE, Directory, duplicate_id, unknown_id
-from nearcast.engine.merging import SMALL_ROWS, Size, Worker, choose, choose_all, choose_small
+from nearcast.engine.buffer import small_index
+from nearcast.engine.directory import duplicate_id, unknown_id
+from nearcast.engine.merging import Size, Worker, choose, choose_all, choose_small
+from nearcast.engine.rows import Rows, chosen_rows, joined_rows
 from nearcast.engine.segment import LiveSegment, State
-from nearcast.errors import StorageError
-from nearcast.segments import Part, renumber, trimmed, unite
+from nearcast.segments import Part, trimmed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,25 +34,14 @@ if TYPE_CHECKING:
     from nearcast.segments import Scorer
     from nearcast.text import Vocabulary
 
-__all__ = ["Store", "StoredSegment"]
+__all__ = ["Store"]
 
 _BULK_ROWS = 512
 _MIN_UNUSED_TOKENS = 1024
 _MIN_COUNTED = 1024
-_FIRST = np.zeros(1, np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class StoredSegment:
-    """A segment as it is saved; ``indexed`` as in `LiveSegment`."""
-
-    subscriptions: Subscriptions
-    index: Index
-    alive: NDArray[np.bool_]
-    indexed: bool
-
-
-class Store:
+class Store(Rows):
     """A live set of subscriptions, as columns.
 
     Parameters
@@ -79,41 +67,12 @@ class Store:
         scorer: Scorer,
         trims: bool = True,
     ) -> None:
-        self.state = State(0, (), scorer)
-        self.builder = builder
-        self.vocabulary = vocabulary
+        super().__init__(builder, vocabulary, clock_us, scorer)
         self._trims = trims
-        self._clock_us = clock_us
-        self._directory = Directory()
-        self._buffer: Buffer | None = None
-        self._writing = threading.Lock()
         self._merging = threading.RLock()
         self._claimed: set[LiveSegment] = set()
         self._released = threading.Condition(self._writing)
         self.worker = Worker(self.merge)
-
-    def __len__(self) -> int:
-        """Return how many subscriptions are registered and have not expired."""
-        with self._writing:
-            now_us = self._clock_us()
-            return sum(size.alive for size in self._sizes(self.state.segments, now_us))
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of segments, directory and vocabularies."""
-        with self._writing:
-            segments = self.state.segments
-            vocabularies = {self.vocabulary, *(segment.vocabulary for segment in segments)}
-            return (
-                self._directory.nbytes
-                + sum(segment.nbytes for segment in segments)
-                + sum(vocabulary.nbytes for vocabulary in vocabularies)
-            )
-
-    def find(self, id: Id) -> tuple[LiveSegment, int] | None:
-        """Return where the subscription with this id is; None if it is not registered."""
-        with self._writing:
-            return self._place(self._directory.find_one(id))
 
     def add(self, part: Part, *, skip: bool) -> NDArray[np.bool_]:
         """Add subscriptions, all in one version.
@@ -212,11 +171,6 @@ class Store:
         self._wake_worker()
         return place, new
 
-    def sizes(self) -> list[Size]:
-        """Return the sizes of all segments; the expired count as dead."""
-        with self._writing:
-            return self._sizes(self.state.segments, self._clock_us())
-
     def merge(self, quiet: bool) -> bool:
         """Merge segments once, if the policy says so; return whether it did.
 
@@ -253,97 +207,6 @@ class Store:
         self.worker.stop()
         self.worker.join()
 
-    def restore(self, segments: Iterable[StoredSegment]) -> None:
-        """Take in segments that were saved; the store must be empty."""
-        made = []
-        for serial, stored in enumerate(segments):
-            subscriptions, rows = stored.subscriptions, np.flatnonzero(stored.alive)
-            handle = np.zeros(len(subscriptions), np.int32)
-            if self._directory.find(subscriptions.ids.take(rows)).max(initial=-1) >= 0:
-                raise StorageError("two stored segments have the same id; restore a copy")
-            handle[rows] = self._directory.reserve(subscriptions.ids.take(rows))
-            self._directory.place(handle[rows], serial, rows)
-            segment = LiveSegment(
-                subscriptions,
-                stored.index,
-                self.vocabulary,
-                self.state.scorer,
-                handle=handle,
-                serial=serial,
-                indexed=stored.indexed,
-            )
-            if len(rows) < len(segment):
-                segment.kill(np.flatnonzero(~stored.alive))
-            made.append(segment)
-        if len(self._directory) != sum(len(s) - s.tombstones for s in made):
-            raise StorageError("a stored segment has the same id twice; restore a copy")
-        self.state = self.state._replace(segments=tuple(made))
-
-    def _found(self, ids: Ids) -> NDArray[np.int32]:
-        if len(ids) == 1:
-            return np.array([self._directory.find_one(ids.tolist()[0])], np.int32)
-        return self._directory.find(ids)
-
-    def _taken(self, ids: Ids) -> NDArray[np.bool_]:
-        """Return which ids cannot be registered; an expired registration is no obstacle."""
-        if len(ids) == 1:
-            one = self._directory.find_one(ids.tolist()[0])
-            return np.array([self._place(one) is not None or self._directory.is_reserved(one)])
-        handle = self._directory.find(ids)
-        return self._registered(handle) | self._directory.reserved(handle)
-
-    def _registered(self, handle: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return which handles belong to subscriptions that have not expired."""
-        if len(handle) == 1:
-            return np.array([self._place(int(handle[0])) is not None])
-        registered: NDArray[np.bool_] = self._directory.segment_of(handle) != NOWHERE
-        now_us = self._clock_us()
-        for segment, rows, positions in self._places(handle):
-            if segment.first_expiry_us <= now_us:
-                registered[positions] = segment.subscriptions.expires_us[rows] > now_us
-        return registered
-
-    def _place(self, handle: int) -> tuple[LiveSegment, int] | None:
-        """Return the segment and row of one handle; None if it has none, or has expired."""
-        segment = self._segment_of(handle)
-        if segment is None:
-            return None
-        row = self._directory.row_at(handle)
-        expires = segment.first_expiry_us < NEVER
-        if expires and segment.subscriptions.expires_us[row] <= self._clock_us():
-            return None
-        return segment, row
-
-    def _segment_of(self, handle: int) -> LiveSegment | None:
-        serial = self._directory.segment_at(handle)
-        if serial != NOWHERE:
-            for segment in self.state.segments:
-                if segment.serial == serial:
-                    return segment
-        return None
-
-    def _places(
-        self, handle: NDArray[np.int32]
-    ) -> list[tuple[LiveSegment, NDArray[np.int32], NDArray[np.int64]]]:
-        """Return segment by segment the rows of handles, and their positions among the handles."""
-        if len(handle) == 1:
-            one = int(handle[0])
-            segment = self._segment_of(one)
-            if segment is None:
-                return []
-            return [(segment, np.array([self._directory.row_at(one)], np.int32), _FIRST)]
-        serial = self._directory.segment_of(handle)
-        if len(serial) == 0 or serial.max() == NOWHERE:
-            return []
-        of_segment = [(s, np.flatnonzero(serial == s.serial)) for s in self.state.segments]
-        row_of = self._directory.row_of
-        return [(s, row_of(handle[chosen]), chosen) for s, chosen in of_segment if len(chosen)]
-
-    def _renumbered(self, part: Part) -> Part:
-        """Return a part under the latest vocabulary, which may have replaced its own."""
-        latest = self.vocabulary
-        return part if part.vocabulary is latest else Part(renumber(part, latest), latest)
-
     def _add_segment(self, part: Part, handle: NDArray[np.int32]) -> None:
         """Build an index, and add a segment of its own."""
         while True:
@@ -364,90 +227,6 @@ class Store:
                     )
                     self._put(segment, self.state.segments, old, handle)
                     return
-
-    def _append(self, part: Part, handle: NDArray[np.int32]) -> None:
-        """Add to the buffer, or to a new one when it is full."""
-        old = self._places(handle)
-        buffer = self._buffer
-        if buffer is not None and len(buffer) + len(handle) > BUFFER_ROWS:
-            self._close_buffer(buffer.segment)
-            buffer = None
-            old = self._places(handle)
-        if buffer is not None and (
-            buffer.vocabulary is not part.vocabulary or buffer.scorer is not self.state.scorer
-        ):
-            buffer = None
-        if buffer is None:
-            self._buffer = None
-            serial = self._unused_serial()
-            buffer = Buffer(self.builder, self.state.scorer, part, handle, serial)
-            before, segment = None, buffer.segment
-        else:
-            before = buffer.segment
-            try:
-                segment = buffer.append(part.subscriptions, handle)
-            except BaseException:
-                self._buffer = None  # its columns may be of different lengths now
-                raise
-            # Deaths so far are those of the segment before; what dies now dies in the new one.
-            old = [(segment if s is before else s, rows, at) for s, rows, at in old]
-        others = tuple(s for s in self.state.segments if s is not before)
-        self._put(segment, others, old, handle)
-        self._buffer = buffer
-
-    def _close_buffer(self, segment: LiveSegment) -> None:
-        """Replace the full buffer by a segment of its living rows, with an index."""
-        rows = np.flatnonzero(segment.alive())
-        part, handle = _joined([(segment, rows)])
-        closed = self._built(part, handle, segment.serial)
-        self._directory.move(handle, closed.serial, np.arange(len(handle)))
-        self._buffer = None
-        others = tuple(s for s in self.state.segments if s is not segment)
-        self.state = self.state._replace(segments=(*others, closed) if len(closed) else others)
-
-    def _built(self, part: Part, handle: NDArray[np.int32], serial: int) -> LiveSegment:
-        """Return a segment with an index, or with the small form where that is as fast."""
-        scorer = self.state.scorer
-        content = scorer.content(part.subscriptions, part.vocabulary)
-        indexed = len(part.subscriptions) > SMALL_ROWS
-        index = self.builder.build(content) if indexed else self.builder.build_small(content)
-        return LiveSegment(
-            part.subscriptions,
-            index,
-            part.vocabulary,
-            scorer,
-            handle=handle,
-            serial=serial,
-            indexed=indexed,
-        )
-
-    def _put(
-        self,
-        segment: LiveSegment,
-        others: tuple[LiveSegment, ...],
-        old: Sequence[tuple[LiveSegment, NDArray[Any], NDArray[Any]]],
-        handle: NDArray[np.int32],
-    ) -> None:
-        """Put a new version in place: a segment and others, in which old rows die.
-
-        The last rows of the segment are those of ``handle``; the others are where they were.
-        """
-        for dying, _, _ in old:
-            dying.reserve_deaths()
-        version = self.state.version + 1
-        for dying, rows, _ in old:
-            dying.kill(rows, version)
-        rows = np.arange(len(segment) - len(handle), len(segment))
-        self._directory.place(handle, segment.serial, rows)
-        self.state = self.state._replace(version=version, segments=(*others, segment))
-
-    def _unused_serial(self) -> int:
-        used = {segment.serial for segment in self.state.segments}
-        return next(serial for serial in count() if serial not in used)
-
-    def _sizes(self, segments: Iterable[LiveSegment], now_us: int | None) -> list[Size]:
-        buffer = None if self._buffer is None else self._buffer.segment
-        return [Size(len(s), _dead(s, now_us), s is buffer, s.indexed) for s in segments]
 
     def _first_ranked(self, part: Part) -> bool:
         """Whether the weights are to be counted before this part is added.
@@ -484,7 +263,7 @@ class Store:
             try:
                 now_us = self._clock_us()
                 living = [(s, np.flatnonzero(s.alive() & s.unexpired(now_us))) for s in ranked]
-                parts = [Part(_rows(s, rows), s.vocabulary) for s, rows in living]
+                parts = [Part(chosen_rows(s, rows), s.vocabulary) for s, rows in living]
                 parts += [] if more is None else [more]
                 scorer = self.state.scorer.recounted(parts, self.vocabulary)
                 if scorer is not self.state.scorer:
@@ -583,7 +362,7 @@ class Store:
         fresh = [source.unexpired(now_us) for source in sources]
         kept = [np.flatnonzero(a & f) for a, f in zip(alive, fresh, strict=True)]
         expired = [np.flatnonzero(a & ~f) for a, f in zip(alive, fresh, strict=True)]
-        part, handle = _joined(list(zip(sources, kept, strict=True)), self.vocabulary)
+        part, handle = joined_rows(list(zip(sources, kept, strict=True)), self.vocabulary)
         part = self._without_unused_tokens(part, sources)
         built = self._built(part, handle, 0)
         with self._writing:
@@ -627,34 +406,9 @@ def _mostly_unused(part: Part) -> bool:
     return 2 * int(np.count_nonzero(used)) + _MIN_UNUSED_TOKENS < len(used)
 
 
-def _joined(
-    sources: Sequence[tuple[LiveSegment, NDArray[np.int64]]], vocabulary: Vocabulary | None = None
-) -> tuple[Part, NDArray[np.int32]]:
-    """Return these rows of segments as one part, and their handles.
-
-    Where their vocabularies differ, tokens are numbered by the given one.
-    """
-    parts = [Part(_rows(segment, rows), segment.vocabulary) for segment, rows in sources]
-    handle = np.concatenate([segment.handle[rows] for segment, rows in sources])
-    parts = [part for part in parts if len(part.subscriptions)] or parts[:1]
-    return unite(parts, vocabulary), handle
-
-
-def _rows(segment: LiveSegment, rows: NDArray[np.int64]) -> Subscriptions:
-    whole = len(rows) == len(segment)
-    return segment.subscriptions if whole else segment.subscriptions.take(rows)
-
-
 def _deaths(
     sources: list[LiveSegment], kept: list[NDArray[np.int64]]
 ) -> Iterator[NDArray[np.int64]]:
     """Yield when the kept rows of each source died, now that nobody writes."""
     for source, rows in zip(sources, kept, strict=True):
         yield source.died[rows] if len(source.died) else np.full(len(rows), NEVER)
-
-
-def _dead(segment: LiveSegment, now_us: int | None) -> int:
-    """Count the dead rows and, given a time, the expired ones too."""
-    if now_us is None or now_us < segment.first_expiry_us:
-        return segment.tombstones
-    return int(np.count_nonzero(~segment.unexpired(now_us) | ~segment.alive()))

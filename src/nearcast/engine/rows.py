@@ -1,0 +1,306 @@
+"""The rows of an engine: segments, the buffer of the newest rows, and the directory of ids.
+
+`Rows` knows where every subscription is, and puts rows in. `nearcast.engine.store.Store` extends it
+by the writes that users make, merging, and the weights of ranked subscriptions.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.columns import NEVER, Ids, Subscriptions
+from nearcast.engine.buffer import BUFFER_ROWS, Buffer
+from nearcast.engine.directory import NOWHERE, Directory
+from nearcast.engine.merging import SMALL_ROWS, Size
+from nearcast.engine.segment import LiveSegment, State
+from nearcast.errors import StorageError
+from nearcast.segments import Part, renumber, unite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from nearcast.indexes import Builder, Index
+    from nearcast.model import Id
+    from nearcast.segments import Scorer
+    from nearcast.text import Vocabulary
+
+__all__ = ["Rows", "StoredSegment", "chosen_rows", "joined_rows"]
+
+_FIRST = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSegment:
+    """A segment as it is saved; ``indexed`` as in `LiveSegment`."""
+
+    subscriptions: Subscriptions
+    index: Index
+    alive: NDArray[np.bool_]
+    indexed: bool
+
+
+class Rows:
+    """The rows of an engine, as segments that readers see and a directory for writers.
+
+    Parameters
+    ----------
+    builder
+        The index that large segments get.
+    vocabulary
+        Numbers the tokens of what is written first.
+    clock_us
+        The current time, in microseconds since 1970.
+    scorer
+        What scores depend on at first.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        vocabulary: Vocabulary,
+        clock_us: Callable[[], int],
+        scorer: Scorer,
+    ) -> None:
+        self.state = State(0, (), scorer)
+        self.builder = builder
+        self.vocabulary = vocabulary
+        self._clock_us = clock_us
+        self._directory = Directory()
+        self._buffer: Buffer | None = None
+        self._writing = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return how many subscriptions are registered and have not expired."""
+        with self._writing:
+            now_us = self._clock_us()
+            return sum(size.alive for size in self._sizes(self.state.segments, now_us))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of segments, directory and vocabularies."""
+        with self._writing:
+            segments = self.state.segments
+            vocabularies = {self.vocabulary, *(segment.vocabulary for segment in segments)}
+            return (
+                self._directory.nbytes
+                + sum(segment.nbytes for segment in segments)
+                + sum(vocabulary.nbytes for vocabulary in vocabularies)
+            )
+
+    def find(self, id: Id) -> tuple[LiveSegment, int] | None:
+        """Return where the subscription with this id is; None if it is not registered."""
+        with self._writing:
+            return self._place(self._directory.find_one(id))
+
+    def sizes(self) -> list[Size]:
+        """Return the sizes of all segments; the expired count as dead."""
+        with self._writing:
+            return self._sizes(self.state.segments, self._clock_us())
+
+    def restore(self, segments: Iterable[StoredSegment]) -> None:
+        """Take in segments that were saved; the store must be empty."""
+        made = []
+        for serial, stored in enumerate(segments):
+            subscriptions, rows = stored.subscriptions, np.flatnonzero(stored.alive)
+            handle = np.zeros(len(subscriptions), np.int32)
+            if self._directory.find(subscriptions.ids.take(rows)).max(initial=-1) >= 0:
+                raise StorageError("two stored segments have the same id; restore a copy")
+            handle[rows] = self._directory.reserve(subscriptions.ids.take(rows))
+            self._directory.place(handle[rows], serial, rows)
+            segment = LiveSegment(
+                subscriptions,
+                stored.index,
+                self.vocabulary,
+                self.state.scorer,
+                handle=handle,
+                serial=serial,
+                indexed=stored.indexed,
+            )
+            if len(rows) < len(segment):
+                segment.kill(np.flatnonzero(~stored.alive))
+            made.append(segment)
+        if len(self._directory) != sum(len(s) - s.tombstones for s in made):
+            raise StorageError("a stored segment has the same id twice; restore a copy")
+        self.state = self.state._replace(segments=tuple(made))
+
+    def _found(self, ids: Ids) -> NDArray[np.int32]:
+        if len(ids) == 1:
+            return np.array([self._directory.find_one(ids.tolist()[0])], np.int32)
+        return self._directory.find(ids)
+
+    def _taken(self, ids: Ids) -> NDArray[np.bool_]:
+        """Return which ids cannot be registered; an expired registration is no obstacle."""
+        if len(ids) == 1:
+            one = self._directory.find_one(ids.tolist()[0])
+            return np.array([self._place(one) is not None or self._directory.is_reserved(one)])
+        handle = self._directory.find(ids)
+        return self._registered(handle) | self._directory.reserved(handle)
+
+    def _registered(self, handle: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which handles belong to subscriptions that have not expired."""
+        if len(handle) == 1:
+            return np.array([self._place(int(handle[0])) is not None])
+        registered: NDArray[np.bool_] = self._directory.segment_of(handle) != NOWHERE
+        now_us = self._clock_us()
+        for segment, rows, positions in self._places(handle):
+            if segment.first_expiry_us <= now_us:
+                registered[positions] = segment.subscriptions.expires_us[rows] > now_us
+        return registered
+
+    def _place(self, handle: int) -> tuple[LiveSegment, int] | None:
+        """Return the segment and row of one handle; None if it has none, or has expired."""
+        segment = self._segment_of(handle)
+        if segment is None:
+            return None
+        row = self._directory.row_at(handle)
+        expires = segment.first_expiry_us < NEVER
+        if expires and segment.subscriptions.expires_us[row] <= self._clock_us():
+            return None
+        return segment, row
+
+    def _segment_of(self, handle: int) -> LiveSegment | None:
+        serial = self._directory.segment_at(handle)
+        if serial != NOWHERE:
+            for segment in self.state.segments:
+                if segment.serial == serial:
+                    return segment
+        return None
+
+    def _places(
+        self, handle: NDArray[np.int32]
+    ) -> list[tuple[LiveSegment, NDArray[np.int32], NDArray[np.int64]]]:
+        """Return segment by segment the rows of handles, and their positions among the handles."""
+        if len(handle) == 1:
+            one = int(handle[0])
+            segment = self._segment_of(one)
+            if segment is None:
+                return []
+            return [(segment, np.array([self._directory.row_at(one)], np.int32), _FIRST)]
+        serial = self._directory.segment_of(handle)
+        if len(serial) == 0 or serial.max() == NOWHERE:
+            return []
+        of_segment = [(s, np.flatnonzero(serial == s.serial)) for s in self.state.segments]
+        row_of = self._directory.row_of
+        return [(s, row_of(handle[chosen]), chosen) for s, chosen in of_segment if len(chosen)]
+
+    def _renumbered(self, part: Part) -> Part:
+        """Return a part under the latest vocabulary, which may have replaced its own."""
+        latest = self.vocabulary
+        return part if part.vocabulary is latest else Part(renumber(part, latest), latest)
+
+    def _append(self, part: Part, handle: NDArray[np.int32]) -> None:
+        """Add to the buffer, or to a new one when it is full."""
+        old = self._places(handle)
+        buffer = self._buffer
+        if buffer is not None and len(buffer) + len(handle) > BUFFER_ROWS:
+            self._close_buffer(buffer.segment)
+            buffer = None
+            old = self._places(handle)
+        if buffer is not None and (
+            buffer.vocabulary is not part.vocabulary or buffer.scorer is not self.state.scorer
+        ):
+            buffer = None
+        if buffer is None:
+            self._buffer = None
+            serial = self._unused_serial()
+            buffer = Buffer(self.builder, self.state.scorer, part, handle, serial)
+            before, segment = None, buffer.segment
+        else:
+            before = buffer.segment
+            try:
+                segment = buffer.append(part.subscriptions, handle)
+            except BaseException:
+                self._buffer = None  # its columns may be of different lengths now
+                raise
+            # Deaths so far are those of the segment before; what dies now dies in the new one.
+            old = [(segment if s is before else s, rows, at) for s, rows, at in old]
+        others = tuple(s for s in self.state.segments if s is not before)
+        self._put(segment, others, old, handle)
+        self._buffer = buffer
+
+    def _close_buffer(self, segment: LiveSegment) -> None:
+        """Replace the full buffer by a segment of its living rows, with an index."""
+        rows = np.flatnonzero(segment.alive())
+        part, handle = joined_rows([(segment, rows)])
+        closed = self._built(part, handle, segment.serial)
+        self._directory.move(handle, closed.serial, np.arange(len(handle)))
+        self._buffer = None
+        others = tuple(s for s in self.state.segments if s is not segment)
+        self.state = self.state._replace(segments=(*others, closed) if len(closed) else others)
+
+    def _built(self, part: Part, handle: NDArray[np.int32], serial: int) -> LiveSegment:
+        """Return a segment with an index, or with the small form where that is as fast."""
+        scorer = self.state.scorer
+        content = scorer.content(part.subscriptions, part.vocabulary)
+        indexed = len(part.subscriptions) > SMALL_ROWS
+        index = self.builder.build(content) if indexed else self.builder.build_small(content)
+        return LiveSegment(
+            part.subscriptions,
+            index,
+            part.vocabulary,
+            scorer,
+            handle=handle,
+            serial=serial,
+            indexed=indexed,
+        )
+
+    def _put(
+        self,
+        segment: LiveSegment,
+        others: tuple[LiveSegment, ...],
+        old: Sequence[tuple[LiveSegment, NDArray[Any], NDArray[Any]]],
+        handle: NDArray[np.int32],
+    ) -> None:
+        """Put a new version in place: a segment and others, in which old rows die.
+
+        The last rows of the segment are those of ``handle``; the others are where they were.
+        """
+        for dying, _, _ in old:
+            dying.reserve_deaths()
+        version = self.state.version + 1
+        for dying, rows, _ in old:
+            dying.kill(rows, version)
+        rows = np.arange(len(segment) - len(handle), len(segment))
+        self._directory.place(handle, segment.serial, rows)
+        self.state = self.state._replace(version=version, segments=(*others, segment))
+
+    def _unused_serial(self) -> int:
+        used = {segment.serial for segment in self.state.segments}
+        return next(serial for serial in count() if serial not in used)
+
+    def _sizes(self, segments: Iterable[LiveSegment], now_us: int | None) -> list[Size]:
+        buffer = None if self._buffer is None else self._buffer.segment
+        return [Size(len(s), _dead(s, now_us), s is buffer, s.indexed) for s in segments]
+
+
+def joined_rows(
+    sources: Sequence[tuple[LiveSegment, NDArray[np.int64]]], vocabulary: Vocabulary | None = None
+) -> tuple[Part, NDArray[np.int32]]:
+    """Return these rows of segments as one part, and their handles.
+
+    Where their vocabularies differ, tokens are numbered by the given one.
+    """
+    parts = [Part(chosen_rows(segment, rows), segment.vocabulary) for segment, rows in sources]
+    handle = np.concatenate([segment.handle[rows] for segment, rows in sources])
+    parts = [part for part in parts if len(part.subscriptions)] or parts[:1]
+    return unite(parts, vocabulary), handle
+
+
+def chosen_rows(segment: LiveSegment, rows: NDArray[np.int64]) -> Subscriptions:
+    """Return the subscriptions of these rows of a segment."""
+    whole = len(rows) == len(segment)
+    return segment.subscriptions if whole else segment.subscriptions.take(rows)
+
+
+def _dead(segment: LiveSegment, now_us: int | None) -> int:
+    """Count the dead rows and, given a time, the expired ones too."""
+    if now_us is None or now_us < segment.first_expiry_us:
+        return segment.tombstones
+    return int(np.count_nonzero(~segment.unexpired(now_us) | ~segment.alive()))

@@ -43,6 +43,7 @@ from nearcast.indexes.ranked_pyramid.layout import (
     HEAD_WORDS,
     MAX_TOKENS,
     PLACE,
+    RECORD_FIELDS,
     ROW,
     SHARE,
     SIZES,
@@ -188,7 +189,7 @@ def write_records(
     reduction: Reduction, row_of: NDArray[np.int32], index: RankedPyramidArrays
 ) -> None:
     """Write the record of every row of ``row_of``."""
-    rows, record = reduction.rows, index.record
+    rows, record = reduction.rows, index.record.reshape(-1, RECORD_FIELDS)
     for i in range(len(row_of)):
         if i + PREFETCH_DISTANCE < len(row_of):
             ahead = row_of[i + PREFETCH_DISTANCE]
@@ -201,10 +202,12 @@ def write_records(
         write_place(reduction, row, record[i])
         record[i, SHARE], record[i, THRESHOLD] = rows.text_share[row], rows.threshold[row]
         record[i, ROW] = row
-        index.own_weight[i, WEIGHT] = rows.text_weight[row]
+        index.own_weight[8 * i + np.int64(WEIGHT)] = rows.text_weight[row]
         begin, end = rows.token_start[row], rows.token_start[row + 1]
         for j in range(MAX_TOKENS):
-            record[i, TOKENS + j] = rows.token[begin + j] if begin + j < end else np.int32(-1)
+            record[i, TOKENS + np.uint64(j)] = (
+                rows.token[begin + j] if begin + j < end else np.int32(-1)
+            )
         if reduction.special[row] >= 0:
             record[i, TOKENS] = reduction.special[row]
 
@@ -215,10 +218,10 @@ def write_place(reduction: Reduction, row: Number, record: NDArray[np.int32]) ->
     rows = reduction.rows
     begin = rows.box_start[row]
     for side in range(4):
-        record[PLACE + side] = rows.box[begin, side]
+        record[PLACE + np.uint64(side)] = rows.box[begin, side]
     if reduction.codes.proximity:
         record[DISTANCE] = np.int32(rows.max_distance_cm[row])
-        record[DISTANCE + 1] = 0
+        record[DISTANCE + np.uint64(1)] = 0
 
 
 @kernel
@@ -262,7 +265,8 @@ def write_soles(
                 index.rounded_boxes[4 * position + side * size + i] = box[0, side] >> ROUNDING
             share = np.uint64(reduction.rows.text_share[row])
             index.pyramid[position + size + i] = np.uint64(row) | (share << BITS32)
-            write_place(reduction, row, index.sole[first + begin + i])
+            at = 4 * (first + begin + i)
+            write_place(reduction, row, index.sole[at : at + 4])
         position += LEAF_WORDS * size
     return position
 

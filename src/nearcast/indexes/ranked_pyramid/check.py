@@ -44,7 +44,7 @@ from nearcast.indexes.ranked_pyramid.layout import (
     RECORD_FIELDS,
     ROW,
     SIZES,
-    SPECIAL,
+    SPECIAL_FLAG,
     TOKENS,
     RankedPyramidArrays,
 )
@@ -68,13 +68,13 @@ def check_arrays(index: RankedPyramidArrays, rows: int, special: int) -> None:
     key, times = np.unique(slot[~free, KEY], return_counts=True)
     _require(not len(key) or int(times.max()) == 1, "slot", "has a token twice")
     seen = np.zeros(rows, np.bool_)
-    row = index.record[:, ROW]
+    row = index.record.reshape(-1, RECORD_FIELDS)[:, int(ROW)]
     within = bool(((row >= 0) & (row < rows)).all())
     _require(within, "record", f"has a row outside of {rows:,} subscriptions")
     seen[row] = True
     _require(int(seen.sum()) == len(row), "record", "has a row twice")
     parts = check_lists(
-        index, slot[~free, TARGET], seen, special, np.zeros(len(index.sole), np.bool_)
+        index, slot[~free, TARGET], seen, special, np.zeros(len(index.sole) // 4, np.bool_)
     )
     _require(parts >= 0, "pyramid", f"must hold each of {rows:,} subscriptions")
     _require(bool(seen.all()), "pyramid", f"must hold each of {rows:,} subscriptions")
@@ -83,11 +83,11 @@ def check_arrays(index: RankedPyramidArrays, rows: int, special: int) -> None:
 
 
 def _check_header(index: RankedPyramidArrays) -> None:
-    shapes = {"slot": 4, "record": RECORD_FIELDS, "sole": 4, "pyramid": None}
-    for name, width in shapes.items():
-        array = getattr(index, name)
-        shape = (len(array),) if width is None else (len(array), width)
-        _require(array.shape == shape, name, f"has the shape {array.shape}, expected {shape}")
+    _require(index.slot.shape == (len(index.slot), 4), "slot", "must have 4 words per slot")
+    for name, width in {"record": RECORD_FIELDS, "sole": 4, "pyramid": 1}.items():
+        shape = getattr(index, name).shape
+        flat = len(shape) == 1 and shape[0] % width == 0
+        _require(flat, name, f"has the shape {shape}, expected a multiple of {width}")
     _require(index.header.shape == (HEADER_FIELDS,), "header", f"must have {HEADER_FIELDS} fields")
     block, level, everywhere, _ = index.header.tolist()
     _require(2 <= block <= BLOCK, "header", f"has {block:,} boxes per block")
@@ -101,10 +101,10 @@ def _check_header(index: RankedPyramidArrays) -> None:
 def word_is_sound(index: RankedPyramidArrays, word: Number, special: Number) -> Number:
     """Tell whether a word leads to a record and, if that is special, to one of those."""
     record = np.int64(word & LOW32)
-    if record >= len(index.record):
+    if RECORD_FIELDS * record >= len(index.record):
         return False
-    if np.int64(word >> np.uint64(FLAGS_SHIFT)) & SPECIAL:
-        return 0 <= index.record[record, TOKENS] < special
+    if (word >> FLAGS_SHIFT) & SPECIAL_FLAG:
+        return 0 <= index.record[RECORD_FIELDS * record + np.int64(TOKENS)] < special
     return True
 
 

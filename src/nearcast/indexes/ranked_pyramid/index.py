@@ -140,7 +140,7 @@ class RankedPyramid(RankedIndex):
         """Make the index from its arrays."""
         own = {name: read_only(arrays[name], dtype) for name, dtype in SAVED.items()}
         own["rounded_boxes"] = own["pyramid"].view(np.int16)
-        own["own_weight"] = own["record"].reshape(-1, RECORD_FIELDS).view(np.float64)
+        own["own_weight"] = own["record"].view(np.float64)
         return cls(content, options, RankedPyramidArrays(**own, weight=content.weight))
 
     def check_structure(self) -> None:
@@ -155,11 +155,11 @@ class RankedPyramid(RankedIndex):
 
     def make_scratch(self, tokens: int) -> Scratch:
         """Return scratch space; pages that stay untouched cost nothing."""
-        lists, records = tokens + 1, len(self._arrays.record)
+        lists, records = tokens + 1, len(self._arrays.record) // RECORD_FIELDS
         queued = lists + int(self._arrays.header[MAX_QUEUED])
         return Scratch(
             targets=(np.empty(lists, np.uint64), np.empty(lists, np.uint64)),
-            loose=np.empty((lists, 2), np.int64),
+            loose=np.empty((lists + 1, 2), np.int64),
             pyramids=np.empty(lists, np.uint64),
             queues=Queues(
                 np.empty(queued + 1, np.uint64),
@@ -168,13 +168,13 @@ class RankedPyramid(RankedIndex):
             ),
             tokens=new_token_table(tokens),
             candidate=np.empty(CANDIDATES + 1, np.uint64),
-            position=np.empty(CANDIDATES, np.int64),
+            position=np.empty(CANDIDATES, np.uint64),
             special=np.empty(CANDIDATES, np.int64),
             pending=new_pending(),
-            window=np.empty(4, np.int16),
+            windows=(np.empty(4, np.int16), np.empty(4, np.int16)),
             seen=np.zeros(records // 64 + 1, np.uint64),
             touched=np.empty(records, np.int32),
-            counts=np.zeros(3, np.int64),
+            counts=np.zeros(2, np.int64),
         )
 
 
@@ -256,7 +256,7 @@ def _allocate(
     pyramid = at_cache_line(count_words(lists.start, part_sizes, block) + PADDING, np.uint64)
     size = np.diff(lists.start, axis=0)
     slots = 16 + int(np.count_nonzero(size.any(axis=1)) / SLOT_LOAD)
-    record = at_cache_line(RECORD_FIELDS * records, np.int32).reshape(-1, RECORD_FIELDS)
+    record = at_cache_line(RECORD_FIELDS * records, np.int32)
     header = np.zeros(HEADER_FIELDS, np.int64)
     header[BLOCK_SIZE], header[GRID_LEVEL] = block, choose_grid_level(lists.boxed)
     header[EVERYWHERE] = size[-1].any()
@@ -266,7 +266,7 @@ def _allocate(
         rounded_boxes=pyramid.view(np.int16),
         record=record,
         own_weight=record.view(np.float64),
-        sole=np.zeros((len(lists.sole), 4), np.int32),
+        sole=np.zeros(4 * len(lists.sole), np.int32),
         part_sizes=part_sizes,
         header=header,
         weight=np.empty(0),

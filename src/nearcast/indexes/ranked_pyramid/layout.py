@@ -6,9 +6,9 @@
   and, in the upper 32 bits, of entries without a box; the size of the pyramid and, above it, the
   first sole entry; the cell mask of the pyramid. Blocks of sole entries follow, then the words of
   entries without a box, then the pyramid.
-- ``record`` int32[n, 16] has one cache line per subscription: all that its score depends on. See
-  `PLACE` to `TOKENS`. ``own_weight`` float64[n, 8] is the same seen as numbers.
-- ``sole`` int32[m, 4] has the places of subscriptions that are sole entries and have no record:
+- ``record`` int32[16 n] has one cache line per subscription: all that its score depends on. See
+  `PLACE` to `TOKENS`. ``own_weight`` float64[8 n] is the same seen as numbers.
+- ``sole`` int32[4 m] has the places of subscriptions that are sole entries and have no record:
   longitude, latitude and largest distance, or the region.
 - ``part_sizes`` int64[2, levels] and ``header`` int64[4]: see `nearcast.compiled.pyramids`, and
   `EVERYWHERE`.
@@ -39,17 +39,20 @@ HEAD_WORDS = 4
 COUNTS, SIZES, HEAD_CELLS = 0, 1, 2
 """The words of a head."""
 
-PLACE, DISTANCE, SHARE, THRESHOLD, ROW, TOKENS = 0, 2, 4, 5, 8, 9
+PLACE, DISTANCE, SHARE, THRESHOLD, ROW, TOKENS = (np.uint64(n) for n in (0, 2, 4, 5, 8, 9))
 """Columns of a record: longitude, latitude and largest distance in centimeters (a uint32), or the
 four sides of the region; text share and threshold; row and tokens, -1 where there are no more.
 W is in columns 6 and 7: column `WEIGHT` of ``own_weight``."""
 
-WEIGHT = 3
+WEIGHT = np.uint64(3)
 
 MAX_TOKENS = 7
 """Tokens of a record."""
 
 RECORD_FIELDS = 16
+
+RECORD_BITS = np.uint64(4)
+"""The logarithm of `RECORD_FIELDS`."""
 
 MAX_LIST = (1 << 27) - 1
 """The most entries of a list."""
@@ -65,11 +68,15 @@ MAX_LIST = (1 << 27) - 1
 
 NO_POSITION = 7
 
+NO_TOKEN_BIT = np.uint64(1 << NO_POSITION)
+
 WITH_OTHERS, ALONE, ALWAYS, SPECIAL = 1, 2, 4, 8
 """Flags: accepted if more tokens are shared, if no other is, in any case; and subscriptions whose
 record does not hold all that is needed."""
 
-POSITION_SHIFT, FLAGS_SHIFT, FIRST_HASH, SECOND_HASH = 32, 36, 40, 52
+SPECIAL_FLAG = np.uint64(SPECIAL)
+
+POSITION_SHIFT, FLAGS_SHIFT, FIRST_HASH, SECOND_HASH = (np.uint64(n) for n in (32, 36, 40, 52))
 
 HASHES = 4096
 
@@ -102,9 +109,9 @@ def token_hash(token: Number) -> Number:
 def pack_flags(position: Number, flags: Number, first: Number, second: Number) -> Number:
     """Return the upper half of the word of an entry."""
     upper = (np.uint64(position) | (np.uint64(flags) << np.uint64(4))) | (
-        np.uint64(first) << np.uint64(FIRST_HASH - 32)
+        np.uint64(first) << (FIRST_HASH - BITS32)
     )
-    return upper | (np.uint64(second) << np.uint64(SECOND_HASH - 32))
+    return upper | (np.uint64(second) << (SECOND_HASH - BITS32))
 
 
 @kernel

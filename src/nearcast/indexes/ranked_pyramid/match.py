@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.columns import CENTIMETERS
-from nearcast.compiled.areas import boxes_meet
 from nearcast.compiled.distances import METERS_PER_UNIT
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, lowest_bit, prefetch
 from nearcast.compiled.messages import known_tokens
@@ -53,8 +52,6 @@ from nearcast.compiled.simd_boxes import touching_boxes
 from nearcast.compiled.token_table import BITS32, LOW32, NO_TOKEN
 from nearcast.indexes.ranked_pyramid.entries import limits_weight
 from nearcast.indexes.ranked_pyramid.layout import (
-    ALONE,
-    ALWAYS,
     COUNTS,
     DISTANCE,
     EVERYWHERE,
@@ -65,23 +62,22 @@ from nearcast.indexes.ranked_pyramid.layout import (
     HEAD_CELLS,
     HEAD_WORDS,
     MAX_TOKENS,
-    NO_POSITION,
+    NO_TOKEN_BIT,
     POSITION_SHIFT,
+    RECORD_BITS,
     ROW,
     SECOND_HASH,
     SHARE,
     SIZES,
-    SPECIAL,
+    SPECIAL_FLAG,
     THRESHOLD,
     TOKENS,
     WEIGHT,
-    WITH_OTHERS,
     RankedPyramidArrays,
     weight_code,
 )
 from nearcast.indexes.ranked_pyramid.score import (
     CANDIDATES,
-    CENTIMETER_MASK,
     Pending,
     score_space,
     score_with_space,
@@ -101,8 +97,8 @@ from nearcast.indexes.ranked_pyramid.tokens import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FOUND, TOUCHED, SCANNED_LEAVES = 0, 1, 2
-"""Fields of ``Scratch.counts``: matches in the output, records marked as seen, leaves scanned."""
+TOUCHED, SCANNED = 0, 1
+"""Fields of ``Scratch.counts``: records marked as seen, and leaves scanned."""
 
 RECORDS_AHEAD = 24
 """Records are prefetched this many candidates ahead."""
@@ -111,8 +107,8 @@ USUAL_TOKENS = 5
 """Tokens of a record that are looked up in any case; the others only where there are more."""
 
 _UNITS_PER_CM = (1.0 + 1e-9) / (CENTIMETERS * METERS_PER_UNIT)
-_ONE = np.uint64(1)
-_POSITION = np.uint64(0x7FFFFFFFFFFFFFFF)
+_ZERO, _ONE, _SIX = np.uint64(0), np.uint64(1), np.uint64(6)
+_FIFTEEN, _SIXTY_THREE = np.uint64(15), np.uint64(63)
 
 
 class Matcher(NamedTuple):
@@ -136,14 +132,15 @@ class Scratch(NamedTuple):
     """Scratch space of one thread.
 
     - ``targets``: two queues of lists, of this message and of the next one.
-    - ``loose`` int64[lists, 2]: position and end of entries without boxes; ``pyramids``
+    - ``loose`` int64[lists + 1, 2]: position and end of entries without boxes; ``pyramids``
       uint64[lists]: those of all lists.
-    - ``candidate`` uint64[CANDIDATES]: words of entries. ``position`` int64[CANDIDATES]: where the
-      words of entries are whose boxes touch the message. ``special`` int64[CANDIDATES]: records of
-      candidates that do not fit a record.
+    - ``candidate`` uint64[CANDIDATES + 1]: words of entries. ``position`` uint64[CANDIDATES]: where
+      the words of entries are whose boxes touch the message. ``special`` int64[CANDIDATES]: records
+      of candidates that do not fit a record.
+    - ``windows``: the rounded boxes of the one or two pieces of a message.
     - ``seen`` uint64[records / 64 + 1]: a bit for each accepted record of a message that may find
       one twice; ``touched`` int32[records]: which those are.
-    - ``counts`` int64[3]: see `FOUND`.
+    - ``counts`` int64[2]: see `TOUCHED`.
     """
 
     targets: tuple[NDArray[np.uint64], NDArray[np.uint64]]
@@ -152,10 +149,10 @@ class Scratch(NamedTuple):
     queues: Queues
     tokens: TokenTable
     candidate: NDArray[np.uint64]
-    position: NDArray[np.int64]
+    position: NDArray[np.uint64]
     special: NDArray[np.int64]
     pending: Pending
-    window: NDArray[np.int16]
+    windows: tuple[NDArray[np.int16], NDArray[np.int16]]
     seen: NDArray[np.uint64]
     touched: NDArray[np.int32]
     counts: NDArray[np.int64]
@@ -169,10 +166,11 @@ def message_cells(
     index: RankedPyramidArrays, messages: RankedMessages, message: Number
 ) -> tuple[Number, Number]:
     """Return the cell mask of all pieces of a message."""
-    low, high = np.uint64(0), np.uint64(0)
-    for piece in range(messages.piece_start[message], messages.piece_start[message + 1]):
-        box = messages.box[piece]
-        more = cell_mask(box[0], box[1], box[2], box[3], index.header[GRID_LEVEL])
+    box, at = messages.box, messages.piece_start[message]
+    level = index.header[GRID_LEVEL]
+    low, high = cell_mask(box[at, 0], box[at, 1], box[at, 2], box[at, 3], level)
+    if messages.piece_start[message + 1] - at > 1:
+        more = cell_mask(box[at + 1, 0], box[at + 1, 1], box[at + 1, 2], box[at + 1, 3], level)
         low |= more[0]
         high |= more[1]
     return low, high
@@ -186,21 +184,21 @@ def look_up(
     targets: NDArray[np.uint64],
 ) -> Number:
     """Write the lists of a message's tokens that have a cell in common with it; return how many."""
-    slot, pyramid = index.slot, index.pyramid
+    slot, pyramid, token = index.slot, index.pyramid, messages.token
     low, high = message_cells(index, messages, message)
     begin, end = messages.token_start[message], messages.token_start[message + 1]
-    end = begin + known_tokens(messages.token[begin:end])
+    end = begin + known_tokens(token[begin:end])
     count = np.int64(0)
     for i in range(begin, end + index.header[EVERYWHERE]):
-        key = np.uint64(messages.token[i]) if i < end else np.uint64(NO_TOKEN)
+        key = np.uint64(token[i]) if i < end else np.uint64(NO_TOKEN)
         at = find_slot(slot, key)
-        if ((slot[at, CELLS] & low) | (slot[at, CELLS + 1] & high)) == np.uint64(0):
-            continue
         target = slot[at, TARGET]
+        cells = (slot[at, CELLS] & low) | (slot[at, CELLS + 1] & high)
+        if cells == np.uint64(0):
+            continue
         targets[count] = target
         count += 1
-        place = np.int64(target & _POSITION) if target & HAS_HEAD else position_of(target)
-        prefetch_block(pyramid, place)
+        prefetch_block(pyramid, position_of(target))
     return count
 
 
@@ -209,10 +207,142 @@ def prefetch_slots(
     index: RankedPyramidArrays, weighing: Weighing, messages: RankedMessages, message: Number
 ) -> None:
     """Prefetch the slots and the weights of a message's tokens."""
+    slot, weight, token = index.slot, weighing.weight, messages.token
     for i in range(messages.token_start[message], messages.token_start[message + 1]):
-        token = messages.token[i]
-        prefetch(index.slot, home(index.slot, np.uint64(token)))
-        prefetch(weighing.weight, token)
+        prefetch(slot, home(slot, np.uint64(token[i])))
+        prefetch(weight, token[i])
+
+
+@inlined_kernel
+def open_lists(
+    index: RankedPyramidArrays,
+    cells: tuple[Number, Number],
+    scratch: Scratch,
+    targets: NDArray[np.uint64],
+    lists: Number,
+) -> tuple[Number, Number, Number]:
+    """Note what lists have: sole entries, entries without boxes, and pyramids.
+
+    Return the number of heads, of pyramids and of sole entries. Heads are the first words of
+    ``targets`` afterwards.
+    """
+    pyramid, loose, pyramids = index.pyramid, scratch.loose, scratch.pyramids
+    block = index.header[BLOCK_SIZE]
+    heads, found, soles = np.int64(0), np.int64(0), np.int64(0)
+    for i in range(lists):
+        target = targets[i]
+        if (target & HAS_HEAD) == np.uint64(0):
+            pyramids[found] = target
+            found += 1
+            continue
+        head = position_of(target)
+        counts, sizes = pyramid[head + COUNTS], pyramid[head + SIZES]
+        targets[heads] = target
+        sole, without = np.int64(counts & LOW32), np.int64(counts >> BITS32)
+        soles += sole
+        position = head + HEAD_WORDS + LEAF_WORDS * sole
+        loose[heads, 0], loose[heads, 1] = position, position + without
+        heads += 1
+        size = np.int64(sizes & LOW32)
+        common = (pyramid[head + HEAD_CELLS] & cells[0]) | (
+            pyramid[head + HEAD_CELLS + 1] & cells[1]
+        )
+        if size > 0 and common != np.uint64(0):
+            position = align(position + without, size, block)
+            prefetch_block(pyramid, position)
+            pyramids[found] = pack_pyramid(position, size)
+            found += 1
+    return heads, found, soles
+
+
+@inlined_kernel
+def queue_pyramids(index: RankedPyramidArrays, scratch: Scratch, pyramids: Number) -> None:
+    """Queue pyramids: as leaves, or as pyramids with inner blocks."""
+    leaf, inner, block = scratch.queues.leaf, scratch.queues.inner, index.header[BLOCK_SIZE]
+    leaves, inners = np.int64(0), np.int64(0)
+    for i in range(pyramids):
+        target = scratch.pyramids[i]
+        leaf[leaves] = target
+        inner[inners] = target
+        leaves += np.int64(size_of(target) <= block)
+        inners += np.int64(size_of(target) > block)
+    scratch.queues.counts[LEAVES], scratch.queues.counts[INNER] = leaves, inners
+    scratch.counts[SCANNED] = 0
+
+
+# --- sole entries --------------------------------------------------------------------------------
+
+
+@kernel
+def score_soles(
+    codes: ScoringCodes,
+    messages: RankedMessages,
+    message: Number,
+    pending: Pending,
+    count: Number,
+    score: NDArray[np.float64],
+) -> None:
+    """Write the scores of sole entries that may be near the message."""
+    score_space(codes, messages, message, pending, count)
+    score_with_space(codes.similarity, 0.0, pending, count)
+    for i in range(count):
+        score[pending.target[i]] = pending.score[i]
+
+
+@inlined_kernel
+def write_soles(
+    matcher: Matcher,
+    messages: RankedMessages,
+    message: Number,
+    head: Number,
+    scratch: Scratch,
+    near: Number,
+    output: ScoredOutput,
+    total: Number,
+) -> Number:
+    """Write sole entries of one list, all of which match, with their scores if they are far away.
+
+    Those that may be near go to ``scratch.pending``, which has ``near`` entries already; return
+    how many it has then.
+    """
+    index = matcher.arrays
+    pyramid, rounded_boxes, sole = index.pyramid, index.rounded_boxes, index.sole
+    pending, window = scratch.pending, scratch.windows[0]
+    row, score = output.row, output.score
+    count = np.int64(pyramid[head + COUNTS] & LOW32)
+    number = np.int64(pyramid[head + SIZES] >> BITS32)
+    position, done = head + HEAD_WORDS, np.int64(0)
+    wraps = messages.piece_start[message + 1] - messages.piece_start[message] > 1
+    while done < count:
+        size = min(count - done, np.int64(BLOCK))
+        touching = touching_boxes(rounded_boxes, 4 * position, size, window)
+        if wraps:
+            touching |= touching_boxes(rounded_boxes, 4 * position, size, scratch.windows[1])
+        touching &= lane_mask(size)
+        position += size
+        # Unsigned positions: others might count from the end, and the loop would not be vectorized.
+        source, goal = np.uint64(position), np.uint64(total)
+        for i in range(np.uint64(size)):
+            word = pyramid[source + i]
+            row[goal + i] = np.int32(word)
+            score[goal + i] = share(np.int64(word >> BITS32))
+        while touching != np.uint64(0):
+            lane = lowest_bit(touching)
+            touching &= touching - _ONE
+            at = 4 * (number + done + lane)
+            pending.west[near], pending.south[near] = sole[at], sole[at + 1]
+            pending.east[near], pending.north[near] = sole[at + 2], sole[at + 3]
+            pending.share[near] = np.int32(pyramid[position + lane] >> BITS32)
+            pending.shared[near], pending.own[near] = 1.0, 1.0
+            pending.target[near] = total + lane
+            near += 1
+        if near >= CANDIDATES:
+            score_soles(matcher.codes, messages, message, pending, near, score)
+            near = np.int64(0)
+        position += size
+        total += size
+        done += size
+    return near
 
 
 # --- candidates ----------------------------------------------------------------------------------
@@ -220,13 +350,253 @@ def prefetch_slots(
 
 @inlined_kernel
 def passes(token_filter: NDArray[np.uint64], limited: Number, code: Number, word: Number) -> Number:
-    """Return 1 if an entry may be accepted, as far as its hashes tell."""
-    first, second = (word >> np.uint64(FIRST_HASH)) & HASH_MASK, word >> np.uint64(SECOND_HASH)
-    bit = (token_filter[first >> np.uint64(6)] >> (first & np.uint64(63))) & _ONE
+    """Return 1 if an entry may be accepted, as far as its hashes tell, else 0."""
+    first, second = (word >> FIRST_HASH) & HASH_MASK, word >> SECOND_HASH
+    bit = token_filter[first >> _SIX] >> (first & _SIXTY_THREE)
     if limited:
-        return np.int64(bit) & np.int64(second >= code)
-    other = (token_filter[second >> np.uint64(6)] >> (second & np.uint64(63))) & _ONE
-    return np.int64(bit | other)
+        return bit & np.uint64(second >= code)
+    return (bit | (token_filter[second >> _SIX] >> (second & _SIXTY_THREE))) & _ONE
+
+
+@inlined_kernel
+def sift_loose(
+    pyramid: NDArray[np.uint64],
+    scratch: Scratch,
+    stretches: Number,
+    limited: Number,
+    code: Number,
+    stretch: Number,
+) -> tuple[Number, Number]:
+    """Collect candidates among entries without boxes, from a stretch on, until there is no room.
+
+    Return the stretch to go on with, whose begin has moved, and the number of candidates.
+    """
+    loose, candidate, token_filter = scratch.loose, scratch.candidate, scratch.tokens.token_filter
+    count = np.uint64(0)
+    while stretch < stretches and np.int64(count) < CANDIDATES:
+        at, end = loose[stretch, 0], loose[stretch, 1]
+        stop = min(end, at + CANDIDATES - np.int64(count))
+        loose[stretch, 0] = stop
+        for i in range(np.uint64(at), np.uint64(stop)):
+            word = pyramid[i]
+            candidate[count] = word
+            count += passes(token_filter, limited, code, word)
+        stretch += np.int64(stop == end)
+    return stretch, np.int64(count)
+
+
+@inlined_kernel
+def scan_leaves(
+    index: RankedPyramidArrays, window: NDArray[np.int16], scratch: Scratch, room: Number
+) -> Number:
+    """Write the positions of words of leaves whose boxes touch the window; return how many.
+
+    It stops when a leaf may have more than there is room for.
+    """
+    pyramid, rounded_boxes = index.pyramid, index.rounded_boxes
+    leaf, position = scratch.queues.leaf, scratch.position
+    at, last = scratch.counts[SCANNED], scratch.queues.counts[LEAVES]
+    count = np.int64(0)
+    while at < last and count + BLOCK <= room:
+        place, size = position_of(leaf[at]), size_of(leaf[at])
+        at += 1
+        touching = touching_boxes(rounded_boxes, 4 * place, size, window) & lane_mask(size)
+        place += size
+        while touching != np.uint64(0):
+            lane = lowest_bit(touching)
+            touching &= touching - _ONE
+            prefetch(pyramid, place + lane)
+            position[count] = np.uint64(place + lane)
+            count += 1
+    scratch.counts[SCANNED] = at
+    return count
+
+
+@inlined_kernel
+def sift_leaves(
+    pyramid: NDArray[np.uint64],
+    scratch: Scratch,
+    touching: Number,
+    limited: Number,
+    code: Number,
+    count: Number,
+) -> Number:
+    """Collect candidates among entries whose boxes touch; return how many there are then."""
+    position, candidate = scratch.position, scratch.candidate
+    token_filter, end = scratch.tokens.token_filter, np.uint64(count)
+    for i in range(touching):
+        word = pyramid[position[i]]
+        candidate[end] = word
+        end += passes(token_filter, limited, code, word)
+    return np.int64(end)
+
+
+@kernel
+def mark_seen(
+    seen: NDArray[np.uint64],
+    touched: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    record: Number,
+) -> Number:
+    """Mark a record as seen; return whether it was not."""
+    word, bit = record >> 6, _ONE << np.uint64(record & 63)
+    if seen[word] & bit:
+        return False
+    seen[word] |= bit
+    touched[counts[TOUCHED]] = record
+    counts[TOUCHED] += 1
+    return True
+
+
+@kernel
+def forget_seen(
+    seen: NDArray[np.uint64], touched: NDArray[np.int32], counts: NDArray[np.int64]
+) -> None:
+    """Forget which records were seen."""
+    for i in range(counts[TOUCHED]):
+        seen[touched[i] >> 6] = np.uint64(0)
+    counts[TOUCHED] = 0
+
+
+@inlined_kernel
+def may_repeat(codes: ScoringCodes, messages: RankedMessages, message: Number) -> Number:
+    """Tell whether a message may find an entry twice.
+
+    Both pieces of a message may; so may a box, if what an entry reaches is two boxes at the
+    antimeridian. Those are half a world apart: a point cannot be in both.
+    """
+    begin, end = messages.piece_start[message], messages.piece_start[message + 1]
+    box = messages.box
+    point = (box[begin, 0] == box[begin, 2]) & (box[begin, 1] == box[begin, 3])
+    return (end - begin > 1) | ((codes.proximity != 0) & (not point))
+
+
+@kernel
+def probe_tokens(table: TokenTable, record: NDArray[np.int32], at: Number) -> tuple[Number, Number]:
+    """Return a bit for each token of a record that the message has, and their weight."""
+    mask: Number = _ZERO
+    shared: Number = 0.0
+    for j in range(MAX_TOKENS):
+        token = np.int64(record[at + np.uint64(j)])
+        slot = find_token(table, token)
+        if table.token[slot] == token:
+            mask |= _ONE << np.uint64(j)
+            shared += table.weight[slot]
+    return mask, shared
+
+
+@inlined_kernel
+def is_apart(
+    record: NDArray[np.int32], at: Number, box: NDArray[np.int32], begin: Number, end: Number
+) -> Number:
+    """Tell whether the region of a record has no place in common with the pieces of a message."""
+    apart = True
+    for piece in range(begin, end):
+        apart &= (
+            (record[at] > box[piece, 2])
+            | (record[at + _ONE] > box[piece, 3])
+            | (record[at + np.uint64(2)] < box[piece, 0])
+            | (record[at + np.uint64(3)] < box[piece, 1])
+        )
+    return apart
+
+
+@inlined_kernel
+def accept_candidates(
+    matcher: Matcher,
+    messages: RankedMessages,
+    message: Number,
+    scratch: Scratch,
+    count: Number,
+) -> tuple[Number, Number, Number]:
+    """Put accepted candidates side by side: what may be near first, from `CANDIDATES` on the rest.
+
+    Return the ends of both, and the number of candidates that do not fit a record. Nothing here
+    branches by what a record says: half of such branches would be mispredicted. Positions are
+    unsigned: signed ones might count from the end, and Numba would check that each time.
+    """
+    record, own_weight = matcher.arrays.record, matcher.arrays.own_weight
+    candidate, pending, box = scratch.candidate, scratch.pending, messages.box
+    table, table_weight = scratch.tokens.token, scratch.tokens.weight
+    setting = scratch.tokens.setting
+    multiplier, shift = setting[MULTIPLIER], setting[SHIFT]
+    probes = setting[PROBES] != _ZERO
+    proximity, repeats = matcher.codes.proximity != 0, may_repeat(matcher.codes, messages, message)
+    begin, end = messages.piece_start[message], messages.piece_start[message + 1]
+    south, north = np.int64(box[begin, 1]), np.int64(box[begin, 3])
+    near, far, specials = _ZERO, np.uint64(CANDIDATES), np.int64(0)
+    for i in range(min(count, RECORDS_AHEAD)):
+        prefetch(record, (candidate[i] & LOW32) << RECORD_BITS)
+    for i in range(count):
+        if i + RECORDS_AHEAD < count:
+            prefetch(record, (candidate[i + RECORDS_AHEAD] & LOW32) << RECORD_BITS)
+        word = candidate[i]
+        at = (word & LOW32) << RECORD_BITS
+        mask: Number = _ZERO
+        shared: Number = 0.0
+        if probes:
+            mask, shared = probe_tokens(scratch.tokens, record, at + TOKENS)
+        else:
+            for j in range(USUAL_TOKENS):
+                token = record[at + TOKENS + np.uint64(j)]
+                slot = ((np.uint64(token) * multiplier) >> shift) + _ONE
+                hit = np.uint64(table[slot] == token)
+                mask |= hit << np.uint64(j)
+                shared += table_weight[slot * hit]
+            if record[at + TOKENS + np.uint64(USUAL_TOKENS)] >= 0:
+                for j in range(USUAL_TOKENS, MAX_TOKENS):
+                    token = record[at + TOKENS + np.uint64(j)]
+                    slot = ((np.uint64(token) * multiplier) >> shift) + _ONE
+                    hit = np.uint64(table[slot] == token)
+                    mask |= hit << np.uint64(j)
+                    shared += table_weight[slot * hit]
+        flags = (word >> FLAGS_SHIFT) & _FIFTEEN
+        if flags & SPECIAL_FLAG:
+            scratch.special[specials] = np.int64(word & LOW32)
+            specials += 1
+            continue
+        first = (word >> POSITION_SHIFT) & _FIFTEEN
+        alone = np.uint64((mask >> (first + _ONE)) == _ZERO)
+        with_none = mask | NO_TOKEN_BIT
+        is_first = np.uint64((with_none & ((np.uint64(2) << first) - _ONE)) == (_ONE << first))
+        # The flags are WITH_OTHERS, ALONE and ALWAYS, in this order.
+        accepted = ((is_first & (flags >> alone)) | (flags >> np.uint64(2))) & _ONE
+        if repeats and accepted:
+            number = np.int64(word & LOW32)
+            accepted = np.uint64(mark_seen(scratch.seen, scratch.touched, scratch.counts, number))
+        if proximity:
+            lat = np.int64(record[at + _ONE])
+            gap = max(south - lat, lat - north)
+            centimeters = np.uint32(record[at + DISTANCE])
+            is_far = np.uint64(np.float64(gap) > np.float64(centimeters) * _UNITS_PER_CM + 2.0)
+        else:
+            is_far = np.uint64(is_apart(record, at, box, begin, end))
+        place = near + (far - near) * is_far
+        pending.west[place] = record[at]
+        pending.south[place] = record[at + _ONE]
+        pending.east[place] = record[at + np.uint64(2)]
+        pending.north[place] = record[at + np.uint64(3)]
+        pending.share[place] = record[at + SHARE]
+        pending.threshold[place] = record[at + THRESHOLD]
+        pending.row[place] = record[at + ROW]
+        pending.shared[place] = shared
+        pending.own[place] = own_weight[(at >> _ONE) + WEIGHT]
+        near += accepted & ~is_far
+        far += accepted & is_far
+    return np.int64(near), np.int64(far), specials
+
+
+@inlined_kernel
+def write_matches(
+    pending: Pending, first: Number, last: Number, output: ScoredOutput, total: Number
+) -> Number:
+    """Write the matches among scored candidates; return the number of matches then."""
+    row, score, count = output.row, output.score, np.uint64(total)
+    for i in range(np.uint64(first), np.uint64(last)):
+        row[count] = pending.row[i]
+        score[count] = pending.score[i]
+        count += np.uint64(pending.score[i] >= share(pending.threshold[i]) - TOLERANCE)
+    return np.int64(count)
 
 
 @kernel
@@ -242,8 +612,7 @@ def score_special(
     shared = 0.0
     for i in range(rows.token_start[row], rows.token_start[row + 1]):
         token = np.int64(rows.token[i])
-        at = find_token(tokens, token)
-        if tokens.token[at] == token:
+        if tokens.token[find_token(tokens, token)] == token:
             shared += rows.token_weight[i]
     weight = messages.text_weight[message]
     text = text_score(codes.similarity, shared, rows.text_weight[row], weight)
@@ -252,369 +621,41 @@ def score_special(
 
 
 @kernel
-def mark_seen(scratch: Scratch, record: Number) -> Number:
-    """Mark a record as seen; return whether it was not."""
-    word, bit = record >> 6, _ONE << np.uint64(record & 63)
-    if scratch.seen[word] & bit:
-        return False
-    scratch.seen[word] |= bit
-    scratch.touched[scratch.counts[TOUCHED]] = record
-    scratch.counts[TOUCHED] += 1
-    return True
-
-
-@kernel
-def forget_seen(scratch: Scratch) -> None:
-    """Forget which records were seen."""
-    for i in range(scratch.counts[TOUCHED]):
-        scratch.seen[scratch.touched[i] >> 6] = np.uint64(0)
-    scratch.counts[TOUCHED] = 0
-
-
-@inlined_kernel
-def is_far(
-    codes: ScoringCodes,
-    messages: RankedMessages,
-    message: Number,
-    record: NDArray[np.int32],
-) -> Number:
-    """Tell whether S is certainly 0, by latitudes or by the box of a region."""
-    begin, end = messages.piece_start[message], messages.piece_start[message + 1]
-    if codes.proximity:
-        lat = np.int64(record[1])
-        gap = max(messages.box[begin, 1] - lat, lat - messages.box[begin, 3])
-        centimeters = np.int64(record[DISTANCE]) & CENTIMETER_MASK
-        return np.float64(gap) > np.float64(centimeters) * _UNITS_PER_CM + 2.0
-    meets = False
-    for piece in range(begin, end):
-        meets |= boxes_meet(record[:4], messages.box[piece])
-    return not meets
-
-
-@kernel
-def verify_candidates(
+def write_specials(
     matcher: Matcher,
     messages: RankedMessages,
     message: Number,
     scratch: Scratch,
     count: Number,
     output: ScoredOutput,
+    total: Number,
 ) -> Number:
-    """Write the matches among the candidates; return whether all fit."""
-    matcher, messages, scratch = borrow(matcher), borrow(messages), borrow(scratch)
-    output = borrow(output)
-    codes, index, candidate = matcher.codes, matcher.arrays, scratch.candidate
-    record, own_weight, pending = index.record, index.own_weight, scratch.pending
-    tokens, found, scores = scratch.tokens, output.row, output.score
-    if scratch.counts[FOUND] + count > len(found):
-        return False
-    multiplier, shift = tokens.setting[MULTIPLIER], tokens.setting[SHIFT]
-    probes = tokens.setting[PROBES] != np.uint64(0)
-    repeats = may_repeat(codes, messages, message)
-    near, far, specials = np.int64(0), np.int64(CANDIDATES), np.int64(0)
+    """Write the matches among candidates that do not fit a record, each once."""
+    record = matcher.arrays.record
     for i in range(count):
-        if i + RECORDS_AHEAD < count:
-            prefetch(record, np.int64(candidate[i + RECORDS_AHEAD] & LOW32))
-        word = candidate[i]
-        at = np.int64(word & LOW32)
-        mask: Number = np.int64(0)
-        shared: Number = 0.0
-        for j in range(MAX_TOKENS):
-            token = record[at, TOKENS + j]
-            if j >= USUAL_TOKENS and token < 0:
-                break
-            if probes:
-                slot = find_token(tokens, np.int64(token))
-            else:
-                slot = np.int64((np.uint64(token) * multiplier) >> shift)
-            hit = tokens.token[slot] == token
-            mask |= np.int64(hit) << np.int64(j)
-            shared += tokens.weight[slot] if hit else 0.0
-        flags = np.int64(word >> np.uint64(FLAGS_SHIFT)) & 15
-        if flags & SPECIAL:
-            scratch.special[specials] = at
-            specials += 1
-            continue
-        first = np.int64(word >> np.uint64(POSITION_SHIFT)) & 15
-        others = (mask >> (first + 1)) != 0
-        seen = mask | (1 << NO_POSITION)
-        is_first = (seen & ((2 << first) - 1)) == (1 << first)
-        allowed = (flags & (WITH_OTHERS if others else ALONE)) != 0
-        accepted = (is_first & allowed) | ((flags & ALWAYS) != 0)
-        if repeats and accepted:
-            accepted = mark_seen(scratch, at)
-        is_near = not is_far(codes, messages, message, record[at])
-        place = near if is_near else far
-        for k in range(4):
-            pending.place[k, place] = record[at, k]
-        pending.share[place] = record[at, SHARE]
-        pending.threshold[place] = record[at, THRESHOLD]
-        pending.row[place] = record[at, ROW]
-        pending.shared[place], pending.own[place] = shared, own_weight[at, WEIGHT]
-        near += np.int64(accepted & is_near)
-        far += np.int64(accepted & (not is_near))
-    weight = messages.text_weight[message]
-    score_space(codes, messages, message, pending, near)
-    score_with_space(codes.similarity, weight, pending, near)
-    score_without_space(codes.similarity, weight, pending, np.int64(CANDIDATES), far)
-    total = scratch.counts[FOUND]
-    for i in range(far - CANDIDATES + near):
-        at = np.int64(i) if i < near else i - near + CANDIDATES
-        found[total], scores[total] = pending.row[at], pending.score[at]
-        total += np.int64(pending.score[at] >= share(pending.threshold[at]) - TOLERANCE)
-    for i in range(specials):
         at = scratch.special[i]
-        if mark_seen(scratch, at):
-            row = np.int64(record[at, TOKENS])
-            score = score_special(matcher, messages, message, tokens, row)
-            found[total], scores[total] = record[at, ROW], score
-            total += np.int64(score >= share(record[at, THRESHOLD]) - TOLERANCE)
-    scratch.counts[FOUND] = total
-    return True
-
-
-@inlined_kernel
-def may_repeat(codes: ScoringCodes, messages: RankedMessages, message: Number) -> Number:
-    """Tell whether a message may find an entry twice.
-
-    Both pieces of a message may; so may a box, if what an entry reaches is two boxes at the
-    antimeridian. Those are half a world apart: a point cannot be in both.
-    """
-    begin, end = messages.piece_start[message], messages.piece_start[message + 1]
-    box = messages.box[begin]
-    point = box[0] == box[2] and box[1] == box[3]
-    return end - begin > 1 or (codes.proximity and not point)
-
-
-# --- sole entries --------------------------------------------------------------------------------
-
-
-@kernel
-def score_soles(
-    codes: ScoringCodes,
-    messages: RankedMessages,
-    message: Number,
-    pending: Pending,
-    count: Number,
-    scores: NDArray[np.float64],
-) -> None:
-    """Write the scores of sole entries that are near the message."""
-    score_space(codes, messages, message, pending, count)
-    score_with_space(codes.similarity, 0.0, pending, count)
-    for i in range(count):
-        scores[pending.target[i]] = pending.score[i]
-
-
-@kernel
-def write_soles(
-    matcher: Matcher,
-    messages: RankedMessages,
-    message: Number,
-    scratch: Scratch,
-    block: tuple[Number, Number, Number],
-    output: ScoredOutput,
-) -> Number:
-    """Write the sole entries of a list, all of which match; return whether they fit.
-
-    ``block``: the position of their blocks, how many there are, and the number of the first.
-    """
-    matcher, messages, scratch = borrow(matcher), borrow(messages), borrow(scratch)
-    index, pending, window = matcher.arrays, scratch.pending, scratch.window
-    pyramid, found, scores = index.pyramid, output.row, output.score
-    position, count, first = block
-    total, near = scratch.counts[FOUND], np.int64(0)
-    if total + count > len(found):
-        return False
-    scratch.counts[FOUND] = total + count
-    begin, end = messages.piece_start[message], messages.piece_start[message + 1]
-    done = np.int64(0)
-    while done < count:
-        size = min(count - done, np.int64(BLOCK))
-        touching = np.uint64(0)
-        for piece in range(begin, end):
-            for side in range(4):
-                window[side] = messages.box[piece, side] >> ROUNDING
-            touching |= touching_boxes(index.rounded_boxes, 4 * position, size, window)
-        touching &= lane_mask(size)
-        for i in range(size):
-            word = pyramid[position + size + i]
-            found[total + i] = np.int32(word & LOW32)
-            scores[total + i] = share(np.int64(word >> BITS32))
-        while touching != np.uint64(0):
-            lane = lowest_bit(touching)
-            touching &= touching - _ONE
-            for k in range(4):
-                pending.place[k, near] = index.sole[first + done + lane, k]
-            pending.share[near] = np.int32(pyramid[position + size + lane] >> BITS32)
-            pending.shared[near] = pending.own[near] = 1.0
-            pending.target[near] = total + lane
-            near += 1
-        if near > CANDIDATES:
-            score_soles(matcher.codes, messages, message, pending, near, scores)
-            near = np.int64(0)
-        position += LEAF_WORDS * size
-        total += size
-        done += size
-    score_soles(matcher.codes, messages, message, pending, near, scores)
-    return True
+        if mark_seen(scratch.seen, scratch.touched, scratch.counts, at):
+            base = np.uint64(at) << RECORD_BITS
+            row = np.int64(record[base + TOKENS])
+            score = score_special(matcher, messages, message, scratch.tokens, row)
+            output.row[total], output.score[total] = record[base + ROW], score
+            total += np.int64(score >= share(record[base + THRESHOLD]) - TOLERANCE)
+    return total
 
 
 # --- messages ------------------------------------------------------------------------------------
 
 
 @inlined_kernel
-def open_lists(
-    matcher: Matcher,
-    messages: RankedMessages,
-    message: Number,
-    scratch: Scratch,
-    targets: NDArray[np.uint64],
-    lists: Number,
-    output: ScoredOutput,
-) -> tuple[Number, Number, Number]:
-    """Write the sole entries of lists, and note what else they have.
-
-    Return the number of stretches without boxes and of pyramids, and of sole entries: -1 if those
-    did not fit.
-    """
-    index, pyramid = matcher.arrays, matcher.arrays.pyramid
-    low, high = message_cells(index, messages, message)
-    loose, pyramids, soles = np.int64(0), np.int64(0), np.int64(0)
-    for i in range(lists):
-        target = targets[i]
-        if not target & HAS_HEAD:
-            scratch.pyramids[pyramids] = target
-            pyramids += 1
-            continue
-        head = np.int64(target & _POSITION)
-        counts, sizes = pyramid[head + COUNTS], pyramid[head + SIZES]
-        sole = np.int64(counts & LOW32)
-        position = head + HEAD_WORDS
-        if sole > 0:
-            block = (position, sole, np.int64(sizes >> BITS32))
-            if not write_soles(matcher, messages, message, scratch, block, output):
-                return loose, pyramids, np.int64(-1)
-            soles += sole
-            position += LEAF_WORDS * sole
-        scratch.loose[loose, 0] = position
-        position += np.int64(counts >> BITS32)
-        scratch.loose[loose, 1] = position
-        loose += 1
-        size = np.int64(sizes & LOW32)
-        cells = (pyramid[head + HEAD_CELLS] & low) | (pyramid[head + HEAD_CELLS + 1] & high)
-        if size > 0 and cells != np.uint64(0):
-            position = align(position, size, index.header[BLOCK_SIZE])
-            prefetch_block(pyramid, position)
-            scratch.pyramids[pyramids] = pack_pyramid(position, size)
-            pyramids += 1
-    return loose, pyramids, soles
-
-
-@inlined_kernel
-def open_pyramids(
-    matcher: Matcher,
-    box: NDArray[np.int32],
-    scratch: Scratch,
-    pyramids: Number,
-) -> None:
-    """Queue the leaves of pyramids whose bounding boxes touch a box."""
-    index, queues, window = matcher.arrays, scratch.queues, scratch.window
-    block = index.header[BLOCK_SIZE]
-    leaves, inner = np.int64(0), np.int64(0)
-    for i in range(pyramids):
-        target = scratch.pyramids[i]
-        size = size_of(target)
-        queues.leaf[leaves], queues.inner[inner] = target, target
-        leaves += np.int64(size <= block)
-        inner += np.int64(size > block)
-    queues.counts[LEAVES], queues.counts[INNER] = leaves, inner
+def set_windows(messages: RankedMessages, message: Number, scratch: Scratch) -> None:
+    """Write the rounded boxes of the pieces of a message."""
+    box, at = messages.box, messages.piece_start[message]
+    window, other = scratch.windows
     for side in range(4):
-        window[side] = box[side] >> ROUNDING
-    open_inner_blocks(index, window, queues)
-
-
-@inlined_kernel
-def scan_leaves(matcher: Matcher, scratch: Scratch) -> Number:
-    """Write the positions of words whose boxes touch the window, until all leaves are scanned.
-
-    Stops when there may be no room for a whole leaf. Returns how many there are.
-    """
-    index, leaf, position = matcher.arrays, scratch.queues.leaf, scratch.position
-    at, last = scratch.counts[SCANNED_LEAVES], scratch.queues.counts[LEAVES]
-    count = np.int64(0)
-    while at < last and count + BLOCK <= CANDIDATES:
-        place, size = position_of(leaf[at]), size_of(leaf[at])
-        at += 1
-        touching = touching_boxes(index.rounded_boxes, 4 * place, size, scratch.window)
-        touching &= lane_mask(size)
-        place += size
-        while touching != np.uint64(0):
-            lane = lowest_bit(touching)
-            touching &= touching - _ONE
-            prefetch(index.pyramid, place + lane)
-            position[count] = place + lane
-            count += 1
-    scratch.counts[SCANNED_LEAVES] = at
-    return count
-
-
-@kernel
-def match_one(
-    matcher: Matcher,
-    messages: RankedMessages,
-    message: Number,
-    scratch: Scratch,
-    lists: tuple[Number, Number],
-    output: ScoredOutput,
-) -> Number:
-    """Match a message whose lists were looked up; return what was examined, -1 if it did not fit.
-
-    ``lists``: which of the two queues has the lists, and how many there are.
-    """
-    matcher, messages, scratch = borrow(matcher), borrow(messages), borrow(scratch)
-    output = borrow(output)
-    pyramid, candidate = matcher.arrays.pyramid, scratch.candidate
-    token_filter = scratch.tokens.token_filter
-    limited = limits_weight(matcher.codes)
-    code = np.uint64(weight_code(messages.text_weight[message])) if limited else np.uint64(0)
-    targets = scratch.targets[0] if lists[0] == 0 else scratch.targets[1]
-    stretches, pyramids, examined = open_lists(
-        matcher, messages, message, scratch, targets, lists[1], output
-    )
-    if examined < 0:
-        return np.int64(-1)
-    count = np.int64(0)
-    for stretch in range(stretches):
-        at, end = scratch.loose[stretch, 0], scratch.loose[stretch, 1]
-        while at < end:
-            stop = min(end, at + CANDIDATES - count)
-            while at < stop:
-                word = pyramid[at]
-                candidate[count] = word
-                count += passes(token_filter, limited, code, word)
-                at += 1
-            if count == CANDIDATES:
-                if not verify_candidates(matcher, messages, message, scratch, count, output):
-                    return np.int64(-1)
-                examined += count
-                count = np.int64(0)
-    for piece in range(messages.piece_start[message], messages.piece_start[message + 1]):
-        open_pyramids(matcher, messages.box[piece], scratch, pyramids)
-        scratch.counts[SCANNED_LEAVES] = 0
-        while scratch.counts[SCANNED_LEAVES] < scratch.queues.counts[LEAVES]:
-            touching = scan_leaves(matcher, scratch)
-            if count + touching > CANDIDATES:
-                if not verify_candidates(matcher, messages, message, scratch, count, output):
-                    return np.int64(-1)
-                examined += count
-                count = np.int64(0)
-            for i in range(touching):
-                word = pyramid[scratch.position[i]]
-                candidate[count] = word
-                count += passes(token_filter, limited, code, word)
-    if not verify_candidates(matcher, messages, message, scratch, count, output):
-        return np.int64(-1)
-    return examined + count
+        window[side] = box[at, side] >> ROUNDING
+    if messages.piece_start[message + 1] - at > 1:
+        for side in range(4):
+            other[side] = box[at + 1, side] >> ROUNDING
 
 
 @kernel
@@ -632,28 +673,84 @@ def match_messages(
     """
     matcher, messages, scratch = borrow(matcher), borrow(messages), borrow(scratch)
     output = borrow(output)
-    first, last = part
-    examined, visited = np.int64(0), np.int64(0)
-    scratch.counts[FOUND] = output.start[first]
-    lists = look_up(matcher.arrays, messages, first, scratch.targets[0])
-    queue = np.int64(0)
+    index, codes, pending, table = matcher.arrays, matcher.codes, scratch.pending, scratch.tokens
+    pyramid, token_start, piece_start = index.pyramid, messages.token_start, messages.piece_start
+    (first, last), room = part, np.int64(len(output.row))
+    limited, code = limits_weight(codes), np.uint64(0)
+    examined, visited, total = np.int64(0), np.int64(0), output.start[first]
+    targets, next_targets = scratch.targets
+    next_lists = look_up(index, messages, first, next_targets)
     for message in range(first, last):
-        more = np.int64(0)
+        targets, next_targets = next_targets, targets
+        lists = next_lists
         if message + 2 < last:
-            prefetch_slots(matcher.arrays, matcher.weighing, messages, message + 2)
+            prefetch_slots(index, matcher.weighing, messages, message + 2)
         if message + 1 < last:
-            targets = scratch.targets[1] if queue == 0 else scratch.targets[0]
-            more = look_up(matcher.arrays, messages, message + 1, targets)
-        begin, end = messages.token_start[message], messages.token_start[message + 1]
+            next_lists = look_up(index, messages, message + 1, next_targets)
+        begin, end = token_start[message], token_start[message + 1]
         tokens = messages.token[begin : begin + known_tokens(messages.token[begin:end])]
-        fill_table(scratch.tokens, tokens, matcher.weighing)
-        count = match_one(matcher, messages, message, scratch, (queue, lists), output)
-        clear_table(scratch.tokens, tokens)
-        forget_seen(scratch)
-        if count < 0:
+        fill_table(table, tokens, matcher.weighing)
+        if limited:
+            code = np.uint64(weight_code(messages.text_weight[message]))
+        set_windows(messages, message, scratch)
+        cells = message_cells(index, messages, message)
+        heads, pyramids, soles = open_lists(index, cells, scratch, targets, lists)
+        fits = total + soles <= room
+        near = done = np.int64(0)
+        for i in range(heads if fits else 0):
+            head = position_of(targets[i])
+            near = write_soles(matcher, messages, message, head, scratch, near, output, total)
+            total += np.int64(pyramid[head + COUNTS] & LOW32)
+        if near > 0:
+            score_soles(codes, messages, message, pending, near, output.score)
+        done += soles
+        stretch, piece = np.int64(0), np.int64(0)
+        pieces = piece_start[message + 1] - piece_start[message]
+        scratch.queues.counts[LEAVES] = 0
+        scratch.counts[SCANNED] = 0
+        while fits:
+            stretch, count = sift_loose(pyramid, scratch, heads, limited, code, stretch)
+            window = scratch.windows[0]
+            while count + BLOCK <= CANDIDATES:
+                if scratch.counts[SCANNED] == scratch.queues.counts[LEAVES]:
+                    if piece == pieces:
+                        break
+                    piece += 1
+                    queue_pyramids(index, scratch, pyramids)
+                    if piece > 1:
+                        window = scratch.windows[1]
+                    open_inner_blocks(index, window, scratch.queues)
+                elif piece > 1:
+                    window = scratch.windows[1]
+                touching = scan_leaves(index, window, scratch, CANDIDATES - count)
+                count = sift_leaves(pyramid, scratch, touching, limited, code, count)
+            if total + count > room:
+                fits = False
+                break
+            near, far, specials = accept_candidates(matcher, messages, message, scratch, count)
+            weight = messages.text_weight[message]
+            if near > 0:
+                score_space(codes, messages, message, pending, near)
+                score_with_space(codes.similarity, weight, pending, near)
+                total = write_matches(pending, np.int64(0), near, output, total)
+            if far > CANDIDATES:
+                score_without_space(codes.similarity, weight, pending, far)
+                total = write_matches(pending, np.int64(CANDIDATES), far, output, total)
+            if specials > 0:
+                total = write_specials(matcher, messages, message, scratch, specials, output, total)
+            done += count
+            if (
+                stretch == heads
+                and piece == pieces
+                and scratch.counts[SCANNED] == scratch.queues.counts[LEAVES]
+            ):
+                break
+        clear_table(table, tokens)
+        if scratch.counts[TOUCHED] > 0:
+            forget_seen(scratch.seen, scratch.touched, scratch.counts)
+        if not fits:
             return message, examined, visited
-        examined += count
+        examined += done
         visited += lists
-        output.start[message + 1] = scratch.counts[FOUND]
-        lists, queue = more, 1 - queue
+        output.start[message + 1] = total
     return last, examined, visited

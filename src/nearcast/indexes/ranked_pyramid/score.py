@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.columns import EARTH_RADIUS_M
-from nearcast.compiled.areas import boxes_meet, common_box_area
 from nearcast.compiled.distances import (
     METERS_PER_UNIT,
     arc,
@@ -23,6 +22,8 @@ from nearcast.compiled.distances import (
 )
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.scoring import (
+    CONTAINMENT,
+    OVERLAP,
     PLANAR,
     RankedMessages,
     ScoringCodes,
@@ -44,13 +45,17 @@ CENTIMETER_MASK = np.int64(0xFFFFFFFF)
 class Pending(NamedTuple):
     """Candidates to score, side by side; each array has `2 * CANDIDATES` values.
 
-    - ``place`` int32[4, ...]: longitude, latitude and largest distance, or the region.
+    - ``west``, ``south``, ``east``, ``north`` int32: the region; for proximity, the first three are
+      longitude, latitude and largest distance.
     - ``share``, ``threshold``, ``row`` int32; ``target`` int64: where the score goes.
     - ``shared``, ``own`` float64: the weights I and W.
     - ``space``, ``score`` float64: S and the score.
     """
 
-    place: NDArray[np.int32]
+    west: NDArray[np.int32]
+    south: NDArray[np.int32]
+    east: NDArray[np.int32]
+    north: NDArray[np.int32]
     share: NDArray[np.int32]
     threshold: NDArray[np.int32]
     row: NDArray[np.int32]
@@ -65,7 +70,10 @@ def new_pending() -> Pending:
     """Return room for candidates."""
     size = 2 * CANDIDATES
     return Pending(
-        place=np.empty((4, size), np.int32),
+        west=np.empty(size, np.int32),
+        south=np.empty(size, np.int32),
+        east=np.empty(size, np.int32),
+        north=np.empty(size, np.int32),
         share=np.empty(size, np.int32),
         threshold=np.empty(size, np.int32),
         row=np.empty(size, np.int32),
@@ -82,7 +90,7 @@ def score_space_of_point(
     planar: Number, lon: Number, lat: Number, pending: Pending, count: Number
 ) -> None:
     """Write S of the first candidates for a message that is a point."""
-    lons, lats, distance = pending.place[0], pending.place[1], pending.place[2]
+    lons, lats, distance = pending.west, pending.south, pending.east
     space = pending.space
     if planar:
         for i in range(count):
@@ -116,7 +124,7 @@ def score_space_of_box(
 ) -> None:
     """Write S of the first candidates for a message of any form."""
     begin, end = messages.piece_start[message], messages.piece_start[message + 1]
-    lons, lats, distance = pending.place[0], pending.place[1], pending.place[2]
+    lons, lats, distance = pending.west, pending.south, pending.east
     for i in range(count):
         lon, lat, nearest = np.float64(lons[i]), np.float64(lats[i]), np.inf
         for piece in range(begin, end):
@@ -132,15 +140,18 @@ def score_coverage(
     messages: RankedMessages, message: Number, pending: Pending, count: Number
 ) -> None:
     """Write the share of the region of the first candidates that a message covers."""
+    box = messages.box
     begin, end = messages.piece_start[message], messages.piece_start[message + 1]
     for i in range(count):
-        region = pending.place[:, i]
-        width = np.int64(region[2]) - np.int64(region[0])
-        area = width * (np.int64(region[3]) - np.int64(region[1]))
+        west, south = np.int64(pending.west[i]), np.int64(pending.south[i])
+        east, north = np.int64(pending.east[i]), np.int64(pending.north[i])
+        area = (east - west) * (north - south)
         common, meets = np.int64(0), False
         for piece in range(begin, end):
-            meets |= boxes_meet(region, messages.box[piece])
-            common += common_box_area(region, messages.box[piece])
+            width = min(east, np.int64(box[piece, 2])) - max(west, np.int64(box[piece, 0]))
+            height = min(north, np.int64(box[piece, 3])) - max(south, np.int64(box[piece, 1]))
+            meets |= (width >= 0) & (height >= 0)
+            common += max(width, np.int64(0)) * max(height, np.int64(0))
         if area == 0 or messages.area[message] == 0.0:
             pending.space[i] = 1.0 if meets else 0.0
         else:
@@ -168,18 +179,32 @@ def score_space(
 
 
 @kernel
-def score_with_space(similarity: Number, weight: Number, pending: Pending, count: Number) -> None:
-    """Write the scores of the first candidates, whose S is known."""
-    for i in range(count):
-        text = text_score(similarity, pending.shared[i], pending.own[i], weight)
-        pending.score[i] = combined(share(pending.share[i]), text, pending.space[i])
+def score_text(
+    similarity: Number, weight: Number, pending: Pending, first: Number, last: Number
+) -> None:
+    """Write T of a range of candidates to ``pending.score``."""
+    shared, own, score = pending.shared, pending.own, pending.score
+    if similarity == CONTAINMENT or similarity == OVERLAP:
+        for i in range(np.uint64(first), np.uint64(last)):
+            score[i] = 1.0 if own[i] == 0.0 else shared[i] / own[i]
+        return
+    for i in range(np.uint64(first), np.uint64(last)):
+        score[i] = text_score(similarity, shared[i], own[i], weight)
 
 
 @kernel
-def score_without_space(
-    similarity: Number, weight: Number, pending: Pending, first: Number, last: Number
-) -> None:
-    """Write the scores of a range of candidates whose S is 0."""
-    for i in range(first, last):
-        text = text_score(similarity, pending.shared[i], pending.own[i], weight)
-        pending.score[i] = combined(share(pending.share[i]), text, 0.0)
+def score_with_space(similarity: Number, weight: Number, pending: Pending, count: Number) -> None:
+    """Write the scores of the first candidates, whose S is known."""
+    score_text(similarity, weight, pending, np.int64(0), count)
+    score, space, units = pending.score, pending.space, pending.share
+    for i in range(np.uint64(count)):
+        score[i] = combined(share(units[i]), score[i], space[i])
+
+
+@kernel
+def score_without_space(similarity: Number, weight: Number, pending: Pending, last: Number) -> None:
+    """Write the scores of candidates from `CANDIDATES` on, whose S is 0."""
+    score_text(similarity, weight, pending, np.int64(CANDIDATES), last)
+    score, units = pending.score, pending.share
+    for i in range(np.uint64(CANDIDATES), np.uint64(last)):
+        score[i] = combined(share(units[i]), score[i], 0.0)

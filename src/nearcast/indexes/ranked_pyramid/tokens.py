@@ -1,6 +1,6 @@
 """The tokens of a message, prepared so that each token of a record costs one lookup.
 
-A table of 4,096 slots is filled so that no two tokens of the message share a slot: the multiplier
+A table of 2,048 slots is filled so that no two tokens of the message share a slot: the multiplier
 of the hash is changed until that is so, which takes one or two tries for messages of up to 64
 tokens. A lookup then compares one slot, without a branch. Longer messages get an ordinary
 table with open addressing.
@@ -19,10 +19,10 @@ from nearcast.indexes.ranked_pyramid.layout import FILTER_WORDS, token_hash
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_BITS = 12
+MIN_BITS = 11
 """The logarithm of the slots of a table for short messages."""
 
-MAX_PERFECT = 96
+MAX_PERFECT = 64
 """Messages of more tokens are not tried without clashes."""
 
 TRIES = 64
@@ -47,7 +47,8 @@ class Weighing(NamedTuple):
 class TokenTable(NamedTuple):
     """The tokens of one message.
 
-    - ``token`` int32[a power of two], ``weight`` float64[the same]: a hash table.
+    - ``token`` int32[1 + a power of two], ``weight`` float64[the same]: a hash table. Slot 0 has no
+      token and the weight 0, so that a lookup that fails can add that.
     - ``setting`` uint64[3]: see `MULTIPLIER`.
     - ``token_filter`` uint64[64]: a bit for the `token_hash` of every token.
     """
@@ -62,8 +63,8 @@ def new_token_table(tokens: int) -> TokenTable:
     """Return an empty table for messages of at most ``tokens`` tokens."""
     size = 1 << max(MIN_BITS, (4 * tokens - 1).bit_length())
     return TokenTable(
-        np.full(size, EMPTY, np.int32),
-        np.zeros(size),
+        np.full(1 + size, EMPTY, np.int32),
+        np.zeros(1 + size),
         np.zeros(3, np.uint64),
         np.zeros(FILTER_WORDS, np.uint64),
     )
@@ -87,7 +88,7 @@ def fill_without_clashes(table: TokenTable, tokens: NDArray[np.int32]) -> Number
         multiplier = MIXER * np.uint64(2 * attempt + 1)
         clash = False
         for i in range(len(tokens)):
-            at = (np.uint64(tokens[i]) * multiplier) >> shift
+            at = ((np.uint64(tokens[i]) * multiplier) >> shift) + _ONE
             clash |= table.token[at] != EMPTY
             table.token[at] = tokens[i]
         table.setting[MULTIPLIER], table.setting[SHIFT] = multiplier, shift
@@ -95,7 +96,7 @@ def fill_without_clashes(table: TokenTable, tokens: NDArray[np.int32]) -> Number
         if not clash:
             return True
         for i in range(len(tokens)):
-            table.token[(np.uint64(tokens[i]) * multiplier) >> shift] = EMPTY
+            table.token[((np.uint64(tokens[i]) * multiplier) >> shift) + _ONE] = EMPTY
     return False
 
 
@@ -104,9 +105,9 @@ def find_token(table: TokenTable, token: Number) -> Number:
     """Return the slot of a token in a table with clashes, or the free slot where it belongs."""
     at = (np.uint64(token) * table.setting[MULTIPLIER]) >> table.setting[SHIFT]
     mask = (_ONE << (np.uint64(64) - table.setting[SHIFT])) - _ONE
-    while table.token[at] != token and table.token[at] != EMPTY:
+    while table.token[at + _ONE] != token and table.token[at + _ONE] != EMPTY:
         at = (at + _ONE) & mask
-    return np.int64(at)
+    return at + _ONE
 
 
 @kernel
@@ -138,8 +139,8 @@ def fill_table(table: TokenTable, tokens: NDArray[np.int32], weighing: Weighing)
 def clear_table(table: TokenTable, tokens: NDArray[np.int32]) -> None:
     """Empty the table and the filter that hold these tokens."""
     if table.setting[PROBES] != np.uint64(0):
-        table.token[: np.int64(_ONE << (np.uint64(64) - table.setting[SHIFT]))] = EMPTY
+        table.token[:] = EMPTY
     for i in range(len(tokens)):
         at = (np.uint64(tokens[i]) * table.setting[MULTIPLIER]) >> table.setting[SHIFT]
-        table.token[at] = EMPTY
+        table.token[at + _ONE] = EMPTY
         table.token_filter[token_hash(tokens[i]) >> np.uint64(6)] = np.uint64(0)

@@ -56,7 +56,7 @@ def row_bound(codes: ScoringCodes, rows: RankedColumns, row: Number) -> Bound:
     """Return the bounds of one subscription."""
     p, q = share(rows.text_share[row]), share(rows.threshold[row])
     boxes = np.float64(rows.box_start[row + 1] - rows.box_start[row])
-    size = rows.area[row] / boxes * ROUND_DOWN
+    size: Number = rows.area[row] / boxes * ROUND_DOWN
     if codes.proximity != 0:
         size = np.float64(rows.max_distance_cm[row]) / 100.0 * ROUND_UP
     return Bound(

@@ -434,7 +434,8 @@ class IrTree100(IrTree1):
         tenth = SHARE_UNITS // _PARTS
         by_share = np.minimum(rankings.text_share[rows] // tenth, _PARTS - 1)
         by_threshold = np.minimum(rankings.threshold[rows] // tenth, _PARTS - 1)
-        return _PARTS * by_share.astype(np.int64) + by_threshold
+        tree_of: NDArray[np.int64] = _PARTS * by_share.astype(np.int64) + by_threshold
+        return tree_of
 
 
 class RankedRtTree(BoundTree):

@@ -25,7 +25,7 @@ from nearcast.compiled.areas import (
     outline_area,
 )
 from nearcast.compiled.distances import box_distance_m, planar_distance_m
-from nearcast.compiled.jit import Number, inlined_kernel, kernel
+from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
 from nearcast.compiled.messages import Output, contains
 from nearcast.compiled.shapes import ShapeArrays, box_overlaps_shape
 from nearcast.compiled.token_table import MIXER
@@ -44,6 +44,9 @@ GUARD = 1e-12
 
 CONTAINMENT, OVERLAP, JACCARD, DICE, COSINE = range(len(SIMILARITIES))
 GEODESIC, PLANAR = range(len(DISTANCES))
+
+AHEAD = 16
+"""How many candidates ahead the columns of a row are prefetched."""
 
 _SHIFT = np.uint64(64)
 
@@ -231,7 +234,7 @@ def reach_m(p: Number, q: Number, max_distance_m: Number, text: Number) -> Numbe
 # --- one pair ------------------------------------------------------------------------------------
 
 
-@kernel
+@inlined_kernel
 def message_distance_m(
     codes: ScoringCodes, lon: Number, lat: Number, messages: RankedMessages, message: Number
 ) -> Number:
@@ -246,7 +249,7 @@ def message_distance_m(
     return nearest
 
 
-@kernel
+@inlined_kernel
 def region_meets(
     rows: RankedColumns, row: Number, messages: RankedMessages, message: Number
 ) -> Number:
@@ -260,7 +263,7 @@ def region_meets(
     return False
 
 
-@kernel
+@inlined_kernel
 def covered_share(
     rows: RankedColumns, row: Number, messages: RankedMessages, message: Number
 ) -> Number:
@@ -279,7 +282,7 @@ def covered_share(
     return min(1.0, common / rows.area[row])
 
 
-@kernel
+@inlined_kernel
 def space_score(
     codes: ScoringCodes, rows: RankedColumns, row: Number, messages: RankedMessages, message: Number
 ) -> Number:
@@ -340,7 +343,7 @@ def in_token_set(token_set: NDArray[np.int32], shift: Number, token: Number) -> 
     return False
 
 
-@kernel
+@inlined_kernel
 def shared_weight(rows: RankedColumns, row: Number, token_set: NDArray[np.int32]) -> Number:
     """Return I: the weight of the tokens of a row that are in the set."""
     shift = _SHIFT - np.uint64(set_bits(len(token_set)))
@@ -403,7 +406,10 @@ def score_rows(
     must lie side by side. ``token_set`` is empty. Return the message at which the output was
     full, or the end.
     """
-    start, found, scores = output
+    # Rows are many arrays: counting references to them in every call takes longer than scoring.
+    rows, messages, candidates = borrow(rows), borrow(messages), borrow(candidates)
+    token_set = borrow(token_set)
+    start, found, scores = borrow(output)
     for message in range(part[0], part[1]):
         tokens = messages.token[messages.token_start[message] : messages.token_start[message + 1]]
         begin, end = candidates.start[message], candidates.start[message + 1]
@@ -412,6 +418,12 @@ def score_rows(
             return message
         fill_token_set(token_set, tokens)
         for i in range(begin, end):
+            if i + AHEAD < end:
+                prefetch_row(rows, candidates.clause[i + AHEAD])
+            if i + AHEAD // 2 < end:
+                at = rows.token_start[candidates.clause[i + AHEAD // 2]]
+                prefetch(rows.token, at)
+                prefetch(rows.token_weight, at)
             row = candidates.clause[i]
             if i > begin and row == candidates.clause[i - 1]:
                 continue
@@ -423,7 +435,20 @@ def score_rows(
     return part[1]
 
 
-@kernel
+@inlined_kernel
+def prefetch_row(rows: RankedColumns, row: Number) -> None:
+    """Prefetch what is read of a row, but for its tokens; boxes as if every row had one."""
+    prefetch(rows.token_start, row)
+    prefetch(rows.text_weight, row)
+    prefetch(rows.text_share, row)
+    prefetch(rows.threshold, row)
+    prefetch(rows.max_distance_cm, row)
+    prefetch(rows.box_start, row)
+    prefetch(rows.box, row)
+    prefetch(rows.area, row)
+
+
+@inlined_kernel
 def score_pair(
     codes: ScoringCodes,
     rows: RankedColumns,

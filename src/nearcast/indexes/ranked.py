@@ -10,7 +10,7 @@ threads, scratch space, messages cut at the antimeridian, the growing output, an
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class RankedIndex(BatchIndex):
     of every subscription from the heaviest to the lightest.
     """
 
-    kinds = (KINDS[PROXIMITY], KINDS[OVERLAP])
+    kinds: ClassVar[tuple[str, ...]] = (KINDS[PROXIMITY], KINDS[OVERLAP])
 
     def __init__(self, ranked: Ranked, options: Any) -> None:
         super().__init__()
@@ -181,6 +181,18 @@ class RankedIndex(BatchIndex):
         return _Found(start[first : last + 1], row[:end], score[:end], examined, visited)
 
 
+class _Room:
+    """Room for the candidates of some messages.
+
+    Messages whose matches do not fit into the output are found again in the next call. Those before
+    ``counted`` were counted by the first one.
+    """
+
+    def __init__(self) -> None:
+        self.candidate = np.empty(1 << 16, np.int32)
+        self.counted = 0
+
+
 class CandidateIndex(RankedIndex):
     """An index that finds candidates, all of which are scored."""
 
@@ -203,7 +215,7 @@ class CandidateIndex(RankedIndex):
     def make_scratch(self, tokens: int) -> Any:
         """Return scratch for finding, a set of tokens, and room for candidates."""
         token_set = np.full(1 << max(6, (2 * tokens - 1).bit_length()), -1, np.int32)
-        return self.make_find_scratch(tokens), token_set, [np.empty(1 << 16, np.int32)]
+        return self.make_find_scratch(tokens), token_set, _Room()
 
     def match_part(
         self,
@@ -218,25 +230,30 @@ class CandidateIndex(RankedIndex):
         examined = visited = 0
         start = np.zeros(len(messages.token_start), np.int64)
         while done < last:
-            found = Output(start, room[0])
+            found = Output(start, room.candidate)
             start[done] = 0
             some = (done, min(last, done + _MESSAGES_AT_A_TIME))
+            if done < room.counted:
+                some = (done, room.counted)
             reached, more_examined, more_visited = self.find_part(
                 messages, some, find_scratch, found
             )
             if reached == done:
-                room[0] = np.empty(2 * len(room[0]), np.int32)
+                room.candidate = np.empty(2 * len(room.candidate), np.int32)
                 continue
             if self.may_repeat:
                 sort_candidates(found, (done, reached))
             scored = score_rows(
                 self.codes, self.columns, messages, (done, reached), found, token_set, output
             )
+            if done >= room.counted:
+                examined += more_examined
+                visited += more_visited
             if scored < reached:
+                room.counted = max(room.counted, reached)
                 return scored, examined, visited
-            examined += more_examined
-            visited += more_visited
             done = reached
+        room.counted = 0
         return last, examined, visited
 
 

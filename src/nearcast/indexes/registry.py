@@ -15,7 +15,15 @@ from nearcast.indexes.mbr_trie import MbrTrie
 from nearcast.indexes.pt_quadtree import PtQuadtree
 from nearcast.indexes.quadtrees import IqTree, RqTree, TrieQuadtree
 from nearcast.indexes.ranked_pyramid import RankedPyramid
-from nearcast.indexes.rtree import IrTree, RtPlusPlusTree, RtPlusTree, RtTree, SpatialFirst
+from nearcast.indexes.rtree import (
+    IrTree,
+    IrTree1,
+    IrTree100,
+    RtPlusPlusTree,
+    RtPlusTree,
+    RtTree,
+    SpatialFirst,
+)
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.trie_pyramid import TriePyramid
 from nearcast.storage import holds_ranked, read_arrays
@@ -40,6 +48,8 @@ _INDEXES: dict[str, type[Index]] = {
         KeywordFirst,
         SpatialFirst,
         IrTree,
+        IrTree1,
+        IrTree100,
         RtTree,
         RtPlusTree,
         RtPlusPlusTree,

@@ -60,9 +60,13 @@ from nearcast.indexes.rtree.index import (
     SpatialFirst,
     TokenOptions,
 )
+from nearcast.indexes.rtree.ranked_index import IrTree1, IrTree100, ListOptions
 
 __all__ = [
     "IrTree",
+    "IrTree1",
+    "IrTree100",
+    "ListOptions",
     "RtPlusPlusTree",
     "RtPlusTree",
     "RtTree",

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.compiled.clauses import token_at
-from nearcast.compiled.jit import Number, bit_count, kernel, lowest_bit
+from nearcast.compiled.jit import Number, bit_count, kernel
 from nearcast.compiled.token_lists import list_capacity, list_count, list_start
-from nearcast.compiled.token_table import COUNT, LOW32, NO_TOKEN, SIZE, START
+from nearcast.compiled.token_table import COUNT, LOW32, NO_TOKEN, SIZE, START, Tables
 from nearcast.indexes.damage import require
 from nearcast.indexes.rtree.nodes import FAR, FREE, MARKED, NODES, ROOT, ROOT_CHANGED, RTree, bit
 from nearcast.indexes.rtree.tokens import TOKEN_LISTS, IndexArrays
@@ -24,7 +23,14 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.rtree.build import TreeOptions
 
-__all__ = ["check_tables", "check_tree"]
+__all__ = [
+    "check_keys",
+    "check_pool",
+    "check_pool_content",
+    "check_tables",
+    "check_tree",
+    "check_trees",
+]
 
 
 def check_tree(name: str, tree: RTree, options: TreeOptions, present: NDArray[np.bool_]) -> None:
@@ -39,6 +45,17 @@ def check_tree(name: str, tree: RTree, options: TreeOptions, present: NDArray[np
     present
         Whether each item is in the tree.
     """
+    check_trees(name, tree, tree.state[ROOT : ROOT + 1], options, present)
+
+
+def check_trees(
+    name: str,
+    tree: RTree,
+    root: NDArray[np.int64],
+    options: TreeOptions,
+    present: NDArray[np.bool_],
+) -> None:
+    """Do the same for several trees in the same arrays, given by their roots."""
     nodes, most = len(tree.used), options.most
     shapes = {
         "box": (nodes, 4, most),
@@ -54,13 +71,16 @@ def check_tree(name: str, tree: RTree, options: TreeOptions, present: NDArray[np
     for field, shape in shapes.items():
         found = getattr(tree, field).shape
         require(name, found == shape, f"tree.{field}", f"has the shape {found}, expected {shape}")
-    root, top, free = (int(tree.state[field]) for field in (ROOT, NODES, FREE))
-    fits = 0 <= root < nodes == top and -1 <= free < nodes
+    top, free = (int(tree.state[field]) for field in (NODES, FREE))
+    fits = bool(((root >= 0) & (root < nodes)).all()) and top == nodes and -1 <= free < nodes
     fits = fits and tree.state[ROOT_CHANGED] == tree.state[MARKED] == 0
     require(name, fits, "tree.state", "names nodes that do not exist")
     _check_free_nodes(name, tree, free)
-    seen = np.zeros(len(present), np.bool_)
-    wrong = int(find_wrong_node(tree, options.least, seen))
+    seen, is_root = np.zeros(len(present), np.bool_), np.zeros(nodes, np.bool_)
+    is_root[root] = True
+    fits = int(is_root.sum()) == len(root) and not (tree.level[root] < 0).any()
+    require(name, fits, "tree.state", "has a root that is free, or twice")
+    wrong = int(find_wrong_node(tree, is_root, options.least, seen))
     require(name, wrong < 0, f"node {wrong} of the tree", "has wrong entries or a wrong parent")
     fits = np.array_equal(seen, present) and np.array_equal(tree.leaf_of >= 0, present)
     require(name, fits, "tree.leaf_of", "does not agree with the leaves")
@@ -76,18 +96,19 @@ def _check_free_nodes(name: str, tree: RTree, first: int) -> None:
 
 
 @kernel
-def find_wrong_node(tree: RTree, min_entries: Number, seen: NDArray[np.bool_]) -> Number:
+def find_wrong_node(
+    tree: RTree, is_root: NDArray[np.bool_], min_entries: Number, seen: NDArray[np.bool_]
+) -> Number:
     """Return the first node whose entries, boxes or parent cannot be right, or -1.
 
     Marks the items of all leaves in ``seen``.
     """
     nodes, most = tree.entry.shape
-    root = tree.state[ROOT]
     for node in range(nodes):
         level, used = np.int64(tree.level[node]), tree.used[node]
         if level < 0:
             continue
-        if node == root:
+        if is_root[node]:
             enough = level == 0 or bit_count(used) >= 2
             linked = tree.parent[node] == -1
         else:
@@ -145,15 +166,40 @@ def is_item(tree: RTree, leaf: Number, item: Number, seen: NDArray[np.bool_]) ->
 def check_tables(name: str, index: IndexArrays, kind: int) -> None:
     """Raise `StorageError` unless what nodes know about tokens is sound; the tree is, already."""
     tree, tables, postings, ordered = index
-    nodes, slots = len(tree.used), len(tables.slot)
-    fits = tables.table.shape == (nodes, 3) and tables.slot.shape == (slots, 2)
-    require(name, fits, "table or slot", f"has a wrong shape, expected {nodes} tables")
+    check_pool(name, tables, len(tree.used))
     require(name, postings.posting.ndim == 1, "posting", "is not a list of clauses")
     tokens = ordered.token
     fits = tokens.shape == (int(ordered.start[-1]),)
     require(name, fits, "token", f"has the shape {tokens.shape}, expected {ordered.start[-1]}")
     fits = not len(tokens) or 0 <= tokens.min() <= tokens.max() < NO_TOKEN
     require(name, fits, "token", f"has ids that are negative or not below {NO_TOKEN:,}")
+    check_pool_content(name, index, kind)
+    first = np.full(len(ordered.start) - 1, NO_TOKEN, np.int32)
+    some = ordered.start[1:] > ordered.start[:-1]
+    first[some] = tokens[ordered.start[:-1][some]]
+    check_keys(name, tree, first)
+
+
+def check_pool_content(name: str, index: IndexArrays, kind: int) -> None:
+    """Raise unless tables have free slots and as many tokens as they say, and lists are sound."""
+    wrong = int(find_wrong_table(index, kind))
+    require(name, wrong < 0, f"the table of node {wrong}", "has wrong slots or lists")
+
+
+def check_keys(name: str, tree: RTree, expected: NDArray[np.int32]) -> None:
+    """Raise unless the items of leaves have these keys."""
+    slot = np.arange(tree.key.shape[1], dtype=np.uint64)
+    leaf = np.flatnonzero(tree.level == 0)
+    used = (tree.used[leaf, None] >> slot) & np.uint64(1) != 0
+    fits = np.array_equal(tree.key[leaf][used], expected[tree.entry[leaf][used]])
+    require(name, fits, "tree.key", "does not agree with the subscriptions")
+
+
+def check_pool(name: str, tables: Tables, owners: int) -> None:
+    """Raise unless a pool has this number of tables, and they lie side by side in it."""
+    slots = len(tables.slot)
+    fits = tables.table.shape == (owners, 3) and tables.slot.shape == (slots, 2)
+    require(name, fits, "table or slot", f"has a wrong shape, expected {owners} tables")
     start, size = tables.table[:, START], tables.table[:, SIZE]
     fits = bool(((size >= 0) & (size <= slots)).all())
     start, size = start[size > 0], size[size > 0]
@@ -161,17 +207,15 @@ def check_tables(name: str, index: IndexArrays, kind: int) -> None:
     order = np.argsort(start)
     fits = fits and bool((start[order][1:] >= (start + size)[order][:-1]).all())
     require(name, fits, "table", "has tables that overlap or lie outside the slots")
-    wrong = int(find_wrong_table(index, kind))
-    require(name, wrong < 0, f"the table of node {wrong}", "has wrong slots or lists")
 
 
 @kernel
 def find_wrong_table(index: IndexArrays, kind: Number) -> Number:
-    """Return the first node whose table, lists or keys cannot be right, or -1.
+    """Return the first node whose table or lists cannot be right, or -1.
 
     A table must have a free slot, where a search ends, and as many tokens as it says.
     """
-    tree, tables, postings, ordered = index
+    tree, tables, postings, _ = index
     space = np.int64(len(postings.posting))
     for node in range(len(tree.used)):
         start, size = tables.table[node, START], tables.table[node, SIZE]
@@ -187,12 +231,6 @@ def find_wrong_table(index: IndexArrays, kind: Number) -> Number:
                 return np.int64(node)
         if count != tables.table[node, COUNT] or count > max(size - 1, 0):
             return np.int64(node)
-        left = tree.used[node] if tree.level[node] == 0 else np.uint64(0)
-        while left != np.uint64(0):
-            slot = lowest_bit(left)
-            left &= left - np.uint64(1)
-            if tree.key[node, slot] != token_at(ordered, tree.entry[node, slot], 0):
-                return np.int64(node)
     return np.int64(-1)
 
 

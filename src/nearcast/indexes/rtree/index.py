@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,14 +14,10 @@ from nearcast.indexes.array_tuples import map_arrays, read_only_views
 from nearcast.indexes.damage import require
 from nearcast.indexes.in_place import InPlaceIndex, check_tokens, current
 from nearcast.indexes.options import check_whole
-from nearcast.indexes.rtree.balance import (
-    condense,
-    insert_into_tree,
-    make_split_scratch,
-    with_capacity,
-)
+from nearcast.indexes.rtree.balance import condense, insert_into_tree, make_split_scratch
 from nearcast.indexes.rtree.build import TreeOptions, build_tree
 from nearcast.indexes.rtree.check import check_tables, check_tree
+from nearcast.indexes.rtree.maintain import TokenTree
 from nearcast.indexes.rtree.match import (
     MatchScratch,
     Stamps,
@@ -29,7 +25,12 @@ from nearcast.indexes.rtree.match import (
     make_stamps,
     match_messages,
 )
-from nearcast.indexes.rtree.nodes import CONTENT_CHANGED, MARKED, NODES, ROOT, ROOT_CHANGED, RTree
+from nearcast.indexes.rtree.nodes import NODES, ROOT, RTree
+from nearcast.indexes.rtree.ranked_index import (
+    RankedRtPlusPlusTree,
+    RankedRtPlusTree,
+    RankedRtTree,
+)
 from nearcast.indexes.rtree.tokens import (
     FIRST_TOKENS,
     INVERTED_FILES,
@@ -38,17 +39,14 @@ from nearcast.indexes.rtree.tokens import (
     TOKEN_SETS,
     IndexArrays,
     Postings,
-    grow_postings,
-    grow_tables,
-    make_gather_scratch,
     make_pools,
 )
-from nearcast.indexes.rtree.update import Shortage, add_clauses, delete_clauses, rebuild_nodes
+from nearcast.indexes.rtree.update import add_clauses, delete_clauses
 from nearcast.indexes.token_order.order import TokenOrder, check_kind
 from nearcast.storage import nested, prefixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -84,11 +82,8 @@ _STORED = {
 """The stored arrays of a tree, and their types."""
 
 
-class RTreeIndex(InPlaceIndex):
+class RTreeIndex(TokenTree, InPlaceIndex):
     """An index over an R-tree. Subclasses differ in what its nodes know about tokens."""
-
-    kind: ClassVar[int]
-    """What the nodes know about tokens: one of the kinds of `nearcast.indexes.rtree.tokens`."""
 
     Options = TreeOptions
 
@@ -240,61 +235,6 @@ class RTreeIndex(InPlaceIndex):
         self._rebuild_marked()
         self._clear_marks()
 
-    def _rebuild_marked(self) -> None:
-        """Rebuild what marked nodes know; token lists of all nodes if the depths changed."""
-        tree, before = self._tree, len(self._tables.table)
-        self._tables = self._tables._replace(
-            table=with_capacity(self._tables.table, len(tree.used))
-        )
-        self._tables.table[before:] = 0
-        nodes = tree.marked[: int(tree.state[MARKED])].astype(np.int64)
-        if self.kind == TOKEN_LISTS and tree.state[ROOT_CHANGED]:
-            nodes = np.arange(int(tree.state[NODES]))
-            tree.mark[nodes] |= CONTENT_CHANGED
-        elif self.kind == TOKEN_LISTS:
-            nodes = nodes[(tree.level[nodes] <= 0) | (tree.mark[nodes] & CONTENT_CHANGED != 0)]
-        self._rebuild(nodes)
-
-    def _rebuild(self, nodes: NDArray[np.int64]) -> None:
-        """Rebuild what nodes know, children before parents, and drop what free nodes knew."""
-        if self.kind == NO_TOKENS:
-            return
-        level = self._tree.level[nodes]
-        drop = (level < 0) | (self._tree.mark[nodes] & CONTENT_CHANGED != 0)
-        self._tables.table[nodes[drop]] = 0
-        keep = level >= (0 if self.kind in (INVERTED_FILES, TOKEN_LISTS) else 1)
-        if self.kind == TOKEN_LISTS and self.height > 0:
-            keep &= level < self.height
-        nodes = nodes[keep][np.argsort(level[keep], kind="stable")]
-        scratch = make_gather_scratch(4096, self.height)
-
-        def rebuild(first: int) -> Shortage:
-            nonlocal scratch
-            shortage = rebuild_nodes(self._index_arrays(), self.kind, nodes, first, scratch)
-            if shortage.scratch_slots:
-                scratch = make_gather_scratch(int(shortage.scratch_slots), self.height)
-            return shortage
-
-        self._run(0, len(nodes), rebuild)
-
-    def _run(self, first: int, last: int, kernel: Callable[[int], Shortage]) -> None:
-        """Run a kernel to its end; enlarge the pools that it finds full."""
-        while first < last:
-            shortage = kernel(first)
-            first = int(shortage.reached)
-            if shortage.slots:
-                self._tables = grow_tables(self._tables, int(shortage.slots))
-            if shortage.postings:
-                self._postings = grow_postings(
-                    self._tree, self._tables, self._postings, int(shortage.postings)
-                )
-
-    def _clear_marks(self) -> None:
-        tree = self._tree
-        marked = tree.marked[: int(tree.state[MARKED])]
-        tree.mark[slice(None) if tree.state[ROOT_CHANGED] else marked] = 0
-        tree.state[[ROOT_CHANGED, MARKED]] = 0
-
 
 def _first_tokens(start: NDArray[np.int64], token: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the first token of every clause; `NO_TOKEN` for a clause without tokens."""
@@ -369,6 +309,7 @@ class RtTree(RTreeIndex):
     name = "rt-tree"
     summary = "R-tree, every node holds the tokens below it"
     kind = TOKEN_SETS
+    ranked_form = RankedRtTree
 
 
 @dataclass(frozen=True)
@@ -448,6 +389,7 @@ class RtPlusTree(RepresentativeTree):
     name = "rt+-tree"
     summary = "rt-tree with one representative token a subscription"
     kind = FIRST_TOKENS
+    ranked_form = RankedRtPlusTree
 
 
 class RtPlusPlusTree(RepresentativeTree):
@@ -470,3 +412,4 @@ class RtPlusPlusTree(RepresentativeTree):
     name = "rt++-tree"
     summary = "rt-tree with a token a level, found by counting"
     kind = TOKEN_LISTS
+    ranked_form = RankedRtPlusPlusTree

@@ -20,7 +20,7 @@ from nearcast.indexes.contract import UpdatableIndex
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["InPlaceIndex", "check_tokens", "current"]
+__all__ = ["InPlaceIndex", "check_tokens", "current", "present_rows"]
 
 
 class InPlaceIndex(BooleanIndex, UpdatableIndex):
@@ -110,17 +110,21 @@ class InPlaceIndex(BooleanIndex, UpdatableIndex):
 
     def _present(self, rows: NDArray[Any]) -> NDArray[np.int64]:
         """Return the rows as they are, if each is in the index and stands there once."""
-        alive = self.alive
-        known = (rows >= 0) & (rows < len(alive))
-        if known.all():
-            known = alive[rows.astype(np.int64)]
-        if not known.all():
-            raise UnknownId(f"row {rows[~known][0]} is not in the index")
-        ascending = np.sort(rows)
-        twice = ascending[1:][ascending[1:] == ascending[:-1]]
-        if len(twice):
-            raise UnknownId(f"row {twice[0]} is not in the index")
-        return rows.astype(np.int64)
+        return present_rows(self.alive, rows)
+
+
+def present_rows(alive: NDArray[np.bool_], rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the rows as they are, if each is in an index and stands there once."""
+    known = (rows >= 0) & (rows < len(alive))
+    if known.all():
+        known = alive[rows.astype(np.int64)]
+    if not known.all():
+        raise UnknownId(f"row {rows[~known][0]} is not in the index")
+    ascending = np.sort(rows)
+    twice = ascending[1:][ascending[1:] == ascending[:-1]]
+    if len(twice):
+        raise UnknownId(f"row {twice[0]} is not in the index")
+    return rows.astype(np.int64)
 
 
 def current(column: NDArray[Any] | GrowingArray) -> NDArray[Any]:

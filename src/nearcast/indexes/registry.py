@@ -17,6 +17,7 @@ from nearcast.indexes.quadtrees import IqTree, RqTree, TrieQuadtree
 from nearcast.indexes.ranked import RankedLinear
 from nearcast.indexes.rtree import IrTree, RtPlusPlusTree, RtPlusTree, RtTree, SpatialFirst
 from nearcast.indexes.scan import Scan
+from nearcast.indexes.stamp import Stamp
 from nearcast.indexes.trie_pyramid import TriePyramid
 from nearcast.storage import holds_ranked, read_arrays
 
@@ -52,6 +53,7 @@ _INDEXES: dict[str, type[Index]] = {
         TrieQuadtree,
         TriePyramid,
         RankedLinear,
+        Stamp,
     )
 }
 

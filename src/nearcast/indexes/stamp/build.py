@@ -176,7 +176,8 @@ def build_arrays(
         region=packed.region,
         set_total=np.zeros((regions, SETS), np.int32),
         slot=np.full((table_size(1 << 10), 4), -1, np.int32),
-        entry=np.empty((0, ENTRY_COLUMNS), np.int32),
+        entry=np.empty((0, 2), np.int32),
+        list=np.empty((0, ENTRY_COLUMNS), np.int32),
         set_end=np.empty((0, SETS), np.int32),
         posting=np.empty((0, 4), np.int32),
         more=np.empty((0, 2), np.int32),
@@ -225,7 +226,8 @@ def _with_lists(
     levels = int(subtree_ends(stamp.region, end))
     entries = int(runs) + levels * (int(runs) // 2)
     stamp = stamp._replace(
-        entry=np.empty((entries, ENTRY_COLUMNS), np.int32),
+        entry=np.empty((entries, 2), np.int32),
+        list=np.empty((entries, ENTRY_COLUMNS), np.int32),
         set_end=np.empty((entries if filters.sets else 0, SETS), np.int32),
         posting=np.empty((postings, 4), np.int32),
         more=np.empty((postings if filters.sets else 0, 2), np.int32),
@@ -234,7 +236,9 @@ def _with_lists(
     used = int(stamp.state[ENTRIES])
     stamp.state[POSTINGS] = postings
     set_end = stamp.set_end[:used] if filters.sets else stamp.set_end
-    return stamp._replace(entry=stamp.entry[:used].copy(), set_end=set_end.copy())
+    return stamp._replace(
+        entry=stamp.entry[:used].copy(), list=stamp.list[:used].copy(), set_end=set_end.copy()
+    )
 
 
 class Flat(NamedTuple):
@@ -413,11 +417,11 @@ def fill_lists(
             last = first + 1
             while last < start[at + 1] and stamp.leaf[flat.record[found[last]]] == leaf:
                 last += 1
-            while opened > 0 and end[entry[open_entry[opened - 1], REGION]] <= leaf:
+            while opened > 0 and end[~entry[open_entry[opened - 1], REGION]] <= leaf:
                 opened -= 1
-                entry[open_entry[opened], NEXT] = used - open_entry[opened]
+                stamp.list[open_entry[opened], NEXT] = used - open_entry[opened]
             # Open the regions around this leaf that the next one is in, too.
-            top = 0 if opened == 0 else entry[open_entry[opened - 1], REGION]
+            top = 0 if opened == 0 else ~entry[open_entry[opened - 1], REGION]
             steps, above = 0, region[leaf, PARENT]
             while above > top:
                 path[steps] = above
@@ -428,13 +432,13 @@ def fill_lists(
                 after = stamp.leaf[flat.record[found[last]]]
             while steps > 0 and after < end[path[steps - 1]]:
                 steps -= 1
-                new_entry(entry, used, path[steps])
+                new_entry(stamp, used, ~path[steps])
                 open_entry[opened] = used
                 opened += 1
                 used += 1
-            new_entry(entry, used, leaf)
+            new_entry(stamp, used, leaf)
             fill_list(codes, filters, flat, found[first:last], first, used, key, stamp)
-            for i in range(first, first + entry[used, OWN_SET]):
+            for i in range(first, first + stamp.list[used, OWN_SET]):
                 bits = stamp.posting[i, POSTING_REACH]
                 if bits > farthest and as_float(bits) < np.inf:
                     farthest = bits
@@ -444,7 +448,7 @@ def fill_lists(
             first = last
         while opened > 0:
             opened -= 1
-            entry[open_entry[opened], NEXT] = used - open_entry[opened]
+            stamp.list[open_entry[opened], NEXT] = used - open_entry[opened]
         slot[at, SLOT_COUNT] = slot[at, SLOT_CAPACITY] = used - slot[at, SLOT_START]
     state[ENTRIES], state[FARTHEST] = used, farthest
     for at in range(len(slot)):
@@ -452,23 +456,24 @@ def fill_lists(
 
 
 @kernel
-def new_entry(entry: NDArray[np.int32], at: Number, region: Number) -> None:
+def new_entry(stamp: StampArrays, at: Number, region: Number) -> None:
     """Write an entry without postings."""
     for column in range(ENTRY_COLUMNS):
-        entry[at, column] = 0
-    entry[at, REGION], entry[at, REACH] = region, float_bits(-1.0)
+        stamp.list[at, column] = 0
+    for c in range(SETS if len(stamp.set_end) else 0):
+        stamp.set_end[at, c] = 0
+    stamp.entry[at, REGION], stamp.entry[at, REACH] = region, float_bits(-1.0)
 
 
 @kernel
 def raise_reach(
     codes: ScoringCodes, filters: Filters, stamp: StampArrays, at: Number, posting: Number
 ) -> None:
-    """Let the entry of a region reach as far as a posting of the first set that is marked there."""
+    """Let the entry of an inner region reach as far as a posting of the first set that is marked there."""
     bits = stamp.posting[posting, POSTING_REACH]
-    if bits > stamp.entry[at, REACH] and is_marked(
-        codes, filters, stamp, stamp.entry[at, REGION], posting
-    ):
-        stamp.entry[at, REACH] = bits
+    entry = stamp.entry
+    if bits > entry[at, REACH] and is_marked(codes, filters, stamp, ~entry[at, REGION], posting):
+        entry[at, REACH] = bits
 
 
 @kernel
@@ -504,19 +509,18 @@ def fill_list(
     stamp: StampArrays,
 ) -> None:
     """Write the sorted list of an entry from posting ``first`` on."""
-    entry, posting = stamp.entry, stamp.posting
-    count = len(chosen)
-    leaf = entry[at, REGION]
-    entry[at, NEXT] = ~np.int32(first)
-    entry[at, COUNT] = entry[at, CAPACITY] = count
+    lists, count = stamp.list, len(chosen)
+    leaf = stamp.entry[at, REGION]
+    lists[at, NEXT] = first
+    lists[at, COUNT] = lists[at, CAPACITY] = count
     for i in range(count):
         # Marks ask for the place of a posting: it is written twice.
         copy_flat(flat, chosen[i], first + i, stamp)
         current = flat.more[chosen[i], MORE_INFO] & SET_BITS if filters.sets else 0
         marked = current > 0 or is_marked(codes, filters, stamp, leaf, first + i)
         key[i] = sort_key(current, marked, flat.reach[chosen[i]]) if filters.regions else 0
-        entry[at, OWN_SET] += current == 0
-        entry[at, MARKED] += current == 0 and marked
+        lists[at, OWN_SET] += current == 0
+        lists[at, MARKED] += current == 0 and marked
         if filters.sets:
             stamp.set_total[leaf, current] += 1
     if count > 1 and filters.regions:
@@ -524,13 +528,11 @@ def fill_list(
         for i in range(count):
             copy_flat(flat, chosen[i], first + i, stamp)
     if filters.sets:
-        for c in range(SETS):
-            stamp.set_end[at, c] = 0
         for i in range(count):
             for c in range(stamp.more[first + i, MORE_INFO] & SET_BITS, SETS):
                 stamp.set_end[at, c] += 1
-    if entry[at, MARKED] > 0:
-        entry[at, REACH] = posting[first, POSTING_REACH]
+    if lists[at, MARKED] > 0:
+        stamp.entry[at, REACH] = stamp.posting[first, POSTING_REACH]
 
 
 @kernel

@@ -41,11 +41,15 @@ never a leaf. Parents come before their children, and children before their next
 SLOT_TOKEN, SLOT_START, SLOT_COUNT, SLOT_CAPACITY = range(4)
 """Columns of ``slot``: the token, -1 in a free slot, and where its entries are."""
 
-REGION, REACH, NEXT, MARKED, OWN_SET, COUNT, CAPACITY = range(7)
-ENTRY_COLUMNS = 8
-"""Columns of ``entry``. ``NEXT`` is the number of entries up to the end of what is below an inner
-region; in the entry of a leaf, it is ``~start`` of the list. ``MARKED`` postings of the first
-signature set are read by messages outside the region, ``OWN_SET`` by those inside."""
+REGION, REACH = range(2)
+"""Columns of ``entry``: the region, ``~region`` of an inner one, and the largest reach of a marked
+posting."""
+
+NEXT, MARKED, OWN_SET, COUNT, CAPACITY = range(5)
+ENTRY_COLUMNS = 5
+"""Columns of ``list``. For an inner region, ``NEXT`` is the number of entries up to the end of what
+is below it; for a leaf, the first posting. ``MARKED`` postings of the first signature set are
+read by messages outside the region, ``OWN_SET`` by those inside."""
 
 POSTING_RECORD, POSTING_REACH, POSTING_LON, POSTING_LAT = range(4)
 
@@ -73,7 +77,8 @@ class StampArrays(NamedTuple):
     - ``box`` int32[regions, 4], ``region`` int32[regions, 7]: the tree of regions.
     - ``set_total`` int32[regions, SETS]: postings of each signature set in a leaf.
     - ``slot`` int32[a power of two, 4]: a hash table of tokens, at most half full.
-    - ``entry`` int32[entries, 8]: the regions of every token, in preorder.
+    - ``entry`` int32[entries, 2]: the regions of every token, in preorder.
+    - ``list`` int32[entries, 5]: where their postings are.
     - ``set_end`` int32[entries or 0, SETS]: where each signature set ends in a list.
     - ``posting`` int32[postings, 4]: record, bits of the reach, place.
     - ``more`` int32[postings or 0, 2]: what further signature sets need to know.
@@ -89,6 +94,7 @@ class StampArrays(NamedTuple):
     set_total: NDArray[np.int32]
     slot: NDArray[np.int32]
     entry: NDArray[np.int32]
+    list: NDArray[np.int32]
     set_end: NDArray[np.int32]
     posting: NDArray[np.int32]
     more: NDArray[np.int32]
@@ -169,12 +175,6 @@ def own_weight(record: NDArray[np.int32], at: Number) -> Number:
 def reach_of(word: Number) -> Number:
     """Return a reach as float64, from its bits."""
     return np.float64(np.int32(word).view(np.float32))
-
-
-@inlined_kernel
-def list_start(entry: NDArray[np.int32], at: Number) -> Number:
-    """Return where the list of a leaf's entry begins."""
-    return ~np.int64(entry[at, NEXT])
 
 
 def table_size(tokens: int) -> int:

@@ -7,12 +7,13 @@ become candidates, candidates are scored.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import CENTIMETERS
-from nearcast.compiled.distances import METERS_PER_UNIT, place_distance_m
+from nearcast.columns import CENTIMETERS, EARTH_RADIUS_M, UNITS
+from nearcast.compiled.distances import METERS_PER_UNIT, place_distance_m, short_way
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
 from nearcast.compiled.messages import known_tokens
 from nearcast.compiled.scoring import (
@@ -26,6 +27,7 @@ from nearcast.compiled.scoring import (
     share,
     text_score,
 )
+from nearcast.compiled.shapes import RADIANS
 from nearcast.indexes.stamp.bounds import INSIDE, measure_regions
 from nearcast.indexes.stamp.layout import (
     DISTANCE,
@@ -71,6 +73,9 @@ AHEAD = 16
 
 NO_ROOM = -1
 
+_SMALL_TURN = 19.0 * UNITS
+_SMALL_ARC_M = _SMALL_TURN * METERS_PER_UNIT
+
 
 class Weights(NamedTuple):
     """What tokens weigh: ``weight[t]``, or ``unknown`` from its end on; 1 unless ``weighs``."""
@@ -115,28 +120,38 @@ class MatchScratch(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a message is: whether distances are those to a point, the point, and latitudes."""
+    """Where a message is: whether distances are those to a point, the point, and latitudes.
+
+    ``narrow``: the square of a meter per unit of longitude, at the least, within every finite
+    reach; 0 if unknown.
+    """
 
     is_point: Number
     lon: Number
     lat: Number
     south: Number
     north: Number
+    narrow: Number
 
 
 # --- the message ---------------------------------------------------------------------------------
 
 
 @kernel
-def place_of(codes: ScoringCodes, messages: RankedMessages, message: Number) -> Place:
-    """Return where a message is."""
+def place_of(
+    codes: ScoringCodes, messages: RankedMessages, message: Number, radius_m: Number
+) -> Place:
+    """Return where a message is; no finite reach is longer than the radius."""
     first = messages.piece_start[message]
     box = messages.box[first]
     single = messages.piece_start[message + 1] - first == 1 and codes.distance != PLANAR
     is_point = single and box[0] == box[2] and box[1] == box[3]
-    return Place(
-        is_point, np.float64(box[0]), np.float64(box[1]), np.float64(box[1]), np.float64(box[3])
-    )
+    south, narrow = np.float64(box[1]), 0.0
+    if is_point:
+        to_pole = math.pi / 2.0 - abs(south) * RADIANS
+        beyond = max(0.0, to_pole - radius_m / EARTH_RADIUS_M)
+        narrow = math.sin(to_pole) * math.sin(beyond) * METERS_PER_UNIT**2
+    return Place(is_point, np.float64(box[0]), south, south, np.float64(box[3]), narrow)
 
 
 @kernel
@@ -212,9 +227,12 @@ def distance_from(
     lat: Number,
 ) -> Number:
     """Return the distance from a place (float64, units) to a message, in meters."""
+    distance = 0.0
     if place.is_point:
-        return place_distance_m(lon, lat, place.lon, place.lat)
-    return message_distance_m(codes, lon, lat, messages, message)
+        distance = place_distance_m(lon, lat, place.lon, place.lat)
+    else:
+        distance = message_distance_m(codes, lon, lat, messages, message)
+    return distance
 
 
 @inlined_kernel
@@ -226,36 +244,39 @@ def latitude_gap_m(place: Place, lat: Number) -> Number:
 # --- scoring -------------------------------------------------------------------------------------
 
 
-@kernel
-def weight_of_shared(scratch: MatchScratch, token: Number) -> Number:
+@inlined_kernel
+def weight_of_shared(
+    token_set: NDArray[np.int32], set_weight: NDArray[np.float64], token: Number
+) -> Number:
     """Return the weight of a token of the message, or -1."""
-    token_set = scratch.token_set
     at = token_home(token, len(token_set))
-    while token_set[at] >= 0:
-        if token_set[at] == token:
-            return scratch.set_weight[at]
+    while token_set[at] >= 0 and token_set[at] != token:
         at = (at + 1) & (len(token_set) - 1)
-    return -1.0
+    return set_weight[at] if token_set[at] >= 0 else -1.0
 
 
 @inlined_kernel
 def shared_tokens(
-    stamp: StampArrays, scratch: MatchScratch, at: Number, wanted: Number
+    record: NDArray[np.int32],
+    long_token: NDArray[np.int32],
+    token_set: NDArray[np.int32],
+    set_weight: NDArray[np.float64],
+    at: Number,
+    wanted: Number,
 ) -> tuple[Number, Number]:
     """Return the first token that a record shares with the message, and the weight of all.
 
     `DUMMY` if it shares none. Stops if the first is not the wanted one, -1 for any.
     """
-    record = stamp.record
     first, shared = DUMMY, 0.0
     if record[at, TOKEN + RECORD_TOKENS - 1] == ELSEWHERE:
         begin = record[at, TOKEN]
         for i in range(begin, begin + record[at, TOKEN + 1]):
-            weight = weight_of_shared(scratch, stamp.long_token[i])
+            weight = weight_of_shared(token_set, set_weight, long_token[i])
             if weight >= 0.0:
                 shared += weight
                 if first == DUMMY:
-                    first = np.int64(stamp.long_token[i])
+                    first = np.int64(long_token[i])
                     if wanted >= 0 and first != wanted:
                         break
     else:
@@ -263,7 +284,7 @@ def shared_tokens(
             token = record[at, i]
             if token < 0:
                 break
-            weight = weight_of_shared(scratch, token)
+            weight = weight_of_shared(token_set, set_weight, token)
             if weight >= 0.0:
                 shared += weight
                 if first == DUMMY:
@@ -288,8 +309,11 @@ def score_candidates(
     A candidate that was found by a token is refused unless it is the first that it shares.
     Return the end of what was written, or `NO_ROOM`.
     """
-    stamp, codes = index.stamp, index.codes
-    record, candidate = stamp.record, scratch.candidate
+    # Attributes of tuples are counted references, too costly for a loop.
+    codes, record, long_token = index.codes, index.stamp.record, index.stamp.long_token
+    token_set, set_weight = scratch.token_set, scratch.set_weight
+    candidate, distances = scratch.candidate, scratch.distance
+    found, scores, similarity = output.row, output.score, codes.similarity
     waiting = scratch.tally[CANDIDATES]
     if count + waiting > len(output.row):
         return np.int64(NO_ROOM)
@@ -300,13 +324,13 @@ def score_candidates(
         if i + AHEAD < waiting:
             prefetch(record, candidate[i + AHEAD, 0])
         at, wanted = np.int64(candidate[i, 0]), np.int64(candidate[i, 1])
-        first, shared = shared_tokens(stamp, scratch, at, wanted)
+        first, shared = shared_tokens(record, long_token, token_set, set_weight, at, wanted)
         if wanted >= 0 and first != wanted:
             continue
-        text = text_score(codes.similarity, shared, own_weight(record, at), weight)
+        text = text_score(similarity, shared, own_weight(record, at), weight)
         largest_cm = np.int32(record[at, DISTANCE]).view(np.uint32)
         largest_m = np.float64(largest_cm) / np.float64(CENTIMETERS)
-        lat, distance = np.float64(record[at, LAT]), scratch.distance[i]
+        lat, distance = np.float64(record[at, LAT]), distances[i]
         space = 0.0
         if distance >= 0.0 or latitude_gap_m(place, lat) * (1.0 - 1e-12) <= largest_m:
             if distance < 0.0:
@@ -314,7 +338,7 @@ def score_candidates(
                 distance = distance_from(codes, place, messages, message, lon, lat)
             space = max(0.0, 1.0 - distance / largest_m)
         score = combined(share(record[at, SHARE]), text, space)
-        output.row[count], output.score[count] = record[at, ROW], score
+        found[count], scores[count] = record[at, ROW], score
         count += np.int64(score >= share(record[at, THRESHOLD]) - TOLERANCE)
     scratch.tally[EXAMINED] += waiting
     scratch.tally[CANDIDATES] = 0
@@ -339,11 +363,11 @@ def read_runs(
     Return as `score_candidates` does, which is called whenever there is no room for more.
     """
     codes, posting = index.codes, index.stamp.posting
-    tally, candidate = scratch.tally, scratch.candidate
+    tally, candidate, distances = scratch.tally, scratch.candidate, scratch.distance
+    run, run_gap = scratch.run, scratch.run_gap
     waiting, accessed = tally[CANDIDATES], 0
     for i in range(tally[RUNS]):
-        first, last, gap = scratch.run[i, 0], scratch.run[i, 1], scratch.run_gap[i]
-        token = scratch.run[i, 2]
+        first, last, token, gap = run[i, 0], run[i, 1], run[i, 2], run_gap[i]
         for j in range(first, last):
             reach = reach_of(posting[j, POSTING_REACH])
             if reach < gap:
@@ -352,9 +376,16 @@ def read_runs(
             distance = -1.0
             if reach < np.inf:
                 lat = np.float64(posting[j, POSTING_LAT])
-                if latitude_gap_m(place, lat) > reach:
+                along = latitude_gap_m(place, lat)
+                if along > reach:
                     continue
                 lon = np.float64(posting[j, POSTING_LON])
+                # 4 R^2 sin^2(d / 2 R) is at least 0.99 of its first term up to 20 degrees.
+                across = min(short_way(lon - place.lon), _SMALL_TURN)
+                if 0.99 * (min(along, _SMALL_ARC_M) ** 2 + across * across * place.narrow) > (
+                    reach * reach
+                ):
+                    continue
                 distance = distance_from(codes, place, messages, message, lon, lat)
                 if distance > reach:
                     continue
@@ -365,7 +396,7 @@ def read_runs(
                     return count
                 waiting = 0
             candidate[waiting, 0], candidate[waiting, 1] = posting[j, POSTING_RECORD], token
-            scratch.distance[waiting] = distance
+            distances[waiting] = distance
             waiting += 1
     tally[CANDIDATES], tally[RUNS] = waiting, 0
     tally[ACCESSED] += accessed
@@ -394,7 +425,7 @@ def match_messages(
         known = begin_message(index, messages, message, scratch)
         begin = messages.token_start[message]
         tokens = messages.token[begin : begin + known]
-        place = place_of(index.codes, messages, message)
+        place = place_of(index.codes, messages, message, reach_of(stamp.state[FARTHEST]))
         count = np.int64(output.start[message])
         for i in range(known + 1):
             token = np.int64(tokens[i]) if i < known else DUMMY
@@ -437,33 +468,39 @@ def open_regions(
     """
     slot, token, count = looking
     stamp, tally, gaps = index.stamp, scratch.tally, scratch.gap
-    entry, run, opened = stamp.entry, scratch.run, scratch.opened
+    entry, lists, posting, opened = stamp.entry, stamp.list, stamp.posting, scratch.opened
+    run, run_gap = scratch.run, scratch.run_gap
     epoch, visited, runs = tally[EPOCH], 0, tally[RUNS]
     i = np.int64(stamp.slot[slot, SLOT_START])
     end = i + stamp.slot[slot, SLOT_COUNT]
     while i < end:
-        region, step = entry[i, REGION], entry[i, NEXT]
-        gap = gaps[region]
-        if gap >= 0.0 and reach_of(entry[i, REACH]) < gap:
-            i += max(step, 1)
-            continue
-        visited += opened[region] != epoch
-        opened[region] = epoch
-        if step < 0:
-            first = np.int64(~step)
-            size = entry[i, MARKED] if gap >= 0.0 else entry[i, OWN_SET]
-            if size > 0:
-                prefetch(stamp.posting, first)
-                run[runs, 0], run[runs, 1], run[runs, 2] = first, first + size, token
-                scratch.run_gap[runs] = gap
-                runs += 1
-                if runs == len(run):
-                    tally[RUNS] = runs
-                    count = read_runs(index, messages, message, place, scratch, output, count)
-                    if count == NO_ROOM:
-                        return count
-                    runs = 0
-        i += 1
-    tally[RUNS] = runs
+        while i < end and runs < len(run):
+            region, reach = np.int64(entry[i, REGION]), reach_of(entry[i, REACH])
+            gap = gaps[max(region, ~region)]
+            is_open = np.int64(gap < 0.0) | np.int64(reach >= gap)
+            if region < 0:
+                visited += is_open & np.int64(opened[~region] != epoch)
+                opened[~region] = epoch if is_open else opened[~region]
+                i += 1 if is_open else lists[i, NEXT]
+                continue
+            # Whether a leaf is open is hard to predict: written in any case, kept if it is.
+            run[runs, 0], run_gap[runs] = i, gap
+            runs += is_open
+            i += 1
+        for j in range(tally[RUNS], runs):
+            at, gap = run[j, 0], run_gap[j]
+            first = np.int64(lists[at, NEXT])
+            prefetch(posting, first)
+            size = np.int64(lists[at, MARKED] if gap >= 0.0 else lists[at, OWN_SET])
+            run[j, 0], run[j, 1], run[j, 2] = first, first + size, token
+            region = np.int64(entry[at, REGION])
+            visited += opened[region] != epoch
+            opened[region] = epoch
+        tally[RUNS] = runs
+        if runs == len(run):
+            count = read_runs(index, messages, message, place, scratch, output, count)
+            if count == NO_ROOM:
+                return count
+            runs = np.int64(0)
     tally[VISITED] += visited
     return np.int64(count)

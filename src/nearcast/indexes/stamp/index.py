@@ -18,12 +18,15 @@ from nearcast.indexes.ranked import RankedIndex
 from nearcast.indexes.stamp.build import build_arrays
 from nearcast.indexes.stamp.layout import Filters, StampArrays
 from nearcast.indexes.stamp.match import (
+    SHORT,
     TALLY_WIDTH,
     Index,
     MatchScratch,
+    Trace,
     Weights,
     match_messages,
 )
+from nearcast.indexes.stamp.sets import LEAF_COLUMNS, SetScratch, match_by_sets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +46,7 @@ FILTERS = {
     "cost": Filters(1, 1, 1, 1),
 }
 
-_RUNS, _CANDIDATES = 512, 4096
+_RUNS, _CANDIDATES, _HITS = 512, 4096, 4096
 
 
 @dataclass(frozen=True)
@@ -111,11 +114,11 @@ class Stamp(RankedIndex):
             self._view = Index(read_only_views(self._arrays), self.codes, self._filters, weights)
         return self._view
 
-    def make_scratch(self, tokens: int) -> MatchScratch:
+    def make_scratch(self, tokens: int) -> list[Any]:
         """Return scratch for messages of at most ``tokens`` tokens."""
         size = 1 << max(8, (8 * tokens - 1).bit_length())
         regions = len(self._arrays.region)
-        return MatchScratch(
+        scratch = MatchScratch(
             np.full(size, -1, np.int32),
             np.empty(size),
             np.empty(regions),
@@ -127,13 +130,63 @@ class Stamp(RankedIndex):
             np.empty(_CANDIDATES),
             np.zeros(TALLY_WIDTH, np.int64),
         )
+        if not self._filters.sets:
+            return [scratch]
+        sets = SetScratch(
+            np.empty(tokens + 1, np.int64),
+            np.empty(tokens),
+            np.empty((_HITS, 4), np.int64),
+            np.full((regions, LEAF_COLUMNS), -1, np.int64),
+            np.empty(regions, np.int64),
+            np.empty((_CANDIDATES, 4), np.int32),
+            np.empty(_CANDIDATES),
+            np.zeros(len(self._arrays.record), np.int32),
+            np.zeros(3, np.int64),
+        )
+        return [scratch, sets]
 
     def match_part(
-        self, messages: RankedMessages, part: tuple[int, int], scratch: Any, output: ScoredOutput
+        self,
+        messages: RankedMessages,
+        part: tuple[int, int],
+        scratch: list[Any],
+        output: ScoredOutput,
     ) -> Progress:
-        """Match."""
-        trace = np.zeros((0, TALLY_WIDTH), np.int64)
-        done, examined, visited = match_messages(
-            self._index(), messages, part, scratch, trace, output
-        )
-        return int(done), int(examined), int(visited)
+        """Read the lists of every message in regions that are near enough, and score."""
+        return self._match_traced(_trace(0), messages, part, scratch, output)
+
+    def _match_traced(
+        self,
+        trace: Trace,
+        messages: RankedMessages,
+        part: tuple[int, int],
+        scratch: list[Any],
+        output: ScoredOutput,
+    ) -> Progress:
+        """Match messages, and write what was counted to a trace that is not empty."""
+        index = self._index()
+        if not self._filters.sets:
+            done, examined, visited = match_messages(
+                index, messages, part, scratch[0], trace, output
+            )
+            return int(done), int(examined), int(visited)
+        done, examined, visited = part[0], 0, 0
+        while True:
+            done, more_examined, more_visited = match_by_sets(
+                index, messages, (done, part[1]), scratch[0], scratch[1], trace, output
+            )
+            examined += more_examined
+            visited += more_visited
+            if done == part[1] or not scratch[0].tally[SHORT]:
+                return int(done), int(examined), int(visited)
+            sets = scratch[1]
+            scratch[1] = sets._replace(
+                hit=np.empty((2 * len(sets.hit), 4), np.int64),
+                chosen=np.empty((2 * len(sets.chosen), 4), np.int32),
+                distance=np.empty(2 * len(sets.chosen)),
+            )
+
+
+def _trace(messages: int) -> Trace:
+    """Return a trace of messages that are not matched yet."""
+    return Trace(np.zeros((messages, TALLY_WIDTH), np.int64), np.zeros((messages, 2)))

@@ -63,10 +63,10 @@ from nearcast.indexes.stamp.layout import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-EPOCH, RUNS, CANDIDATES, EXAMINED, VISITED, ACCESSED, SETS_USED, LEAVES = range(8)
-TALLY_WIDTH = 8
-"""Positions in ``tally``: a number that no earlier message had; runs and candidates that wait; and
-what was counted for the message."""
+EPOCH, RUNS, CANDIDATES, EXAMINED, VISITED, ACCESSED, LEAVES, SETS_USED, SHORT = range(9)
+TALLY_WIDTH = 9
+"""Positions in ``tally``: a number that no earlier message had; runs and candidates that wait;
+what was counted for the message; and whether `nearcast.indexes.stamp.sets` had no room left."""
 
 AHEAD = 16
 """How many records ahead are prefetched."""
@@ -117,6 +117,17 @@ class MatchScratch(NamedTuple):
     candidate: NDArray[np.int32]
     distance: NDArray[np.float64]
     tally: NDArray[np.int64]
+
+
+class Trace(NamedTuple):
+    """What was counted for each message; empty if nobody wants to know.
+
+    ``tally`` int64[messages, TALLY_WIDTH]; ``cost`` float64[messages, 2]: what verifying, and
+    what using the second signature set, was expected to cost in all leaves.
+    """
+
+    tally: NDArray[np.int64]
+    cost: NDArray[np.float64]
 
 
 class Place(NamedTuple):
@@ -409,13 +420,13 @@ def match_messages(
     messages: RankedMessages,
     part: tuple[Number, Number],
     scratch: MatchScratch,
-    trace: NDArray[np.int64],
+    trace: Trace,
     output: ScoredOutput,
 ) -> tuple[Number, Number, Number]:
     """Match a part of the messages by the first signature sets alone.
 
-    Tallies of each message go to ``trace`` int64[messages or 0, TALLY_WIDTH]. Return the message at
-    which the output was full, or the end, and what was examined and visited.
+    Return the message at which the output was full, or the end, and what was examined and
+    visited.
     """
     index, messages, scratch = borrow(index), borrow(messages), borrow(scratch)
     output = borrow(output)
@@ -446,8 +457,8 @@ def match_messages(
         output.start[message + 1] = count
         examined += tally[EXAMINED]
         visited += tally[VISITED]
-        if len(trace) > 0:
-            trace[message] = tally
+        if len(trace.tally) > 0:
+            trace.tally[message] = tally
     return part[1], examined, visited
 
 

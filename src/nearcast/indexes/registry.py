@@ -25,6 +25,7 @@ from nearcast.indexes.rtree import (
     SpatialFirst,
 )
 from nearcast.indexes.scan import Scan
+from nearcast.indexes.stamp import Stamp
 from nearcast.indexes.trie_pyramid import TriePyramid
 from nearcast.storage import holds_ranked, read_arrays
 
@@ -62,6 +63,8 @@ _INDEXES: dict[str, type[Index]] = {
         TrieQuadtree,
         TriePyramid,
         RankedPyramid,
+        RankedLinear,
+        Stamp,
     )
 }
 

@@ -1,0 +1,5 @@
+"""``stamp``."""
+
+from nearcast.indexes.stamp.index import Stamp
+
+__all__ = ["Stamp"]

@@ -1,0 +1,566 @@
+"""Kernels that build ``stamp``: packed regions, records, and lists by token and region."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.compiled.jit import Number, kernel
+from nearcast.compiled.scoring import RankedColumns, ScoringCodes
+from nearcast.indexes.stamp.bounds import Plan, border_distance_m, make_plan, plan_postings
+from nearcast.indexes.stamp.layout import (
+    CAPACITY,
+    COUNT,
+    DISTANCE,
+    ELSEWHERE,
+    ENTRIES,
+    ENTRY_COLUMNS,
+    FARTHEST,
+    FIRST_CHILD,
+    FIRST_MEMBER,
+    LAST_CHILD,
+    LAT,
+    LON,
+    LONG_TOKENS,
+    MARKED,
+    MEMBERS,
+    MORE_ALONE,
+    MORE_INFO,
+    NEXT,
+    NEXT_SIBLING,
+    NO_MORE,
+    OWN_SET,
+    PARENT,
+    POSTING_LAT,
+    POSTING_LON,
+    POSTING_REACH,
+    POSTING_RECORD,
+    POSTINGS,
+    REACH,
+    RECORD_TOKENS,
+    RECORDS,
+    REGION,
+    REGION_COLUMNS,
+    REGIONS,
+    ROW,
+    SET_BITS,
+    SETS,
+    SHARE,
+    SLOT_CAPACITY,
+    SLOT_COUNT,
+    SLOT_START,
+    SLOT_TOKEN,
+    THRESHOLD,
+    TOKEN,
+    TOKENS,
+    WEIGHT,
+    Filters,
+    StampArrays,
+    as_float,
+    claim_token,
+    find_token,
+    float_bits,
+    move_slots,
+    table_size,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FANOUT = 16
+"""Regions that lie in one region, as far as they are packed."""
+
+_SHORT_RUN = 24
+
+
+class Packed(NamedTuple):
+    """Regions as they were packed, and the rows in the order of their leaves."""
+
+    box: NDArray[np.int32]
+    region: NDArray[np.int32]
+    order: NDArray[np.int64]
+
+
+def pack_regions(place: NDArray[np.int32], rows: NDArray[np.int64], leaf: int) -> Packed:
+    """Pack places into leaf regions of at most ``leaf`` of them, and those into larger regions.
+
+    Every region is cut into slabs by longitude, and those by latitude (Leutenegger, Lopez,
+    Edgington: STR, ICDE 1997), from the largest to the smallest. ``place`` int32[n, 2] is that of
+    all rows, ``rows`` are those to pack. Regions are in preorder.
+    """
+    packing = _Packing(place, leaf)
+    packing.add(rows, -1)
+    order = np.concatenate(packing.order) if packing.order else np.empty(0, np.int64)
+    box, region = np.array(packing.box, np.int32), np.array(packing.region, np.int32)
+    return Packed(box.reshape(-1, 4), region.reshape(-1, REGION_COLUMNS), order)
+
+
+class _Packing:
+    """Regions, and the rows of every leaf, as they are added."""
+
+    def __init__(self, place: NDArray[np.int32], leaf: int) -> None:
+        self.place, self.leaf = place, leaf
+        self.box: list[list[int]] = []
+        self.region: list[list[int]] = []
+        self.order: list[NDArray[np.int64]] = []
+        self.records = 0
+
+    def add(self, rows: NDArray[np.int64], parent: int) -> None:
+        """Add the region of some rows, and all below it."""
+        number = len(self.region)
+        place = self.place[rows]
+        extent = [*place.min(0).tolist(), *place.max(0).tolist()] if len(rows) else [0] * 4
+        self.box.append(extent)
+        self.region.append([parent, -1, -1, -1, 0, 0, -1])
+        if parent >= 0:
+            above = self.region[parent]
+            if above[LAST_CHILD] < 0:
+                above[FIRST_CHILD] = number
+            else:
+                self.region[above[LAST_CHILD]][NEXT_SIBLING] = number
+            above[LAST_CHILD] = number
+        if parent >= 0 and len(rows) <= self.leaf:
+            self.order.append(rows)
+            self.records += len(rows)
+            if len(rows):
+                self.region[number][MEMBERS] = len(rows)
+                self.region[number][FIRST_MEMBER] = self.records - 1
+            return
+        size = self.leaf
+        while size * FANOUT < len(rows):
+            size *= FANOUT
+        for part in _str_parts(self.place, rows, max(1, -(-len(rows) // size))):
+            self.add(part, number)
+
+
+def _str_parts(
+    place: NDArray[np.int32], rows: NDArray[np.int64], parts: int
+) -> list[NDArray[np.int64]]:
+    """Cut rows into parts of nearly the same size: by longitude, then by latitude."""
+    if parts == 1:
+        return [rows]
+    slabs = math.ceil(math.sqrt(parts))
+    each = [parts // slabs + (i < parts % slabs) for i in range(slabs)]
+    by_lon = rows[np.argsort(place[rows, 0], kind="stable")]
+    ends = len(rows) * np.cumsum(each) // parts
+    found = []
+    for slab, count in zip(np.split(by_lon, ends[:-1]), each, strict=True):
+        by_lat = slab[np.argsort(place[slab, 1], kind="stable")]
+        found += np.array_split(by_lat, count)
+    return found
+
+
+def build_arrays(
+    codes: ScoringCodes,
+    rows: RankedColumns,
+    live: NDArray[np.int64],
+    filters: Filters,
+    leaf: int,
+) -> StampArrays:
+    """Build the arrays of the index over some rows."""
+    place = rows.box[rows.box_start[:-1], :2]
+    packed = pack_regions(place, live, leaf if filters.regions else max(1, len(live)))
+    order, regions = packed.order, len(packed.region)
+    length = np.diff(rows.token_start)[order]
+    long_tokens = int(length[length > RECORD_TOKENS].sum())
+    state = np.zeros(8, np.int64)
+    state[RECORDS], state[REGIONS] = len(order), regions
+    records = StampArrays(
+        record=_aligned(len(order)),
+        long_token=np.empty(long_tokens, np.int32),
+        leaf=np.empty(len(order), np.int32),
+        next_member=np.empty(len(order), np.int32),
+        box=packed.box,
+        region=packed.region,
+        set_total=np.zeros((regions, SETS), np.int32),
+        slot=np.full((table_size(1 << 10), 4), -1, np.int32),
+        entry=np.empty((0, 2), np.int32),
+        list=np.empty((0, ENTRY_COLUMNS), np.int32),
+        set_end=np.empty((0, SETS), np.int32),
+        posting=np.empty((0, 4), np.int32),
+        more=np.empty((0, 2), np.int32),
+        state=state,
+    )
+    fill_records(rows, order, 0, records)
+    join_members(packed.region, records.leaf, records.next_member)
+    return _with_lists(codes, rows, order, filters, records)
+
+
+def _aligned(records: int) -> NDArray[np.int32]:
+    """Return records that begin at cache lines."""
+    raw = np.empty(16 * records + 16, np.int32)
+    skipped = (-raw.ctypes.data % 64) // 4
+    return raw[skipped : skipped + 16 * records].reshape(-1, 16)
+
+
+def _with_lists(
+    codes: ScoringCodes,
+    rows: RankedColumns,
+    order: NDArray[np.int64],
+    filters: Filters,
+    stamp: StampArrays,
+) -> StampArrays:
+    """Return the arrays with the lists of all tokens."""
+    length = np.diff(rows.token_start)[order]
+    room = int(length.sum()) + len(order)
+    plan = make_plan(int(length.max(initial=0)))
+    flat = Flat(
+        np.empty(room, np.int32),
+        np.empty(room, np.int32),
+        np.empty(room, np.int32),
+        np.empty((room if filters.sets else 0, 2), np.int32),
+    )
+    progress = np.zeros(2, np.int64)
+    while not plan_all(codes, rows, order, filters, plan, stamp.slot, flat, progress):
+        larger = np.full((2 * len(stamp.slot), 4), -1, np.int32)
+        move_slots(stamp.slot, larger)
+        stamp = stamp._replace(slot=larger)
+    postings = int(progress[1])
+    stamp.slot[:, SLOT_COUNT] = 0
+    sorted_by_token = np.empty(postings, np.int32)
+    start = np.empty(len(stamp.slot) + 1, np.int64)
+    runs = sort_by_token(flat, postings, stamp, start, sorted_by_token)
+    end = np.empty(len(stamp.region), np.int32)
+    levels = int(subtree_ends(stamp.region, end))
+    entries = int(runs) + levels * (int(runs) // 2)
+    stamp = stamp._replace(
+        entry=np.empty((entries, 2), np.int32),
+        list=np.empty((entries, ENTRY_COLUMNS), np.int32),
+        set_end=np.empty((entries if filters.sets else 0, SETS), np.int32),
+        posting=np.empty((postings, 4), np.int32),
+        more=np.empty((postings if filters.sets else 0, 2), np.int32),
+    )
+    fill_lists(codes, filters, flat, start, sorted_by_token, (end, levels), stamp)
+    used = int(stamp.state[ENTRIES])
+    stamp.state[POSTINGS] = postings
+    set_end = stamp.set_end[:used] if filters.sets else stamp.set_end
+    return stamp._replace(
+        entry=stamp.entry[:used].copy(), list=stamp.list[:used].copy(), set_end=set_end.copy()
+    )
+
+
+class Flat(NamedTuple):
+    """Postings as they come: token, record, bits of the reach, and the columns of ``more``."""
+
+    token: NDArray[np.int32]
+    record: NDArray[np.int32]
+    reach: NDArray[np.int32]
+    more: NDArray[np.int32]
+
+
+@kernel
+def fill_records(
+    rows: RankedColumns, order: NDArray[np.int64], first: Number, stamp: StampArrays
+) -> None:
+    """Write the records of rows, from record ``first`` on."""
+    record, state = stamp.record, stamp.state
+    for i in range(len(order)):
+        row, at = order[i], first + i
+        place = rows.box_start[row]
+        record[at, LON], record[at, LAT] = rows.box[place, 0], rows.box[place, 1]
+        record[at, SHARE], record[at, THRESHOLD] = rows.text_share[row], rows.threshold[row]
+        record[at, DISTANCE] = np.int32(np.uint32(rows.max_distance_cm[row]).view(np.int32))
+        record[at, ROW] = row
+        bits = np.float64(rows.text_weight[row]).view(np.int64)
+        record[at, WEIGHT] = np.uint32(bits & np.int64(0xFFFFFFFF)).view(np.int32)
+        record[at, WEIGHT + 1] = np.int32(bits >> np.int64(32))
+        begin = rows.token_start[row]
+        tokens = rows.token_start[row + 1] - begin
+        for j in range(RECORD_TOKENS):
+            record[at, TOKEN + j] = NO_MORE
+        if tokens <= RECORD_TOKENS:
+            for j in range(tokens):
+                record[at, TOKEN + j] = rows.token[begin + j]
+        else:
+            start = state[LONG_TOKENS]
+            for j in range(tokens):
+                stamp.long_token[start + j] = rows.token[begin + j]
+            state[LONG_TOKENS] = start + tokens
+            record[at, TOKEN], record[at, TOKEN + 1] = start, tokens
+            record[at, TOKEN + RECORD_TOKENS - 1] = ELSEWHERE
+
+
+@kernel
+def join_members(
+    region: NDArray[np.int32], leaf: NDArray[np.int32], next_member: NDArray[np.int32]
+) -> None:
+    """Write the leaf of every record, and the chain of records of every leaf."""
+    for r in range(len(region)):
+        last = region[r, FIRST_MEMBER]
+        first = last - region[r, MEMBERS] + 1
+        if last >= 0:
+            for i in range(first, last + 1):
+                leaf[i], next_member[i] = r, i - 1
+            next_member[first] = -1
+
+
+@kernel
+def plan_all(
+    codes: ScoringCodes,
+    rows: RankedColumns,
+    order: NDArray[np.int64],
+    filters: Filters,
+    plan: Plan,
+    slot: NDArray[np.int32],
+    flat: Flat,
+    progress: NDArray[np.int64],
+) -> Number:
+    """Write the postings of all records and give their tokens slots.
+
+    ``progress`` int64[2] has the records and postings that are done. Return whether all are; if
+    not, the table of slots is half full.
+    """
+    tokens = 0
+    for i in range(len(slot)):
+        tokens += slot[i, SLOT_TOKEN] >= 0
+    while progress[0] < len(order):
+        at, record = progress[1], progress[0]
+        count = plan_postings(codes, rows, order[record], filters.sets, plan)
+        if 2 * (tokens + count) > len(slot):
+            return False
+        for i in range(count):
+            token = plan.token[i]
+            new = claim_token(slot, token)
+            if slot[new, SLOT_CAPACITY] < 0:
+                slot[new, SLOT_CAPACITY] = 0
+                tokens += 1
+            flat.token[at], flat.record[at] = token, record
+            flat.reach[at] = float_bits(plan.reach[i])
+            if filters.sets:
+                flat.more[at, MORE_INFO] = plan.info[i]
+                flat.more[at, MORE_ALONE] = float_bits(plan.alone[i])
+            at += 1
+        progress[0], progress[1] = record + 1, at
+    return True
+
+
+@kernel
+def sort_by_token(
+    flat: Flat,
+    postings: Number,
+    stamp: StampArrays,
+    start: NDArray[np.int64],
+    found: NDArray[np.int32],
+) -> Number:
+    """Sort postings by the slots of their tokens; those of a token stay in order.
+
+    ``start`` int64[slots + 1] and ``found`` int32[postings] are filled. Return how often the token
+    or the leaf changes.
+    """
+    slot, leaf = stamp.slot, stamp.leaf
+    for i in range(postings):
+        slot[find_token(slot, flat.token[i]), SLOT_COUNT] += 1
+    start[0] = 0
+    for i in range(len(slot)):
+        start[i + 1] = start[i] + slot[i, SLOT_COUNT]
+        slot[i, SLOT_COUNT] = 0
+    for i in range(postings):
+        at = find_token(slot, flat.token[i])
+        found[start[at] + slot[at, SLOT_COUNT]] = i
+        slot[at, SLOT_COUNT] += 1
+    runs = 0
+    for at in range(len(slot)):
+        before = -1
+        for i in range(start[at], start[at + 1]):
+            now = leaf[flat.record[found[i]]]
+            runs += now != before
+            before = now
+    return runs
+
+
+@kernel
+def subtree_ends(region: NDArray[np.int32], end: NDArray[np.int32]) -> Number:
+    """Write the end of the regions below each one, which are in preorder; return the depth."""
+    for r in range(len(region)):
+        end[r] = r + 1
+    for r in range(len(region) - 1, 0, -1):
+        above = region[r, PARENT]
+        end[above] = max(end[above], end[r])
+    deepest = 0
+    for r in range(len(region)):
+        depth, above = 0, region[r, PARENT]
+        while above >= 0:
+            depth += 1
+            above = region[above, PARENT]
+        deepest = max(deepest, depth)
+    return deepest
+
+
+@kernel
+def fill_lists(
+    codes: ScoringCodes,
+    filters: Filters,
+    flat: Flat,
+    start: NDArray[np.int64],
+    found: NDArray[np.int32],
+    below: tuple[NDArray[np.int32], Number],
+    stamp: StampArrays,
+) -> None:
+    """Write the entries of every token, in preorder of their regions, and their lists.
+
+    ``below``: the end of what is below each region, and the depth of the tree.
+    """
+    slot, entry, region, state = stamp.slot, stamp.entry, stamp.region, stamp.state
+    end, depth = below
+    open_entry, path = np.empty(depth + 1, np.int64), np.empty(depth + 1, np.int64)
+    key = np.empty(1 + len(found), np.int64)
+    farthest, used = np.int32(0), 0
+    for at in range(len(slot)):
+        if slot[at, SLOT_TOKEN] < 0:
+            continue
+        slot[at, SLOT_START] = used
+        opened, first = 0, start[at]
+        while first < start[at + 1]:
+            leaf = stamp.leaf[flat.record[found[first]]]
+            last = first + 1
+            while last < start[at + 1] and stamp.leaf[flat.record[found[last]]] == leaf:
+                last += 1
+            while opened > 0 and end[~entry[open_entry[opened - 1], REGION]] <= leaf:
+                opened -= 1
+                stamp.list[open_entry[opened], NEXT] = used - open_entry[opened]
+            # Open the regions around this leaf that the next one is in, too.
+            top = 0 if opened == 0 else ~entry[open_entry[opened - 1], REGION]
+            steps, above = 0, region[leaf, PARENT]
+            while above > top:
+                path[steps] = above
+                steps += 1
+                above = region[above, PARENT]
+            after = len(region)
+            if last < start[at + 1]:
+                after = stamp.leaf[flat.record[found[last]]]
+            while steps > 0 and after < end[path[steps - 1]]:
+                steps -= 1
+                new_entry(stamp, used, ~path[steps])
+                open_entry[opened] = used
+                opened += 1
+                used += 1
+            new_entry(stamp, used, leaf)
+            fill_list(codes, filters, flat, found[first:last], first, used, key, stamp)
+            for i in range(first, first + stamp.list[used, OWN_SET]):
+                bits = stamp.posting[i, POSTING_REACH]
+                if bits > farthest and as_float(bits) < np.inf:
+                    farthest = bits
+                for j in range(opened):
+                    raise_reach(codes, filters, stamp, open_entry[j], i)
+            used += 1
+            first = last
+        while opened > 0:
+            opened -= 1
+            stamp.list[open_entry[opened], NEXT] = used - open_entry[opened]
+        slot[at, SLOT_COUNT] = slot[at, SLOT_CAPACITY] = used - slot[at, SLOT_START]
+    state[ENTRIES], state[FARTHEST] = used, farthest
+    for at in range(len(slot)):
+        state[TOKENS] += slot[at, SLOT_TOKEN] >= 0
+
+
+@kernel
+def new_entry(stamp: StampArrays, at: Number, region: Number) -> None:
+    """Write an entry without postings."""
+    for column in range(ENTRY_COLUMNS):
+        stamp.list[at, column] = 0
+    for c in range(SETS if len(stamp.set_end) else 0):
+        stamp.set_end[at, c] = 0
+    stamp.entry[at, REGION], stamp.entry[at, REACH] = region, float_bits(-1.0)
+
+
+@kernel
+def raise_reach(
+    codes: ScoringCodes, filters: Filters, stamp: StampArrays, at: Number, posting: Number
+) -> None:
+    """Let the entry of an inner region reach as far as a posting of the first set that is marked there."""
+    bits = stamp.posting[posting, POSTING_REACH]
+    entry = stamp.entry
+    if bits > entry[at, REACH] and is_marked(codes, filters, stamp, ~entry[at, REGION], posting):
+        entry[at, REACH] = bits
+
+
+@kernel
+def is_marked(
+    codes: ScoringCodes, filters: Filters, stamp: StampArrays, region: Number, posting: Number
+) -> Number:
+    """Tell whether messages outside a region have to read a posting (region-aware prefix)."""
+    reach = np.float64(as_float(stamp.posting[posting, POSTING_REACH]))
+    if not filters.marks or reach == np.inf:
+        return True
+    lon = np.float64(stamp.posting[posting, POSTING_LON])
+    lat = np.float64(stamp.posting[posting, POSTING_LAT])
+    return reach >= border_distance_m(codes, lon, lat, stamp.box[region])
+
+
+@kernel
+def sort_key(current: Number, marked: Number, bits: Number) -> Number:
+    """Return what postings of a list are sorted by: set, unmarked last, largest reach first."""
+    unmarked = np.int64(1) - np.int64(marked)
+    key = (np.int64(current) << np.int64(33)) | (unmarked << np.int64(32))
+    return key | (np.int64(0x7FFFFFFF) - np.int64(bits))
+
+
+@kernel
+def fill_list(
+    codes: ScoringCodes,
+    filters: Filters,
+    flat: Flat,
+    chosen: NDArray[np.int32],
+    first: Number,
+    at: Number,
+    key: NDArray[np.int64],
+    stamp: StampArrays,
+) -> None:
+    """Write the sorted list of an entry from posting ``first`` on."""
+    lists, count = stamp.list, len(chosen)
+    leaf = stamp.entry[at, REGION]
+    lists[at, NEXT] = first
+    lists[at, COUNT] = lists[at, CAPACITY] = count
+    for i in range(count):
+        # Marks ask for the place of a posting: it is written twice.
+        copy_flat(flat, chosen[i], first + i, stamp)
+        current = flat.more[chosen[i], MORE_INFO] & SET_BITS if filters.sets else 0
+        marked = current > 0 or is_marked(codes, filters, stamp, leaf, first + i)
+        key[i] = sort_key(current, marked, flat.reach[chosen[i]]) if filters.regions else 0
+        lists[at, OWN_SET] += current == 0
+        lists[at, MARKED] += current == 0 and marked
+        if filters.sets:
+            stamp.set_total[leaf, current] += 1
+    if count > 1 and filters.regions:
+        sort_run(key, chosen)
+        for i in range(count):
+            copy_flat(flat, chosen[i], first + i, stamp)
+    if filters.sets:
+        for i in range(count):
+            for c in range(stamp.more[first + i, MORE_INFO] & SET_BITS, SETS):
+                stamp.set_end[at, c] += 1
+    if lists[at, MARKED] > 0:
+        stamp.entry[at, REACH] = stamp.posting[first, POSTING_REACH]
+
+
+@kernel
+def copy_flat(flat: Flat, source: Number, target: Number, stamp: StampArrays) -> None:
+    """Copy a posting to its list."""
+    record, posting = flat.record[source], stamp.posting
+    posting[target, POSTING_RECORD], posting[target, POSTING_REACH] = record, flat.reach[source]
+    posting[target, POSTING_LON] = stamp.record[record, LON]
+    posting[target, POSTING_LAT] = stamp.record[record, LAT]
+    if len(stamp.more) > 0:
+        stamp.more[target, MORE_INFO] = flat.more[source, MORE_INFO]
+        stamp.more[target, MORE_ALONE] = flat.more[source, MORE_ALONE]
+
+
+@kernel
+def sort_run(key: NDArray[np.int64], chosen: NDArray[np.int32]) -> None:
+    """Sort positions by their keys, in place."""
+    count = len(chosen)
+    if count > _SHORT_RUN:
+        order = np.argsort(key[:count])
+        copy = chosen.copy()
+        for i in range(count):
+            chosen[i] = copy[order[i]]
+        return
+    for i in range(1, count):
+        moving, position = key[i], chosen[i]
+        j = i
+        while j > 0 and key[j - 1] > moving:
+            key[j], chosen[j] = key[j - 1], chosen[j - 1]
+            j -= 1
+        key[j], chosen[j] = moving, position

@@ -1,0 +1,489 @@
+"""Kernels that match messages with further signature sets: the spatio-textual prefix.
+
+Section V and algorithm 3 of the paper. A leaf region collects its candidates by the first set. One
+that shares a single token, which is not enough where it is, stays *undecided*: it needs a token of
+the second set, then perhaps of the third. Every leaf decides whether to read the next set or to
+verify what is undecided.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.compiled.jit import Number, borrow, kernel
+from nearcast.compiled.scoring import RankedMessages, ScoredOutput
+from nearcast.indexes.stamp.layout import (
+    DUMMY,
+    FARTHEST,
+    LAST_SHIFT,
+    MARKED,
+    MORE_ALONE,
+    MORE_INFO,
+    NEXT,
+    OWN_SET,
+    PARENT,
+    POSTING_LAT,
+    POSTING_LON,
+    POSTING_REACH,
+    POSTING_RECORD,
+    REACH,
+    REGION,
+    REMAINING_SHIFT,
+    SET_BITS,
+    SETS,
+    SLOT_COUNT,
+    SLOT_START,
+    find_token,
+    reach_of,
+)
+from nearcast.indexes.stamp.match import (
+    ACCESSED,
+    CANDIDATES,
+    EPOCH,
+    EXAMINED,
+    LEAVES,
+    NO_ROOM,
+    SETS_USED,
+    SHORT,
+    VISITED,
+    Index,
+    MatchScratch,
+    Place,
+    Trace,
+    begin_message,
+    clear_tokens,
+    distance_from,
+    latitude_gap_m,
+    place_of,
+    score_candidates,
+    token_weight,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+HIT_ENTRY, HIT_READ, HIT_NEXT, HIT_TOKEN = range(4)
+"""Columns of ``hit``: the entry, how many of its postings were read, the next hit of the leaf, and
+the position of the token."""
+
+HEAD, TAIL, FIRST, LAST, WANTED, AT = range(6)
+LEAF_COLUMNS = 6
+"""Columns of ``leaf``: its first and last hit, its candidates, the epoch in which it has undecided
+ones, and the next of its earlier hits."""
+
+WHO, SHARED, INFO, STATUS = range(4)
+"""Columns of ``chosen``: record, shared tokens, bits of its first posting, and one of these."""
+
+UNDECIDED, TO_VERIFY, REFUSED = range(3)
+
+HITS, CHOSEN, OPEN_LEAVES = range(3)
+"""Positions in ``used``."""
+
+
+class SetScratch(NamedTuple):
+    """Scratch space for one message.
+
+    - ``order`` int64[tokens + 1], ``weight`` float64[tokens]: its tokens, the heaviest first.
+    - ``hit`` int64[any, 4]: lists of its tokens in leaf regions, chained by leaf.
+    - ``leaf`` int64[regions, 6], ``open_leaf`` int64[regions]: leaves, and those that are open.
+    - ``chosen`` int32[any, 4], ``distance`` float64[any]: candidates, those of a leaf together.
+    - ``position`` int32[records]: where the candidate of a record would be in ``chosen``.
+    - ``used`` int64[3].
+    """
+
+    order: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    hit: NDArray[np.int64]
+    leaf: NDArray[np.int64]
+    open_leaf: NDArray[np.int64]
+    chosen: NDArray[np.int32]
+    distance: NDArray[np.float64]
+    position: NDArray[np.int32]
+    used: NDArray[np.int64]
+
+
+@kernel
+def match_by_sets(
+    index: Index,
+    messages: RankedMessages,
+    part: tuple[Number, Number],
+    scratch: MatchScratch,
+    sets: SetScratch,
+    trace: Trace,
+    output: ScoredOutput,
+) -> tuple[Number, Number, Number]:
+    """Match a part of the messages with all signature sets.
+
+    Return the message at which the output, or the scratch, was full, or the end; and what was
+    examined and visited.
+    """
+    index, messages, scratch = borrow(index), borrow(messages), borrow(scratch)
+    sets, output, trace = borrow(sets), borrow(output), borrow(trace)
+    stamp, tally = index.stamp, scratch.tally
+    examined, visited = 0, 0
+    cost = np.zeros(2)
+    for message in range(part[0], part[1]):
+        known = begin_message(index, messages, message, scratch)
+        begin = messages.token_start[message]
+        tokens = messages.token[begin : begin + known]
+        place = place_of(index.codes, messages, message, reach_of(stamp.state[FARTHEST]))
+        order_slots(index, tokens, scratch, sets)
+        cost[:] = 0.0
+        sets.used[:] = 0
+        count = np.int64(NO_ROOM)
+        if open_leaves(index, known + 1, scratch, sets) and collect_all(
+            index, messages, message, place, known, scratch, sets
+        ):
+            if use_further_sets(index, messages, message, place, known, scratch, sets, cost):
+                count = np.int64(output.start[message])
+                count = score_chosen(
+                    index, messages, message, place, scratch, sets, output, count
+                )
+        clear_tokens(tokens, scratch.token_set)
+        if count == NO_ROOM:
+            return message, examined, visited
+        output.start[message + 1] = count
+        examined += tally[EXAMINED]
+        visited += tally[VISITED]
+        if len(trace.tally) > 0:
+            trace.tally[message] = tally
+            trace.cost[message] = cost
+    return part[1], examined, visited
+
+
+@kernel
+def order_slots(
+    index: Index, tokens: NDArray[np.int32], scratch: MatchScratch, sets: SetScratch
+) -> None:
+    """Write the slots of the tokens, the heaviest first, ties by number, and of the dummy.
+
+    So a message meets the tokens of every subscription in the order in which it has them.
+    """
+    known = len(tokens)
+    for i in range(known):
+        sets.weight[i] = -token_weight(index.weights, tokens[i])
+    by_weight = np.argsort(sets.weight[:known], kind="mergesort")
+    for i in range(known):
+        sets.order[i] = scratch.slots[by_weight[i]]
+    sets.order[known] = find_token(index.stamp.slot, DUMMY)
+
+
+@kernel
+def add_hit(sets: SetScratch, at: Number, leaf: Number, read: Number, token: Number) -> Number:
+    """Append a list to those of a leaf; return whether there was room."""
+    new = sets.used[HITS]
+    if new == len(sets.hit):
+        return False
+    hit, leaves = sets.hit, sets.leaf
+    hit[new, HIT_ENTRY], hit[new, HIT_READ], hit[new, HIT_NEXT] = at, read, -1
+    hit[new, HIT_TOKEN] = token
+    if leaves[leaf, HEAD] < 0:
+        leaves[leaf, HEAD] = new
+    else:
+        hit[leaves[leaf, TAIL], HIT_NEXT] = new
+    leaves[leaf, TAIL] = new
+    sets.used[HITS] = new + 1
+    return True
+
+
+@kernel
+def open_leaves(index: Index, tokens: Number, scratch: MatchScratch, sets: SetScratch) -> Number:
+    """Find the lists that the message has to read, leaf by leaf; return whether they fit."""
+    stamp, gaps, opened = index.stamp, scratch.gap, scratch.opened
+    entry, lists, leaves, tally = stamp.entry, stamp.list, sets.leaf, scratch.tally
+    epoch = tally[EPOCH]
+    for t in range(tokens):
+        slot = sets.order[t]
+        if slot < 0:
+            continue
+        i = np.int64(stamp.slot[slot, SLOT_START])
+        end = i + stamp.slot[slot, SLOT_COUNT]
+        while i < end:
+            region = np.int64(entry[i, REGION])
+            number = max(region, ~region)
+            gap = gaps[number]
+            if gap >= 0.0 and reach_of(entry[i, REACH]) < gap:
+                i += lists[i, NEXT] if region < 0 else 1
+                continue
+            if opened[number] != epoch:
+                opened[number] = epoch
+                tally[VISITED] += 1
+                if region >= 0:
+                    leaves[number, HEAD] = -1
+                    sets.open_leaf[sets.used[OPEN_LEAVES]] = number
+                    sets.used[OPEN_LEAVES] += 1
+            if region >= 0 and not add_hit(sets, i, number, 0, t):
+                tally[SHORT] = 1
+                return False
+            i += 1
+    tally[LEAVES] = sets.used[OPEN_LEAVES]
+    return True
+
+
+@kernel
+def collect_all(
+    index: Index,
+    messages: RankedMessages,
+    message: Number,
+    place: Place,
+    known: Number,
+    scratch: MatchScratch,
+    sets: SetScratch,
+) -> Number:
+    """Collect the candidates of the first set in all open leaves; return whether they fit."""
+    for i in range(sets.used[OPEN_LEAVES]):
+        leaf = sets.open_leaf[i]
+        sets.leaf[leaf, FIRST] = sets.used[CHOSEN]
+        if not collect(index, messages, message, place, leaf, known, scratch, sets):
+            scratch.tally[SHORT] = 1
+            return False
+        first, last = sets.leaf[leaf, FIRST], sets.used[CHOSEN]
+        sets.leaf[leaf, LAST] = last
+        # A message inside has read all tokens of subscriptions that have the first set only.
+        undecided = 0
+        for j in range(first, last):
+            if sets.chosen[j, STATUS] == UNDECIDED:
+                last_set = (sets.chosen[j, INFO] >> LAST_SHIFT) & SET_BITS
+                if scratch.gap[leaf] < 0.0 and last_set == 0:
+                    sets.chosen[j, STATUS] = REFUSED
+                else:
+                    undecided += 1
+        sets.leaf[leaf, WANTED] = scratch.tally[EPOCH] if undecided > 0 else -1
+    return True
+
+
+@kernel
+def collect(
+    index: Index,
+    messages: RankedMessages,
+    message: Number,
+    place: Place,
+    leaf: Number,
+    known: Number,
+    scratch: MatchScratch,
+    sets: SetScratch,
+) -> Number:
+    """Collect the candidates of the first set in a leaf; return whether they fit."""
+    stamp, codes, gap = index.stamp, index.codes, scratch.gap[leaf]
+    posting, more, lists, hit = stamp.posting, stamp.more, stamp.list, sets.hit
+    chosen, distances, position = sets.chosen, sets.distance, sets.position
+    used, accessed = sets.used[CHOSEN], 0
+    h = sets.leaf[leaf, HEAD]
+    while h >= 0:
+        at = hit[h, HIT_ENTRY]
+        first = np.int64(lists[at, NEXT])
+        last = first + (lists[at, MARKED] if gap >= 0.0 else lists[at, OWN_SET])
+        j = first
+        while j < last:
+            reach = reach_of(posting[j, POSTING_REACH])
+            if reach < gap:
+                break
+            accessed += 1
+            record = posting[j, POSTING_RECORD]
+            where = position[record]
+            if where < used and chosen[where, WHO] == record:
+                # The second token that is shared: no bound of this posting holds any longer.
+                if chosen[where, STATUS] == UNDECIDED:
+                    chosen[where, STATUS] = TO_VERIFY
+                j += 1
+                continue
+            alone = reach_of(more[j, MORE_ALONE])
+            distance, lat = -1.0, np.float64(posting[j, POSTING_LAT])
+            if alone < np.inf and latitude_gap_m(place, lat) <= reach:
+                lon = np.float64(posting[j, POSTING_LON])
+                distance = distance_from(codes, place, messages, message, lon, lat)
+            elif reach < np.inf:
+                distance = latitude_gap_m(place, lat)
+                if distance <= reach:
+                    lon = np.float64(posting[j, POSTING_LON])
+                    distance = distance_from(codes, place, messages, message, lon, lat)
+            if distance <= reach:
+                if used == len(chosen):
+                    return False
+                status = TO_VERIFY if distance <= alone else UNDECIDED
+                chosen[used, WHO], chosen[used, SHARED] = record, 1
+                chosen[used, INFO], chosen[used, STATUS] = more[j, MORE_INFO], status
+                distances[used] = distance
+                position[record] = used
+                used += 1
+            j += 1
+        hit[h, HIT_READ] = j - first
+        h = hit[h, HIT_NEXT]
+    sets.used[CHOSEN] = used
+    scratch.tally[ACCESSED] += accessed
+    return True
+
+
+@kernel
+def use_further_sets(
+    index: Index,
+    messages: RankedMessages,
+    message: Number,
+    place: Place,
+    known: Number,
+    scratch: MatchScratch,
+    sets: SetScratch,
+    cost: NDArray[np.float64],
+) -> Number:
+    """Decide about candidates by the further sets, leaf by leaf; return whether all fits."""
+    stamp, epoch = index.stamp, scratch.tally[EPOCH]
+    wanted = 0
+    for i in range(sets.used[OPEN_LEAVES]):
+        leaf = sets.open_leaf[i]
+        if sets.leaf[leaf, WANTED] == epoch:
+            wanted += 1
+            sets.leaf[leaf, AT], sets.leaf[leaf, HEAD] = sets.leaf[leaf, HEAD], -1
+            above = stamp.region[leaf, PARENT]
+            while above >= 0:
+                sets.leaf[above, WANTED] = epoch
+                above = stamp.region[above, PARENT]
+    if wanted == 0:
+        return True
+    if not find_lists(index, known, scratch, sets):
+        scratch.tally[SHORT] = 1
+        return False
+    for i in range(sets.used[OPEN_LEAVES]):
+        leaf = sets.open_leaf[i]
+        if sets.leaf[leaf, WANTED] != epoch:
+            continue
+        for current in range(1, SETS):
+            if not worth_reading(index, leaf, current, sets, cost):
+                break
+            scratch.tally[SETS_USED] += 1
+            read_set(index, leaf, current, scratch, sets)
+        for j in range(sets.leaf[leaf, FIRST], sets.leaf[leaf, LAST]):
+            if sets.chosen[j, STATUS] == UNDECIDED:
+                sets.chosen[j, STATUS] = TO_VERIFY
+    return True
+
+
+@kernel
+def find_lists(index: Index, known: Number, scratch: MatchScratch, sets: SetScratch) -> Number:
+    """Find all lists of the message's tokens in leaves with undecided candidates.
+
+    Also those that were not opened: their postings count as shared tokens. Return whether they fit.
+    """
+    stamp, epoch = index.stamp, scratch.tally[EPOCH]
+    entry, lists, leaves, hit = stamp.entry, stamp.list, sets.leaf, sets.hit
+    for t in range(known):
+        slot = sets.order[t]
+        if slot < 0:
+            continue
+        i = np.int64(stamp.slot[slot, SLOT_START])
+        end = i + stamp.slot[slot, SLOT_COUNT]
+        while i < end:
+            region = np.int64(entry[i, REGION])
+            if leaves[max(region, ~region), WANTED] != epoch:
+                i += lists[i, NEXT] if region < 0 else 1
+                continue
+            if region >= 0:
+                read, before = np.int64(0), leaves[region, AT]
+                if before >= 0 and hit[before, HIT_ENTRY] == i:
+                    read = hit[before, HIT_READ]
+                    leaves[region, AT] = hit[before, HIT_NEXT]
+                if not add_hit(sets, i, region, read, t):
+                    return False
+            i += 1
+    return True
+
+
+@kernel
+def worth_reading(
+    index: Index, leaf: Number, current: Number, sets: SetScratch, cost: NDArray[np.float64]
+) -> Number:
+    """Tell whether a leaf should read a signature set rather than verify its candidates.
+
+    ``cost`` float64[2] adds up what both would cost for the second set.
+    """
+    chosen, hit = sets.chosen, sets.hit
+    undecided, verifying = 0, 0
+    for j in range(sets.leaf[leaf, FIRST], sets.leaf[leaf, LAST]):
+        if chosen[j, STATUS] == UNDECIDED:
+            undecided += 1
+            verifying += chosen[j, INFO] >> REMAINING_SHIFT
+    if undecided == 0:
+        return False
+    postings = 0
+    h = sets.leaf[leaf, HEAD]
+    while h >= 0:
+        at = hit[h, HIT_ENTRY]
+        postings += index.stamp.set_end[at, current] - hit[h, HIT_READ]
+        h = hit[h, HIT_NEXT]
+    total = index.stamp.set_total[leaf, current]
+    share = min(1.0, postings / total) if total > 0 else 1.0
+    filtering = postings + (verifying - undecided) * share
+    if current == 1:
+        cost[0] += verifying
+        cost[1] += filtering
+    return not index.filters.by_cost or filtering < verifying
+
+
+@kernel
+def read_set(
+    index: Index, leaf: Number, current: Number, scratch: MatchScratch, sets: SetScratch
+) -> None:
+    """Read the lists of a leaf up to the end of a set; refuse who shares too few tokens."""
+    stamp, hit, chosen = index.stamp, sets.hit, sets.chosen
+    posting, more, used, accessed = stamp.posting, stamp.more, sets.used[CHOSEN], 0
+    h = sets.leaf[leaf, HEAD]
+    while h >= 0:
+        at = hit[h, HIT_ENTRY]
+        first = np.int64(stamp.list[at, NEXT])
+        end = np.int64(stamp.set_end[at, current])
+        for j in range(first + hit[h, HIT_READ], first + end):
+            accessed += 1
+            record = posting[j, POSTING_RECORD]
+            where = sets.position[record]
+            if where >= used or chosen[where, WHO] != record:
+                continue
+            if chosen[where, STATUS] != UNDECIDED:
+                continue
+            # A bound of a set holds only while no more tokens were shared than it allows for.
+            if chosen[where, SHARED] > more[j, MORE_INFO] & SET_BITS:
+                chosen[where, STATUS] = TO_VERIFY
+            elif sets.distance[where] > reach_of(posting[j, POSTING_REACH]):
+                chosen[where, STATUS] = REFUSED
+            elif sets.distance[where] <= reach_of(more[j, MORE_ALONE]):
+                chosen[where, STATUS] = TO_VERIFY
+            else:
+                chosen[where, SHARED] += 1
+        hit[h, HIT_READ] = max(end, hit[h, HIT_READ])
+        h = hit[h, HIT_NEXT]
+    for j in range(sets.leaf[leaf, FIRST], sets.leaf[leaf, LAST]):
+        if chosen[j, STATUS] == UNDECIDED:
+            last_set = (chosen[j, INFO] >> LAST_SHIFT) & SET_BITS
+            if chosen[j, SHARED] <= current or last_set <= current:
+                chosen[j, STATUS] = REFUSED
+    scratch.tally[ACCESSED] += accessed
+
+
+@kernel
+def score_chosen(
+    index: Index,
+    messages: RankedMessages,
+    message: Number,
+    place: Place,
+    scratch: MatchScratch,
+    sets: SetScratch,
+    output: ScoredOutput,
+    count: Number,
+) -> Number:
+    """Score the candidates that are left; return as `score_candidates` does."""
+    chosen, candidate, tally = sets.chosen, scratch.candidate, scratch.tally
+    waiting = np.int64(0)
+    for j in range(sets.used[CHOSEN]):
+        if chosen[j, STATUS] != TO_VERIFY:
+            continue
+        candidate[waiting, 0], candidate[waiting, 1] = chosen[j, WHO], -1
+        scratch.distance[waiting] = sets.distance[j]
+        waiting += 1
+        if waiting == len(candidate):
+            tally[CANDIDATES] = waiting
+            count = score_candidates(index, messages, message, place, scratch, output, count)
+            if count == NO_ROOM:
+                return count
+            waiting = np.int64(0)
+    tally[CANDIDATES] = waiting
+    return score_candidates(index, messages, message, place, scratch, output, count)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from nearcast.columns import Clauses, Ranked
     from nearcast.datasets import Workload
 
 __all__ = ["Format", "RankedKind", "generate"]
@@ -165,14 +164,16 @@ def _subscriptions(
 ) -> "pa.Table":
     from nearcast.datasets.tables import subscription_table
 
-    drawn: Clauses | Ranked
     if ranked is None:
-        drawn = workload.subscriptions(rows, first=first)
-    elif ranked is RankedKind.MIXED:
+        return subscription_table(workload, workload.subscriptions(rows, first=first), first=first)
+    if ranked is RankedKind.MIXED:
         drawn = workload.mixed(rows, first=first, **ranges)
+        kinds = ("boolean", *ranges)
     else:
         drawn = workload.ranked(rows, ranked.value, first=first, **ranges[ranked.value])
-    return subscription_table(workload, drawn, first=first)
+        kinds = (ranked.value,)
+    # A chunk may lack rows of a kind; all chunks must have the same columns.
+    return subscription_table(workload, drawn, kinds=kinds, first=first)
 
 
 def _messages(

@@ -22,6 +22,8 @@ from nearcast.columns import (
 from nearcast.datasets.draw import hash_to_uniform
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nearcast.columns import Ranked
     from nearcast.datasets.workloads import Workload
 
@@ -33,13 +35,18 @@ _STEP_US = 1_000
 
 
 def subscription_table(
-    workload: Workload, content: Clauses | Ranked, *, first: int = 0
+    workload: Workload,
+    content: Clauses | Ranked,
+    *,
+    kinds: Sequence[str] | None = None,
+    first: int = 0,
 ) -> pa.Table:
     """Return ``id``, ``keywords`` and a place for each subscription; ids count from ``first``.
 
     Boolean subscriptions have a box. Proximity subscriptions have a point and ``delta``, ``tau``,
-    ``max_distance_m``; overlap subscriptions have a box and ``alpha``, ``theta``. If the content
-    has several kinds, the columns that a row does not use are null.
+    ``max_distance_m``; overlap subscriptions have a box and ``alpha``, ``theta``. If there are
+    several ``kinds`` (those of the rows unless given), the columns that a row does not use are
+    null.
 
     Examples
     --------
@@ -52,7 +59,7 @@ def subscription_table(
     ['id', 'keywords', 'lon', 'lat', 'delta', 'tau', 'max_distance_m']
     """
     clauses = content if isinstance(content, Clauses) else content.clauses
-    place = _box(clauses) if isinstance(content, Clauses) else _ranked_columns(content)
+    place = _box(clauses) if isinstance(content, Clauses) else _ranked_columns(content, kinds)
     keywords = _word_lists(workload, clauses.token_start, clauses.token)
     return pa.table({"id": _ids("s", first, len(clauses)), "keywords": keywords, **place})
 
@@ -92,7 +99,7 @@ def _box(columns: Clauses | Messages) -> dict[str, Any]:
     return {side: columns.box[:, i] / UNITS for i, side in enumerate(_SIDES)}
 
 
-def _ranked_columns(ranked: Ranked) -> dict[str, Any]:
+def _ranked_columns(ranked: Ranked, kinds: Sequence[str] | None) -> dict[str, Any]:
     """Return the places and rankings of subscriptions; null where a kind does not use a column."""
     rankings, box = ranked.rankings, _box(ranked.clauses)
     shares = rankings.text_share.astype(np.int64)
@@ -109,7 +116,7 @@ def _ranked_columns(ranked: Ranked) -> dict[str, Any]:
         # Alpha weighs space: what it leaves is the share of the text.
         OVERLAP: {**box, "alpha": (SHARE_UNITS - shares) / SHARE_UNITS, "theta": threshold},
     }
-    used = {kind: by_kind[KINDS.index(kind)] for kind in ranked.kinds}
+    used = {kind: by_kind[KINDS.index(kind)] for kind in kinds or ranked.kinds}
     columns = {name: column for chosen in used.values() for name, column in chosen.items()}
     unused = {
         name: ~np.isin(rankings.kind, [KINDS.index(k) for k in used if name in used[k]])

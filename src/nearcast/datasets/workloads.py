@@ -134,7 +134,7 @@ class Workload:
         Examples
         --------
         >>> near = Workload("tweets", seed=7).ranked(1000)
-        >>> len(near), near.rankings.max_distance_cm.max()
+        >>> len(near), int(near.rankings.max_distance_cm.max())
         (1000, 10000000)
         """
         rng = np.random.default_rng([self.seed, 3, first])
@@ -192,12 +192,16 @@ class Workload:
             chosen: NDArray[Any] = np.choose(kind, [getattr(one, name) for one in kinds])
             return chosen
 
-        names = ("kind", "text_share", "threshold", "max_distance_cm")
         box = np.where((kind == PROXIMITY)[:, None], near.clauses.box, cover.clauses.box)
         return replace(
             near,
             clauses=replace(near.clauses, box=box),
-            rankings=Rankings(**{name: column(name) for name in names}),
+            rankings=Rankings(
+                kind=kind.astype(np.uint8),
+                text_share=column("text_share"),
+                threshold=column("threshold"),
+                max_distance_cm=column("max_distance_cm"),
+            ),
         )
 
     def messages(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.report import describe_ranking
 from nearcast.plots.figures import (
     BASE_COLOR,
     HIGHLIGHT,
@@ -25,7 +26,7 @@ def plot_comparison(result: dict[str, Any], path: Path) -> None:
     results = sorted(result["results"], key=lambda r: r["us_per_message"]["median"], reverse=True)
     height = max(4.2, 2.6 + 0.55 * len(results))
     figure = new_figure(
-        f"{result['dataset']}: {result['subscriptions']:,} subscriptions, "
+        f"{result['dataset']}: {result['subscriptions']:,} {describe_ranking(result)}, "
         f"{result['group']} messages",
         f"{result['messages']:,} messages, median of {result['rounds']} rounds "
         f"(whiskers: minimum and maximum), threads: {result['threads']}; "
@@ -34,13 +35,18 @@ def plot_comparison(result: dict[str, Any], path: Path) -> None:
         height,
     )
     names = [r["index"] for r in results]
-    panels = (
-        ("microseconds per message", [r["us_per_message"]["median"] for r in results], 0.16, 0.36),
-        ("bytes per subscription", [r["bytes_per_subscription"] for r in results], 0.57, 0.18),
-        ("seconds to build", [r["build_s"] for r in results], 0.79, 0.18),
-    )
+    panels = [
+        ("microseconds per message", [r["us_per_message"]["median"] for r in results]),
+        ("bytes per subscription", [r["bytes_per_subscription"] for r in results]),
+        ("seconds to build", [r["build_s"] for r in results]),
+    ]
+    edges = [(0.16, 0.36), (0.57, 0.18), (0.79, 0.18)]
+    if result.get("ranking") is not None:
+        # All have the same matches: whiskers of the first panel would say the same here.
+        panels.insert(1, ("nanoseconds per match", [r["ns_per_match"] or 0.0 for r in results]))
+        edges = [(0.16, 0.25), (0.45, 0.16), (0.65, 0.14), (0.83, 0.14)]
     bottom, panel_height = 0.85 / height, (height - 2.25) / height
-    for number, (label, values, left, width) in enumerate(panels):
+    for number, ((label, values), (left, width)) in enumerate(zip(panels, edges, strict=True)):
         axes = figure.add_axes((left, bottom, width, panel_height))
         whiskers = _whiskers(results) if number == 0 else None
         _draw_bars(axes, label, names if number == 0 else [""] * len(names), values, whiskers)

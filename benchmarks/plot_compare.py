@@ -25,12 +25,14 @@ def plot_comparison(result: dict[str, Any], path: Path) -> None:
     """Draw a comparison: time, memory and build time of each index."""
     results = sorted(result["results"], key=lambda r: r["us_per_message"]["median"], reverse=True)
     height = max(4.2, 2.6 + 0.55 * len(results))
+    kind = f"{result['kind']} " if result.get("ranking") is not None else ""
     figure = new_figure(
-        f"{result['dataset']}: {result['subscriptions']:,} {describe_ranking(result)}, "
+        f"{result['dataset']}: {result['subscriptions']:,} {kind}subscriptions, "
         f"{result['group']} messages",
         f"{result['messages']:,} messages, median of {result['rounds']} rounds "
         f"(whiskers: minimum and maximum), threads: {result['threads']}; "
-        f"{results[-1]['matches_per_message']:,.1f} matches per message",
+        f"{results[-1]['matches_per_message']:,.1f} matches per message"
+        + (f"; {describe_ranking(result)}" if kind else ""),
         result["machine"],
         height,
     )
@@ -78,6 +80,8 @@ def _draw_bars(
         axes.set_xlim(best / 3, max(positive) * 6)
     else:
         axes.set_xlim(0, max(values, default=1.0) * 1.3 or 1.0)
+        axes.locator_params(axis="x", nbins=4)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     for i, value in enumerate(values):
         bar_end = value + (whiskers[1][i] if whiskers else 0.0)
         axes.annotate(

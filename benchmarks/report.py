@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.paper import NOTE, PAPERS, judge, statement_table
+from benchmarks.paper import NOTE, PAPERS, judge, statement_table, summary_table
 from benchmarks.ranking import default_index
 from nearcast.errors import UnsupportedFile
 from nearcast.plots.machine import machine_caption
@@ -332,14 +332,22 @@ def _spark(result: dict[str, Any]) -> str:
 
 def _paper(result: dict[str, Any]) -> str:
     # Judge again: statements and explanations may have changed since the run.
-    experiment = PAPERS[result["paper"]]
+    whole = PAPERS[result["paper"]]
+    names = [figure.name for figure in whole.figures]
+    measured = [name for name in result.get("figures", names) if name in names]
+    experiment = whole if measured == names else whole.only(measured)
     header, rows = statement_table(judge(experiment, result))
+    chosen = "" if experiment is whole else f" --figure {','.join(measured)}"
     command = (
         f"nearcast bench paper {experiment.name} --subscriptions {result['subscriptions']} "
         f"--messages {result['messages']} --rounds {result['rounds']} --seed {result['seed']}"
+        f"{chosen}"
     )
-    title = f"**{experiment.title}**: {result['subscriptions']:,} subscriptions. {NOTE}"
-    return _section(title, header, rows, command, left=(0, 1, 6, 7))
+    note = f"{experiment.note}. {NOTE}" if experiment.note else NOTE
+    title = f"**{experiment.title}**: {result['subscriptions']:,} subscriptions. {note}"
+    section = _section(title, header, rows, command, left=(0, 1, 6, 7))
+    header, rows = summary_table(experiment, result)
+    return f"{section}\n\n{_table(header, rows)}" if rows else section
 
 
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -360,10 +368,12 @@ def _section(
     command: str,
     left: Sequence[int] = (0,),
 ) -> str:
+    return f"{title}\n\n{_table(header, rows, left)}\n\n`{command}`"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
     rule = ["---" if column in left else "---:" for column in range(len(header))]
-    lines = [header, rule, *rows]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"{title}\n\n{table}\n\n`{command}`"
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *rows])
 
 
 def _format_ns(value: float | None) -> str:

@@ -24,6 +24,7 @@ from benchmarks.paper import (
     summary_table,
 )
 from benchmarks.report import readme_block
+from nearcast import indexes
 from nearcast.cli import app
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 MACHINE = {"processor": "Toaster", "cores": 3, "memory_gb": 1.5, "python": "3.11", "numba": "1"}
 FEW = Plan(2_000, 30, rounds=3, sample=5, point_s=0.001)
-# Simple indexes score every ranked subscription: a message takes milliseconds.
+# The scan of ranked subscriptions is plain Python: a message takes milliseconds.
 FEW_RANKED = replace(FEW, messages=5, sample=2)
 
 
@@ -83,7 +84,7 @@ def is_ranked(experiment: Experiment) -> bool:
 
 def with_simple_indexes(experiment: Experiment) -> Experiment:
     mixed = {s.series for f in experiment.figures if f.kind == "mixed" for s in f.points()}
-    simple = "ranked-linear" if is_ranked(experiment) else "trie-pyramid"
+    simple = indexes.RANKED_DEFAULT if is_ranked(experiment) else indexes.DEFAULT
     series = {
         label: replace(
             one,

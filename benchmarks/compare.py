@@ -261,7 +261,8 @@ class _Run:
         ]
         for index in measured:
             self._next_step(f"compiling {index.name}")
-            index.measurements["compile_s"] = warm_up(index.builder, plan.kind)
+            scoring = None if plan.ranking is None else plan.ranking.scoring
+            index.measurements["compile_s"] = warm_up(index.builder, (plan.kind,), scoring)
         for index in measured:
             self._next_step(f"building {index.name}")
             index.build(content)

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import BOOLEAN, KINDS, OVERLAP, PROXIMITY, Clauses, Messages, Ranked
+from nearcast.columns import Clauses, Messages, Ranked, Scoring
 from nearcast.intake import read_messages, read_subscriptions
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nearcast.indexes.builder import Builder
 
 __all__ = ["warm_reading", "warm_up"]
 
 
-def warm_up(builder: Builder, kind: str = KINDS[BOOLEAN]) -> float:
+def warm_up(
+    builder: Builder, kinds: Iterable[str] = ("boolean",), scoring: Scoring | None = None
+) -> float:
     """Compile or load the kernels of an index on tiny data; return the seconds that it took.
 
-    ``kind`` is the kind of subscriptions that the index will have.
+    ``kinds`` are the kinds of subscriptions that it will hold, and ``scoring`` how ranked ones
+    score.
 
     Examples
     --------
@@ -30,20 +35,38 @@ def warm_up(builder: Builder, kind: str = KINDS[BOOLEAN]) -> float:
     True
     """
     began = time.perf_counter()
-    # Enough clauses for more than one node of any tree, some with tokens that must not occur.
-    tokens, box = [[1], [1, 2]] * 100, [[0, 0, 9, 9]] * 200
-    content: Clauses | Ranked
-    if kind == KINDS[BOOLEAN]:
-        content = Clauses.of(tokens, box, negatives=[[3], []] * 100)
-    else:
-        place = box if kind == KINDS[OVERLAP] else [[0, 0], [9, 9]] * 100
-        share = np.linspace(0, 1, 200)
-        reach_m = 1000.0 if kind == KINDS[PROXIMITY] else 0.0
-        content = Ranked.of(tokens, place, kind=kind, p=share, q=0.5, max_distance_m=reach_m)
-    messages = Messages.of([[1, 2], [4]], [[5, 5, 5, 5], [1, 1, 7, 7]], text_weight=[2.0, 1.0])
-    for some in (content, content.take(np.arange(1, 200, 2))):
-        builder.build(some).match(messages)
+    for kind in kinds:
+        if kind == "boolean":
+            _warm_boolean(builder)
+        else:
+            _warm_ranked(builder, kind, scoring or Scoring())
     return time.perf_counter() - began
+
+
+def _warm_boolean(builder: Builder) -> None:
+    # Enough clauses for more than one node of any tree, some with tokens that must not occur.
+    clauses = Clauses.of([[1], [1, 2]] * 100, [[0, 0, 9, 9]] * 200, negatives=[[3], []] * 100)
+    messages = Messages.of([[1, 2]], [[5, 5]])
+    for some in (clauses, clauses.take(np.arange(1, 200, 2))):
+        builder.build(some).match(messages)
+
+
+def _warm_ranked(builder: Builder, kind: str, scoring: Scoring) -> None:
+    place = [[0, 0]] if kind == "proximity" else [[0, 0, 9, 9]]
+    reach = 1000.0 if kind == "proximity" else 0.0
+    share = [0.3, 0.7] * 100
+    ranked = Ranked.of(
+        [[1], [1, 2]] * 100,
+        place * 200,
+        kind=kind,
+        p=share,
+        q=0.5,
+        max_distance_m=reach,
+        scoring=scoring,
+    )
+    index = builder.build(ranked)
+    for box in ([[5, 5]], [[5, 5, 20, 20]]):
+        index.match(ranked.weigh(Messages.of([[1, 2]], box)))
 
 
 def warm_reading() -> None:

@@ -1,7 +1,8 @@
 """Compare indexes on the same subscriptions and messages, in one process.
 
 Each index is first compiled on tiny data, so that compile time is measured separately. Its matches
-for a sample of the messages are compared with the scan's. Then the indexes run in rotation, round
+for a sample of the messages, and their scores if the subscriptions are ranked, are compared with
+the scan's (see `benchmarks.answers`). Then the indexes run in rotation, round
 by round, so that other load on the machine affects all of them equally.
 """
 
@@ -14,17 +15,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast import indexes
+from benchmarks.answers import Answers
+from benchmarks.ranking import of_kind
+from nearcast.columns import Clauses
 from nearcast.datasets.workloads import Workload
-from nearcast.errors import InvalidInput, NearcastError, UnknownName
+from nearcast.errors import InvalidInput, UnknownName
 from nearcast.indexes.warm import warm_up
 from nearcast.plots.machine import PeakMemory, describe_machine
 
 if TYPE_CHECKING:
-    from nearcast.columns import Clauses, Messages
+    from benchmarks.ranking import Ranking
+    from nearcast.columns import Messages, Ranked
     from nearcast.indexes import Builder, Index
 
-__all__ = ["GROUPS", "Comparison", "Step", "compare", "spread"]
+__all__ = [
+    "ALL_GROUPS",
+    "GROUPS",
+    "GROUPS_OF_KIND",
+    "RANGE_SHARES",
+    "Comparison",
+    "Step",
+    "compare",
+    "ns_per_match",
+    "spread",
+]
 
 GROUPS: dict[str, tuple[tuple[int, int] | None, bool]] = {
     "short-point": (None, False),
@@ -33,6 +47,28 @@ GROUPS: dict[str, tuple[tuple[int, int] | None, bool]] = {
     "long-range": ((100, 1000), True),
 }
 """Groups of messages: range of tokens (None: as in the data set), and whether they are boxes."""
+
+RANKED_GROUPS: dict[str, tuple[tuple[int, int] | None, bool]] = {
+    "mean-12-point": ((6, 18), False),
+    "mean-41-point": ((35, 47), False),
+    "mean-12-range": ((6, 18), True),
+    "mean-41-range": ((35, 47), True),
+}
+"""Messages of 12 and of 41 tokens on average, as in the experiments with ranked subscriptions."""
+
+ALL_GROUPS = GROUPS | RANKED_GROUPS
+"""All groups of messages by name."""
+
+GROUPS_OF_KIND = {
+    "boolean": tuple(GROUPS),
+    "proximity": ("mean-12-point", "mean-41-point"),
+    "overlap": ("mean-12-range", "mean-41-range"),
+}
+"""The groups to measure for each kind of subscriptions, the default first."""
+
+RANGE_SHARES = {"boolean": 0.0001, "proximity": 0.0001, "overlap": 0.01}
+"""The default of the largest area of a range message, as a share of the world. Smaller messages
+cover next to nothing of the regions of ``tweets``, and overlap would not count."""
 
 MAX_ROUND_S = 5.0
 """If a round would take longer, the index gets only as many messages as fit in this time."""
@@ -52,7 +88,7 @@ class Comparison:
     builders
         The indexes, by their names in the report.
     groups
-        Names of `GROUPS` to match. Indexes are built once for all groups.
+        Names of `ALL_GROUPS` to match. Indexes are built once for all groups.
     range_share
         Largest area of a range message, as a share of the world.
     rounds
@@ -61,6 +97,8 @@ class Comparison:
         Number of messages to compare with the scan.
     threads
         Number of threads.
+    ranking
+        The ranges of ranked subscriptions; None for boolean ones.
     """
 
     dataset: str
@@ -73,11 +111,25 @@ class Comparison:
     rounds: int = 5
     sample: int = 20
     threads: int = 1
+    ranking: Ranking | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the subscriptions."""
+        return "boolean" if self.ranking is None else self.ranking.kind
+
+    def draw(self, workload: Workload) -> Clauses | Ranked:
+        """Draw the subscriptions."""
+        if self.ranking is None:
+            return workload.subscriptions(self.subscriptions)
+        return self.ranking.draw(workload, self.subscriptions)
 
     def __post_init__(self) -> None:
         for group in self.groups:
-            if group not in GROUPS:
-                raise UnknownName("group", group, GROUPS)
+            if group not in ALL_GROUPS:
+                raise UnknownName("group", group, ALL_GROUPS)
+        for builder in self.builders.values():
+            of_kind(builder, self.kind)
         if not self.groups:
             raise InvalidInput("groups", self.groups, "must have at least one group")
         for name in ("subscriptions", "messages", "rounds"):
@@ -107,40 +159,48 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"median": float(np.median(values)), "least": min(values), "most": max(values)}
 
 
+def ns_per_match(us_per_message: float, matches_per_message: float) -> float | None:
+    """Return the nanoseconds per delivered match; None if there are no matches.
+
+    Examples
+    --------
+    >>> ns_per_match(10.0, 400.0)
+    25.0
+    """
+    return us_per_message * 1000 / matches_per_message if matches_per_message else None
+
+
 class _MeasuredIndex:
     """An index and its measurements."""
 
-    def __init__(self, name: str, builder: Builder) -> None:
+    def __init__(self, name: str, builder: Builder, kind: str) -> None:
         self.name = name
-        self.builder = builder
-        self.measurements: dict[str, Any] = {"index": name, "options": vars(builder.options)}
+        self.builder = of_kind(builder, kind)
+        self.measurements: dict[str, Any] = {"index": name, "options": vars(self.builder.options)}
         self.index: Index
         self.messages: Messages
         self.us_per_message: list[float]
 
-    def build(self, clauses: Clauses) -> None:
+    def build(self, content: Clauses | Ranked) -> None:
         """Build the index, and measure time and memory."""
+        count = content.subscriptions if isinstance(content, Clauses) else len(content)
         with PeakMemory() as memory:
             began = time.perf_counter()
-            self.index = self.builder.build(clauses)
+            self.index = self.builder.build(content)
             spent = time.perf_counter() - began
         self.measurements |= {
             "build_s": spent,
             "build_peak_bytes": memory.growth_bytes,
             "index_bytes": self.index.nbytes,
-            "bytes_per_subscription": self.index.nbytes / clauses.subscriptions,
+            "bytes_per_subscription": self.index.nbytes / count,
         }
 
-    def verify(self, sample: Messages, expected: set[tuple[int, int]]) -> None:
-        """Compare the matches of a sample of messages with those of the scan."""
-        found = self.index.match(sample).pairs()
-        if found != expected:
-            missing, wrong = len(expected - found), len(found - expected)
-            raise NearcastError(
-                f"{self.name} and the scan differ: of {len(expected)} matches of {len(sample)} "
-                f"messages, {missing} are missing; {wrong} matches are wrong"
-            )
-        self.measurements["verified_messages"] = len(sample)
+    def verify(self, answers: Answers) -> None:
+        """Compare the answers to a sample of messages with the right ones."""
+        self.measurements |= {
+            "verified_matches": answers.check(self.name, self.index),
+            "verified_messages": len(answers.sample),
+        }
 
     def choose_messages(self, messages: Messages, threads: int) -> None:
         """Take as many messages as fit in a round, and match them once."""
@@ -172,6 +232,9 @@ class _MeasuredIndex:
         return {
             **self.measurements,
             "us_per_message": timing,
+            "ns_per_match": ns_per_match(
+                timing["median"], self.measurements["matches_per_message"]
+            ),
             "messages_per_second": 1e6 / timing["median"],
             "rounds_us": self.us_per_message,
         }
@@ -192,36 +255,43 @@ class _Run:
         plan = self.plan
         self._next_step("drawing the workload")
         workload = Workload(plan.dataset, plan.seed)
-        clauses = workload.subscriptions(plan.subscriptions)
-        measured = [_MeasuredIndex(name, builder) for name, builder in plan.builders.items()]
+        content = plan.draw(workload)
+        measured = [
+            _MeasuredIndex(name, builder, plan.kind) for name, builder in plan.builders.items()
+        ]
         for index in measured:
             self._next_step(f"compiling {index.name}")
-            index.measurements["compile_s"] = warm_up(index.builder)
+            scoring = None if plan.ranking is None else plan.ranking.scoring
+            index.measurements["compile_s"] = warm_up(index.builder, (plan.kind,), scoring)
         for index in measured:
             self._next_step(f"building {index.name}")
-            index.build(clauses)
+            index.build(content)
         results = []
         for group in plan.groups:
-            tokens, ranges = GROUPS[group]
+            tokens, ranges = ALL_GROUPS[group]
             share = plan.range_share if ranges else 0.0
             messages = workload.messages(plan.messages, tokens=tokens, range_share=share)
-            self._verify(measured, clauses, messages)
+            if not isinstance(content, Clauses):
+                messages = content.weigh(messages)
+            self._verify(measured, content, messages)
             self._measure(measured, messages, group)
-            results.append(self._report(measured, clauses, group))
+            results.append(self._report(measured, content, group))
         return results
 
     def _next_step(self, name: str) -> None:
         self._step(name, self._done, self._total)
         self._done += 1
 
-    def _verify(self, measured: list[_MeasuredIndex], clauses: Clauses, messages: Messages) -> None:
+    def _verify(
+        self, measured: list[_MeasuredIndex], content: Clauses | Ranked, messages: Messages
+    ) -> None:
         rows = np.linspace(0, len(messages) - 1, min(self.plan.sample, len(messages)))
         sample = messages.take(np.unique(rows.astype(np.int64)))
         self._next_step("scanning the sample")
-        expected = indexes.create("scan").build(clauses).match(sample).pairs()
+        answers = Answers(content, sample)
         for index in measured:
             self._next_step(f"checking {index.name}")
-            index.verify(sample, expected)
+            index.verify(answers)
 
     def _measure(self, measured: list[_MeasuredIndex], messages: Messages, group: str) -> None:
         for index in measured:
@@ -234,20 +304,22 @@ class _Run:
                 index.measure(self.plan.threads)
 
     def _report(
-        self, measured: list[_MeasuredIndex], clauses: Clauses, group: str
+        self, measured: list[_MeasuredIndex], content: Clauses | Ranked, group: str
     ) -> dict[str, Any]:
         plan = self.plan
         return {
             "experiment": "compare",
+            "kind": plan.kind,
+            "ranking": None if plan.ranking is None else plan.ranking.to_dict(),
             "dataset": plan.dataset,
             "subscriptions": plan.subscriptions,
             "messages": plan.messages,
             "group": group,
-            "range_share": plan.range_share if GROUPS[group][1] else 0.0,
+            "range_share": plan.range_share if ALL_GROUPS[group][1] else 0.0,
             "seed": plan.seed,
             "rounds": plan.rounds,
             "threads": plan.threads,
-            "column_bytes_per_subscription": clauses.nbytes / plan.subscriptions,
+            "column_bytes_per_subscription": content.nbytes / plan.subscriptions,
             "machine": describe_machine(),
             "results": [index.result() for index in measured],
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.report import describe_ranking
 from nearcast.plots.figures import (
     BASE_COLOR,
     HIGHLIGHT,
@@ -24,23 +25,30 @@ def plot_comparison(result: dict[str, Any], path: Path) -> None:
     """Draw a comparison: time, memory and build time of each index."""
     results = sorted(result["results"], key=lambda r: r["us_per_message"]["median"], reverse=True)
     height = max(4.2, 2.6 + 0.55 * len(results))
+    kind = f"{result['kind']} " if result.get("ranking") is not None else ""
     figure = new_figure(
-        f"{result['dataset']}: {result['subscriptions']:,} subscriptions, "
+        f"{result['dataset']}: {result['subscriptions']:,} {kind}subscriptions, "
         f"{result['group']} messages",
         f"{result['messages']:,} messages, median of {result['rounds']} rounds "
         f"(whiskers: minimum and maximum), threads: {result['threads']}; "
-        f"{results[-1]['matches_per_message']:,.1f} matches per message",
+        f"{results[-1]['matches_per_message']:,.1f} matches per message"
+        + (f"; {describe_ranking(result)}" if kind else ""),
         result["machine"],
         height,
     )
     names = [r["index"] for r in results]
-    panels = (
-        ("microseconds per message", [r["us_per_message"]["median"] for r in results], 0.16, 0.36),
-        ("bytes per subscription", [r["bytes_per_subscription"] for r in results], 0.57, 0.18),
-        ("seconds to build", [r["build_s"] for r in results], 0.79, 0.18),
-    )
+    panels = [
+        ("microseconds per message", [r["us_per_message"]["median"] for r in results]),
+        ("bytes per subscription", [r["bytes_per_subscription"] for r in results]),
+        ("seconds to build", [r["build_s"] for r in results]),
+    ]
+    edges = [(0.16, 0.36), (0.57, 0.18), (0.79, 0.18)]
+    if result.get("ranking") is not None:
+        # All have the same matches: whiskers of the first panel would say the same here.
+        panels.insert(1, ("nanoseconds per match", [r["ns_per_match"] or 0.0 for r in results]))
+        edges = [(0.16, 0.25), (0.45, 0.16), (0.65, 0.14), (0.83, 0.14)]
     bottom, panel_height = 0.85 / height, (height - 2.25) / height
-    for number, (label, values, left, width) in enumerate(panels):
+    for number, ((label, values), (left, width)) in enumerate(zip(panels, edges, strict=True)):
         axes = figure.add_axes((left, bottom, width, panel_height))
         whiskers = _whiskers(results) if number == 0 else None
         _draw_bars(axes, label, names if number == 0 else [""] * len(names), values, whiskers)
@@ -72,6 +80,8 @@ def _draw_bars(
         axes.set_xlim(best / 3, max(positive) * 6)
     else:
         axes.set_xlim(0, max(values, default=1.0) * 1.3 or 1.0)
+        axes.locator_params(axis="x", nbins=4)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     for i, value in enumerate(values):
         bar_end = value + (whiskers[1][i] if whiskers else 0.0)
         axes.annotate(

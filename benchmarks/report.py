@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.paper import NOTE, PAPERS, judge, statement_table
-from nearcast import indexes
+from benchmarks.paper import NOTE, PAPERS, judge, statement_table, summary_table
+from benchmarks.ranking import default_index
 from nearcast.errors import UnsupportedFile
 from nearcast.plots.machine import machine_caption
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["read_result", "readme_block", "rewrite_readme", "write_result"]
+__all__ = ["describe_ranking", "read_result", "readme_block", "rewrite_readme", "write_result"]
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
@@ -75,42 +75,74 @@ def _comparison_key(result: dict[str, Any]) -> tuple[Any, ...]:
     names = (
         tuple(r["index"] for r in result["results"]) if result["experiment"] == "compare" else ()
     )
-    keys = ("experiment", "dataset", "subscriptions", "rounds", "threads", "seed")
-    return (*names, *(result.get(key) for key in keys))
+    keys = ("experiment", "kind", "dataset", "subscriptions", "rounds", "threads", "seed")
+    return (*names, json.dumps(result.get("ranking")), *(result.get(key) for key in keys))
+
+
+def describe_ranking(result: dict[str, Any]) -> str:
+    """Return the kind of the subscriptions of a comparison, with their ranges if ranked.
+
+    Examples
+    --------
+    >>> describe_ranking({"kind": "overlap", "ranking": {"alpha": [0, 1], "theta": [0.5, 0.5]}})
+    'overlap subscriptions (alpha 0-1, theta 0.5)'
+    """
+    ranking = result.get("ranking")
+    if ranking is None:
+        return "subscriptions"
+    values = [
+        f"{name.removesuffix('_m').replace('_', ' ')} {_format_range(name, value)}"
+        if isinstance(value, list)
+        else str(value)
+        for name, value in ranking.items()
+    ]
+    return f"{result['kind']} subscriptions ({', '.join(values)})"
+
+
+def _format_range(name: str, ends: list[float]) -> str:
+    least, most = (end / 1000 if name == "max_distance_m" else end for end in ends)
+    text = f"{least:g}" if least == most else f"{least:g}-{most:g}"
+    return f"{text} km" if name == "max_distance_m" else text
 
 
 def _comparisons(results: Sequence[dict[str, Any]]) -> str:
     """Return a table of times for several groups of messages, relative to the default index."""
     first = results[0]
+    default, ranked = default_index(first.get("kind", "boolean")), first.get("ranking") is not None
     default_us = {
         result["group"]: r["us_per_message"]["median"]
         for result in results
         for r in result["results"]
-        if r["index"] == indexes.DEFAULT
+        if r["index"] == default
     }
     rows = []
     for i, built in enumerate(first["results"]):
         row = [f"`{built['index']}`"]
         for result in results:
-            median = result["results"][i]["us_per_message"]["median"]
+            measured = result["results"][i]
+            median = measured["us_per_message"]["median"]
             ratio = median / default_us.get(result["group"], median)
             row.append(
                 f"{_format_number(median)} ({_format_number(ratio)} x)"
                 if default_us
                 else _format_number(median)
             )
+            if ranked:
+                row.append(_format_ns(measured["ns_per_match"]))
         row += [
             _format_number(built["examined_per_message"]),
             _format_number(built["bytes_per_subscription"]),
         ]
         row += [f"{_format_number(built['build_s'])} s", _format_size(built["build_peak_bytes"])]
         rows.append(row)
-    header = ["index", *(f"{result['group']} µs" for result in results)]
+    header = ["index"]
+    for result in results:
+        header += [f"{result['group']} µs", *(["ns/match"] if ranked else [])]
     header += [f"examined, {first['group']}", "bytes/sub", "build", "peak of the build"]
     matches = ", ".join(_format_number(r["results"][0]["matches_per_message"]) for r in results)
     title = (
-        f"**{first['dataset']}**: {first['subscriptions']:,} subscriptions; µs per message "
-        f"(relative to `{indexes.DEFAULT}`); {matches} matches per message"
+        f"**{first['dataset']}**: {first['subscriptions']:,} {describe_ranking(first)}; µs per "
+        f"message (relative to `{default}`); {matches} matches per message"
     )
     spreads = [
         (r["us_per_message"]["most"] - r["us_per_message"]["least"]) / r["us_per_message"]["median"]
@@ -131,7 +163,7 @@ def _compare_command(results: Sequence[dict[str, Any]]) -> str:
     groups = ",".join(r["group"] for r in results)
     share = max(r["range_share"] for r in results)
     command = (
-        f"nearcast bench compare --dataset {result['dataset']} "
+        f"nearcast bench compare --dataset {result['dataset']}{_ranked_options(result)} "
         f"--subscriptions {result['subscriptions']} --messages {result['messages']} "
         f"--index {','.join(r['index'] for r in result['results'])} --group {groups} "
         f"--rounds {result['rounds']} --threads {result['threads']} --seed {result['seed']}"
@@ -139,14 +171,28 @@ def _compare_command(results: Sequence[dict[str, Any]]) -> str:
     return command + (f" --range-share {share:g}" if share else "")
 
 
+def _ranked_options(result: dict[str, Any]) -> str:
+    """Return the options of ranked subscriptions, with a space before them."""
+    if result.get("ranking") is None:
+        return ""
+    options = [f" --kind {result['kind']}"]
+    for name, value in result["ranking"].items():
+        text = "-".join(f"{end:g}" for end in value) if isinstance(value, list) else value
+        options.append(f" --{name.replace('_', '-')} {text}")
+    return "".join(options)
+
+
 def _comparison(result: dict[str, Any]) -> str:
-    header = ["index", "µs/message", "least-most", "messages/s", "examined", "bytes/sub"]
+    ranked = result.get("ranking") is not None
+    header = ["index", "µs/message", "least-most", *(["ns/match"] if ranked else [])]
+    header += ["messages/s", "examined", "bytes/sub"]
     header += ["build", "peak memory of the build"]
     rows = [
         [
             f"`{r['index']}`",
             _format_number(r["us_per_message"]["median"]),
             f"{_format_number(r['us_per_message']['least'])}-{_format_number(r['us_per_message']['most'])}",
+            *([_format_ns(r["ns_per_match"])] if ranked else []),
             _format_number(r["messages_per_second"]),
             _format_number(r["examined_per_message"]),
             _format_number(r["bytes_per_subscription"]),
@@ -156,7 +202,7 @@ def _comparison(result: dict[str, Any]) -> str:
         for r in result["results"]
     ]
     title = (
-        f"**{result['dataset']}**: {result['subscriptions']:,} subscriptions, "
+        f"**{result['dataset']}**: {result['subscriptions']:,} {describe_ranking(result)}, "
         f"{result['group']} messages, "
         f"{_format_number(result['results'][0]['matches_per_message'])} matches each"
     )
@@ -286,14 +332,22 @@ def _spark(result: dict[str, Any]) -> str:
 
 def _paper(result: dict[str, Any]) -> str:
     # Judge again: statements and explanations may have changed since the run.
-    experiment = PAPERS[result["paper"]]
+    whole = PAPERS[result["paper"]]
+    names = [figure.name for figure in whole.figures]
+    measured = [name for name in result.get("figures", names) if name in names]
+    experiment = whole if measured == names else whole.only(measured)
     header, rows = statement_table(judge(experiment, result))
+    chosen = "" if experiment is whole else f" --figure {','.join(measured)}"
     command = (
         f"nearcast bench paper {experiment.name} --subscriptions {result['subscriptions']} "
         f"--messages {result['messages']} --rounds {result['rounds']} --seed {result['seed']}"
+        f"{chosen}"
     )
-    title = f"**{experiment.title}**: {result['subscriptions']:,} subscriptions. {NOTE}"
-    return _section(title, header, rows, command, left=(0, 1, 6, 7))
+    note = f"{experiment.note}. {NOTE}" if experiment.note else NOTE
+    title = f"**{experiment.title}**: {result['subscriptions']:,} subscriptions. {note}"
+    section = _section(title, header, rows, command, left=(0, 1, 6, 7))
+    header, rows = summary_table(experiment, result)
+    return f"{section}\n\n{_table(header, rows)}" if rows else section
 
 
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -314,10 +368,16 @@ def _section(
     command: str,
     left: Sequence[int] = (0,),
 ) -> str:
+    return f"{title}\n\n{_table(header, rows, left)}\n\n`{command}`"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
     rule = ["---" if column in left else "---:" for column in range(len(header))]
-    lines = [header, rule, *rows]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"{title}\n\n{table}\n\n`{command}`"
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *rows])
+
+
+def _format_ns(value: float | None) -> str:
+    return "-" if value is None else _format_number(value)
 
 
 def _format_size(count: float) -> str:

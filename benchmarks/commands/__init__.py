@@ -2,7 +2,7 @@
 
 import typer
 
-from benchmarks.commands import calls, churn, compare, costs, paper, readme, spark
+from benchmarks.commands import calls, churn, compare, costs, paper, readme, sliders, spark
 
 __all__ = ["app"]
 
@@ -18,4 +18,5 @@ app.command("text")(costs.text)
 app.command("start")(costs.start)
 app.command("spark")(spark.spark)
 app.add_typer(paper.app, name="paper")
+app.command("sliders")(sliders.sliders)
 app.command("readme")(readme.readme)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmarks.commands.options import OUT, Dataset, Json, Out, Rounds, Seed
+from benchmarks.commands.options import OUT, Dataset, Json, Kind, Out, Rounds, Seed
 from nearcast.cli.options import parse_assignments, parse_names
 from nearcast.cli.output import (
     format_count,
@@ -15,8 +15,10 @@ from nearcast.cli.output import (
     show_table,
     step_progress,
 )
+from nearcast.cli.ranked_options import Alpha, Delta, MaxDistance, Tau, Theta, parse_ranges
 
 if TYPE_CHECKING:
+    from benchmarks.ranking import Ranking
     from nearcast.indexes import Builder
 
 __all__ = ["compare"]
@@ -24,32 +26,47 @@ __all__ = ["compare"]
 
 def compare(
     dataset: Dataset = "tweets",
+    kind: Annotated[Kind, typer.Option(help="Kind of the subscriptions.")] = Kind.BOOLEAN,
     subscriptions: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 100_000,
     messages: Annotated[int, typer.Option(min=1, help="Number of messages.")] = 10_000,
     index: Annotated[
         str,
         typer.Option(
-            metavar="A,B,...", help="Names; options as NAME:option=value.  [default: all but scan]"
+            metavar="A,B,...",
+            help="Names; options as NAME:option=value.  [default: all of the kind but the scans]",
         ),
     ] = "",
     group: Annotated[
         str,
         typer.Option(
             metavar="A,B,...",
-            help="Groups of messages: short-point, long-point, short-range, long-range, or all.",
+            help="Groups of messages: short, long, mean-12 or mean-41, with -point or -range; or "
+            "all of the kind.  [default: short-point, or mean-12 if ranked]",
         ),
-    ] = "short-point",
+    ] = "",
     range_share: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=0, max=1, help="Largest area of a range message, as a share of the world."
+            min=0,
+            max=1,
+            help="Largest area of a range message, as a share of the world.  "
+            "[default: 0.0001; 0.01 for overlap]",
         ),
-    ] = 0.0001,
+    ] = None,
     rounds: Rounds = 5,
     sample: Annotated[
         int, typer.Option(min=1, help="Number of messages to compare with the scan.")
     ] = 20,
     threads: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
+    delta: Delta = None,
+    tau: Tau = None,
+    max_distance_m: MaxDistance = None,
+    alpha: Alpha = None,
+    theta: Theta = None,
+    similarity: Annotated[
+        str, typer.Option(help="containment, overlap, jaccard, dice or cosine.")
+    ] = "containment",
+    distance: Annotated[str, typer.Option(help="geodesic or planar.")] = "geodesic",
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
@@ -58,29 +75,41 @@ def compare(
 
     Each group of messages gets its own result files.
     """
-    builders = _builders(index)
-    from benchmarks.compare import GROUPS, Comparison
+    builders = _builders(index, kind.value)
+    from benchmarks.compare import GROUPS_OF_KIND, RANGE_SHARES, Comparison
     from benchmarks.compare import compare as run
     from benchmarks.plot_compare import plot_comparison
     from benchmarks.report import write_result
 
+    ranking = _ranking(
+        kind.value,
+        (similarity, distance),
+        delta=delta,
+        tau=tau,
+        max_distance_m=max_distance_m,
+        alpha=alpha,
+        theta=theta,
+    )
+    groups = GROUPS_OF_KIND[kind.value]
     plan = Comparison(
         dataset,
         subscriptions,
         messages,
         builders,
         seed=seed,
-        groups=tuple(GROUPS) if group == "all" else tuple(parse_names(group)),
-        range_share=range_share,
+        groups=groups if group == "all" else tuple(parse_names(group)) or groups[:1],
+        range_share=RANGE_SHARES[kind.value] if range_share is None else range_share,
         rounds=rounds,
         sample=sample,
         threads=threads,
+        ranking=ranking,
     )
     with step_progress(not as_json, "comparing") as step:
         results = run(plan, step)
     for result in results:
         first = result["group"] == "short-point"
-        name = f"compare-{dataset}-{subscriptions}" + ("" if first else f"-{result['group']}")
+        prefix = "compare-" if kind is Kind.BOOLEAN else f"compare-{kind.value}-"
+        name = f"{prefix}{dataset}-{subscriptions}" + ("" if first else f"-{result['group']}")
         write_result(result, out / f"{name}.json")
         plot_comparison(result, out / f"{name}.png")
         if not as_json:
@@ -89,25 +118,39 @@ def compare(
         show_json(results if len(results) > 1 else results[0])
 
 
-def _builders(names: str) -> "dict[str, Builder]":
+def _builders(names: str, kind: str) -> "dict[str, Builder]":
     """Parse ``a,b:option=value``; each whole item is also the name in the report."""
+    from benchmarks.ranking import compared_names
     from nearcast import indexes
 
     builders = {}
-    for label in parse_names(names) or [name for name in indexes.names() if name != "scan"]:
+    for label in parse_names(names) or compared_names(kind):
         name, *options = label.split(":")
         builders[label] = indexes.create(name, **parse_assignments(options))
     return builders
 
 
+def _ranking(kind: str, scoring: tuple[str, str], **texts: str | None) -> "Ranking | None":
+    """Return the ranges of ranked subscriptions; None for boolean ones."""
+    from benchmarks.ranking import RANKED_KINDS, Ranking
+    from nearcast.columns import Scoring
+
+    kinds = (kind,) if kind in RANKED_KINDS else ()
+    ranges = parse_ranges(kinds, **texts)
+    return Ranking(kind, **ranges[kind], scoring=Scoring(*scoring)) if kinds else None
+
+
 def _show(result: dict[str, Any], stem: Path) -> None:
+    from benchmarks.report import describe_ranking
     from nearcast.plots.machine import machine_caption
 
+    ranked = result["ranking"] is not None
     header = [
         "index",
         "µs/message",
         "least-most",
         "messages/s",
+        *(["ns/match"] if ranked else []),
         "matches/msg",
         "examined/msg",
         "visited/msg",
@@ -122,6 +165,7 @@ def _show(result: dict[str, Any], stem: Path) -> None:
             format_count(r["us_per_message"]["median"]),
             f"{format_count(r['us_per_message']['least'])}-{format_count(r['us_per_message']['most'])}",
             format_count(round(r["messages_per_second"])),
+            *([format_count(r["ns_per_match"]) if r["ns_per_match"] else "-"] if ranked else []),
             format_count(r["matches_per_message"]),
             format_count(r["examined_per_message"]),
             format_count(r["visited_per_message"]),
@@ -133,7 +177,7 @@ def _show(result: dict[str, Any], stem: Path) -> None:
         for r in result["results"]
     ]
     title = (
-        f"{result['dataset']}, {result['subscriptions']:,} subscriptions, "
+        f"{result['dataset']}, {result['subscriptions']:,} {describe_ranking(result)}, "
         f"{result['messages']:,} {result['group']} messages, {result['rounds']} rounds"
     )
     caption = f"{machine_caption(result['machine'])}\n{stem}.json, {stem}.png"

@@ -1,11 +1,12 @@
 """Options that several commands share."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["OUT", "Dataset", "Json", "Out", "Rounds", "Seed"]
+__all__ = ["OUT", "Dataset", "Json", "Kind", "Out", "Rounds", "Seed"]
 
 OUT = Path("out/bench")
 
@@ -14,3 +15,11 @@ Out = Annotated[Path, typer.Option(help="Folder for JSON and PNG files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Repetitions; medians are reported.")]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")]
+
+
+class Kind(StrEnum):
+    """Kinds of subscriptions."""
+
+    BOOLEAN = "boolean"
+    PROXIMITY = "proximity"
+    OVERLAP = "overlap"

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmarks.commands.options import OUT, Json, Out, Rounds, Seed
+from nearcast.cli.options import parse_names
 from nearcast.cli.output import show_json, show_table, step_progress
 
 if TYPE_CHECKING:
-    from benchmarks.paper import Plan
+    from benchmarks.paper import Experiment, Plan
 
 __all__ = ["app"]
 
@@ -26,11 +27,18 @@ MessagesEach = Annotated[
     int, typer.Option("--messages", min=1, help="Number of messages per group.")
 ]
 
+Figures = Annotated[
+    str,
+    typer.Option(metavar="A,B,...", help="Only these figures, by name.  [default: all]"),
+]
+
 # Not taken from the experiments: --help must not import their modules.
 _HELP = {
     "rt": "Sorting strategies, token sets, existing methods, scale, mixed load: the rt-trees.",
     "lfilter": "Probing strategies, the three algorithms, existing methods, scale: lfilter.",
     "ap-tree": "Tuning, variants, data sets, sizes, maintenance, boolean expressions: the ap-tree.",
+    "stamp": "Filters, pruning, existing methods, updates, scale: ranked by proximity, stamp.",
+    "rt-ranked": "Alpha and theta: ranked by overlap, the rt-trees.",
 }
 
 
@@ -41,6 +49,7 @@ def _add(name: str) -> None:
     def paper(
         subscriptions: Subscriptions = 1_000_000,
         messages: MessagesEach = 1_000,
+        figure: Figures = "",
         seed: Seed = 0,
         rounds: Rounds = 5,
         out: Out = OUT,
@@ -48,18 +57,18 @@ def _add(name: str) -> None:
     ) -> None:
         from benchmarks.paper import Plan
 
-        _run(name, Plan(subscriptions, messages, seed, rounds), out, as_json)
+        _run(name, figure, Plan(subscriptions, messages, seed, rounds), out, as_json)
 
 
 for _name in _HELP:
     _add(_name)
 
 
-def _run(name: str, plan: "Plan", out: Path, as_json: bool) -> None:
+def _run(name: str, figures: str, plan: "Plan", out: Path, as_json: bool) -> None:
     from benchmarks.paper import PAPERS, judge, measure, plot_figures
     from benchmarks.report import write_result
 
-    experiment = PAPERS[name]
+    experiment = PAPERS[name].only(parse_names(figures))
     with step_progress(not as_json, "measuring") as step:
         result = measure(experiment, plan, step)
     verdicts = judge(experiment, result)
@@ -69,15 +78,19 @@ def _run(name: str, plan: "Plan", out: Path, as_json: bool) -> None:
     if as_json:
         show_json(result)
     else:
-        _show(name, result, out)
+        _show(experiment, result, out)
 
 
-def _show(name: str, result: dict[str, Any], out: Path) -> None:
-    from benchmarks.paper import NOTE, PAPERS, judge, statement_table
+def _show(experiment: "Experiment", result: dict[str, Any], out: Path) -> None:
+    from benchmarks.paper import NOTE, judge, statement_table, summary_table
     from nearcast.plots.machine import machine_caption
 
-    header, rows = statement_table(judge(PAPERS[name], result))
-    stem = out / f"paper-{name}"
-    title = f"{PAPERS[name].title}, {result['subscriptions']:,} subscriptions"
-    caption = f"{NOTE}\n{machine_caption(result['machine'])}\n{stem}.json, {stem}-*.png"
+    title = f"{experiment.title}, {result['subscriptions']:,} subscriptions"
+    header, rows = summary_table(experiment, result)
+    if rows:
+        show_table(title, header, rows, experiment.note)
+    header, rows = statement_table(judge(experiment, result))
+    stem = out / f"paper-{experiment.name}"
+    note = f"{NOTE} {experiment.note}".strip()
+    caption = f"{note}\n{machine_caption(result['machine'])}\n{stem}.json, {stem}-*.png"
     show_table(title, header, rows, caption)

@@ -3,7 +3,8 @@
 An `Experiment` is data: series (indexes with options), figures (the series, data sets and groups of
 messages to measure) and the statements of the paper. `measure` measures everything that the figures
 need and builds each index once, `judge` compares the statements with the measurements, and `plots`
-draws the figures. There is one module per paper: `rt`, `lfilter`, `ap_tree`.
+draws the figures. There is one module per paper: `rt`, `lfilter`, `ap_tree`, `stamp`, and
+`rt_ranked` for the ranked subscriptions of the rt-tree's.
 """
 
 from benchmarks.paper.ap_tree import AP_TREE
@@ -14,8 +15,10 @@ from benchmarks.paper.lfilter import LFILTER
 from benchmarks.paper.measure import measure
 from benchmarks.paper.plots import plot_figures
 from benchmarks.paper.rt import RT
+from benchmarks.paper.rt_ranked import RT_RANKED
+from benchmarks.paper.stamp import STAMP
 from benchmarks.paper.statements import Case, Statement, Verdict, judge
-from benchmarks.paper.table import NOTE, statement_table
+from benchmarks.paper.table import NOTE, statement_table, summary_table
 
 __all__ = [
     "NOTE",
@@ -37,7 +40,8 @@ __all__ = [
     "measure",
     "plot_figures",
     "statement_table",
+    "summary_table",
 ]
 
-PAPERS: dict[str, Experiment] = {one.name: one for one in (RT, LFILTER, AP_TREE)}
+PAPERS: dict[str, Experiment] = {one.name: one for one in (RT, LFILTER, AP_TREE, STAMP, RT_RANKED)}
 """The experiments by name."""

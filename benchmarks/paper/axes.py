@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.paper.results import Measured
 from nearcast.plots.figures import TEXT_COLOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from benchmarks.paper.results import Measured
 
 __all__ = [
     "LEFT",
@@ -75,7 +75,9 @@ def draw_line(
     found: Sequence[Measured],
     label: str,
 ) -> None:
-    """Draw a line with whiskers from the minimum to the maximum."""
+    """Draw a line with whiskers from the minimum to the maximum, where there are values."""
+    known = [(at, one) for at, one in zip(x, found, strict=True) if not math.isnan(one.median)]
+    x, found = [at for at, _ in known], [one for _, one in known]
     axes.errorbar(
         x,
         [one.median for one in found],
@@ -95,7 +97,7 @@ def set_y_axis(axes: Any, *, logarithmic: bool) -> None:
         set_plain_ticks(axes.yaxis, *axes.get_ylim())
     else:
         # One slow round must not flatten all lines: its whisker may leave the panel.
-        most = max(max(line.get_ydata()) for line in axes.lines)
+        most = max((max(line.get_ydata(), default=0.0) for line in axes.lines), default=0.0)
         axes.set_ylim(0, min(max(axes.dataLim.y1 * 1.05, most * 1.1), most * 1.6) or 1.0)
     axes.tick_params(which="both", labelsize=9, length=0)
 
@@ -127,6 +129,8 @@ def draw_bars(
     axes: Any, found: Sequence[Measured], colors: Sequence[str], *, logarithmic: bool
 ) -> None:
     """Draw horizontal bars with their values at the end."""
+    # A value that was not measured gets no bar.
+    found = [Measured.once(one.label, 0.0) if math.isnan(one.median) else one for one in found]
     values, errors = [one.median for one in found], whiskers(found)
     axes.barh(range(len(values)), values, color=colors, height=0.62, xerr=errors, ecolor=TEXT_COLOR)
     above = errors[1] if errors else [0.0] * len(values)
@@ -145,7 +149,7 @@ def draw_bars(
     axes.tick_params(which="both", length=0)
     for i, (value, end) in enumerate(zip(values, bar_end, strict=True)):
         axes.annotate(
-            format_short(value),
+            format_short(value) if value else "",
             (end, i),
             (4, 0),
             textcoords="offset points",
@@ -157,6 +161,9 @@ def draw_bars(
 
 def group_title(group: str) -> str:
     """Return the title of a group of messages."""
+    if group.startswith("mean-"):
+        _, mean, place = group.split("-")
+        return f"{mean} tokens on average, {place}"
     tokens, _, place = group.partition("-")
     return f"{tokens} tokens, {place}" if tokens.isdigit() else f"{tokens} {place}"
 

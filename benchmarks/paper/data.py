@@ -14,7 +14,8 @@ from nearcast.datasets.workloads import Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nearcast.columns import Clauses
+    from benchmarks.ranking import Ranking
+    from nearcast.columns import Clauses, Ranked
 
 __all__ = ["Boolean", "Data", "Drifting"]
 
@@ -26,6 +27,8 @@ _DRIFT = 0.5
 class Data:
     """A data set: a workload with some parameters of its profile changed.
 
+    ``ranking`` has the ranges of ranked subscriptions; None for boolean ones.
+
     Examples
     --------
     >>> three = Data("tweets", {"keywords": (3, 3)})
@@ -36,10 +39,22 @@ class Data:
     dataset: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     workload_class: type[Workload] = Workload
+    ranking: Ranking | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the subscriptions."""
+        return "boolean" if self.ranking is None else self.ranking.kind
 
     def workload(self, seed: int) -> Workload:
         """Return the workload."""
         return self.workload_class(self.dataset, seed, **self.changes)
+
+    def draw(self, workload: Workload, count: int) -> Clauses | Ranked:
+        """Draw the subscriptions of a workload."""
+        if self.ranking is None:
+            return workload.subscriptions(count)
+        return self.ranking.draw(workload, count)
 
 
 class Boolean(Workload):

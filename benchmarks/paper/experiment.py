@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,10 @@ from nearcast import indexes
 from nearcast.errors import InvalidInput, UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from benchmarks.paper.figures import Figure, Point, Sweep
-    from benchmarks.paper.statements import Statement
-    from nearcast.datasets.workloads import Workload
+    from benchmarks.paper.statements import Case, Statement
     from nearcast.indexes import Builder
 
 __all__ = ["Experiment", "Plan", "Series"]
@@ -43,7 +42,10 @@ class Experiment:
     """A paper's experiments.
 
     ``highlighted`` is the series to highlight in figures, the paper's best. ``data`` has data sets
-    with changed parameters; all other names are names of workloads.
+    with changed parameters; all other names are names of workloads. ``note`` says what else the
+    reader must know, such as parameters that the paper does not give. ``summary`` has pairs of a
+    data set and a group of messages: all series that are measured there get a table of costs.
+    ``range_share`` is the largest area of a range message, if not that of the plan.
     """
 
     name: str
@@ -53,6 +55,9 @@ class Experiment:
     figures: tuple[Figure | Sweep, ...]
     statements: tuple[Statement, ...]
     data: Mapping[str, Data] = field(default_factory=dict)
+    note: str = ""
+    summary: tuple[tuple[str, str], ...] = ()
+    range_share: float | None = None
 
     def __post_init__(self) -> None:
         for figure in self.figures:
@@ -68,16 +73,42 @@ class Experiment:
         """Raise an error if no figure measures what a statement is about."""
         if point.series not in self.series:
             raise UnknownName("series", point.series, self.series)
-        needed = self.needed(point.dataset, point.series, mixed=statement.quantity == "operations")
-        measured = point.group in needed if point.group else bool(needed)
-        if statement.quantity == "insert" and self.series[point.series].built == 1.0:
-            measured = False
-        if not measured:
+        if not self._is_measured(statement, point):
             raise InvalidInput(
                 "statement",
                 statement.key,
                 f"no figure measures {point.series} on {point.dataset} {point.group}".rstrip(),
             )
+
+    def _is_measured(self, statement: Statement, point: Point) -> bool:
+        """Return whether a figure measures what a statement says about a point."""
+        needed = self.needed(point.dataset, point.series, mixed=statement.quantity == "operations")
+        measured = point.group in needed if point.group else bool(needed)
+        if statement.quantity == "insert" and self.series[point.series].built == 1.0:
+            measured = False
+        return measured
+
+    def only(self, names: Sequence[str]) -> Experiment:
+        """Return the experiment with some of its figures, and what they say about statements.
+
+        Without names, it is the whole experiment.
+        """
+        known = {figure.name: figure for figure in self.figures}
+        for name in names:
+            if name not in known:
+                raise UnknownName(f"figure of {self.name}", name, known)
+        if not names:
+            return self
+        some = replace(self, figures=tuple(known[name] for name in names), statements=())
+
+        def measured(statement: Statement, case: Case) -> bool:
+            return all(some._is_measured(statement, point) for point in case.points())
+
+        kept = [
+            replace(one, cases=tuple(case for case in one.cases if measured(one, case)))
+            for one in self.statements
+        ]
+        return replace(some, statements=tuple(statement for statement in kept if statement.cases))
 
     @property
     def datasets(self) -> list[str]:
@@ -85,9 +116,9 @@ class Experiment:
         points = (point for figure in self.figures for point in figure.points())
         return list(dict.fromkeys(point.dataset for point in points))
 
-    def workload(self, dataset: str, seed: int) -> Workload:
-        """Return the workload of a data set."""
-        return self.data.get(dataset, Data(dataset)).workload(seed)
+    def data_of(self, dataset: str) -> Data:
+        """Return a data set by name."""
+        return self.data.get(dataset, Data(dataset))
 
     def needed(self, dataset: str, label: str, *, mixed: bool = False) -> list[str]:
         """Return the groups of messages of a series, in all figures or only in mixed ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from benchmarks.compare import GROUPS
+from benchmarks.compare import ALL_GROUPS, GROUPS
 from benchmarks.paper.results import QUANTITIES
 from nearcast.errors import UnknownName
 
@@ -37,11 +37,11 @@ class Group:
         >>> Group.named("20-point")
         Group(tokens=(20, 20), ranges=False)
         """
-        if name in GROUPS:
-            return cls(*GROUPS[name])
+        if name in ALL_GROUPS:
+            return cls(*ALL_GROUPS[name])
         tokens, _, place = name.partition("-")
         if not tokens.isdigit() or place not in {"point", "range"}:
-            raise UnknownName("group", name, [*GROUPS, "20-point", "20-range"])
+            raise UnknownName("group", name, [*ALL_GROUPS, "20-point", "20-range"])
         return cls((int(tokens), int(tokens)), place == "range")
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.answers import Answers
 from benchmarks.compare import spread
 from benchmarks.paper.figures import Group
 from benchmarks.paper.mixed import MixedLoad
-from benchmarks.paper.runner import Runner, check_sample
-from nearcast import indexes
+from benchmarks.paper.runner import Runner, check_sample, content_size
+from nearcast.columns import Clauses
 from nearcast.errors import NearcastError
 from nearcast.indexes import UpdatableIndex
 from nearcast.plots.machine import describe_machine
@@ -23,12 +24,16 @@ from nearcast.plots.machine import describe_machine
 if TYPE_CHECKING:
     from benchmarks.compare import Step
     from benchmarks.paper.experiment import Experiment, Plan
-    from nearcast.columns import Clauses, Messages
+    from nearcast.columns import Messages, Ranked
 
 __all__ = ["measure"]
 
 _MIN_MESSAGES = 50
 """Even the slowest index matches at least this number of messages."""
+
+_MAX_SCORED_PAIRS = 5_000_000
+"""The right answers of ranked subscriptions come from scoring every one, a microsecond each: as
+many messages of the sample are compared as this allows, but at least two."""
 
 
 def measure(
@@ -53,7 +58,13 @@ def measure(
         "messages": plan.messages,
         "seed": plan.seed,
         "rounds": plan.rounds,
-        "range_share": plan.range_share,
+        "range_share": experiment.range_share or plan.range_share,
+        "figures": [figure.name for figure in experiment.figures],
+        "rankings": {
+            name: ranking.to_dict()
+            for name in experiment.datasets
+            if (ranking := experiment.data_of(name).ranking) is not None
+        },
         "machine": describe_machine(),
         "builds": [build for run in runs for build in run.builds],
         "points": [point for run in runs for point in run.points],
@@ -89,19 +100,20 @@ class _DatasetRun:
         self.experiment = experiment
         self.plan = plan
         self.dataset = dataset
-        self.workload = experiment.workload(dataset, plan.seed)
+        self.data = experiment.data_of(dataset)
+        self.workload = self.data.workload(plan.seed)
         self.progress = progress
         self.builds: list[dict[str, Any]] = []
         self.points: list[dict[str, Any]] = []
         self.mixed: list[dict[str, Any]] = []
         self._heat = 0
         self._messages: dict[str, Messages] = {}
-        self._expected: dict[str, set[tuple[int, int]]] = {}
+        self._answers: dict[str, Answers] = {}
 
     def measure(self) -> None:
         """Build the indexes one after the other, and measure them in heats."""
         self.progress.report(f"drawing {self.dataset}")
-        clauses = self.workload.subscriptions(self.plan.subscriptions)
+        content = self.data.draw(self.workload, self.plan.subscriptions)
         heat: list[Runner] = []
         held = largest = 0
         for label, series in self.experiment.series.items():
@@ -109,45 +121,47 @@ class _DatasetRun:
             if not needed:
                 continue
             self.progress.report(f"{self.dataset}: building {label}")
-            runner = Runner(label, series, needed)
-            build = runner.build(clauses)
+            runner = Runner(label, series, needed, self.data.kind)
+            build = runner.build(content)
             self.builds.append({"dataset": self.dataset, **build})
             self.progress.report(f"{self.dataset}: built {label}", 1)
             heat.append(runner)
-            size = self._memory_of(runner, clauses)
+            size = self._memory_of(runner, content)
             held, largest = held + size, max(largest, size)
             # The next index may be as large as the largest, and need twice that during its build.
             if held + 2 * largest > self.plan.memory_bytes:
-                self._run(heat, clauses)
+                self._run(heat, content)
                 heat, held = [], 0
                 del runner
         if heat:
-            self._run(heat, clauses)
+            self._run(heat, content)
 
-    def _memory_of(self, runner: Runner, clauses: Clauses) -> int:
+    def _memory_of(self, runner: Runner, content: Clauses | Ranked) -> int:
         """Return the size of an index in bytes, including its own clauses if it is changed."""
         changes = bool(self.experiment.needed(self.dataset, runner.label, mixed=True))
         shared = runner.series.share == runner.series.built == 1.0 and not changes
-        # An index that grows has spare capacity.
-        return runner.index.nbytes + (0 if shared else clauses.nbytes * 3 // 2)
+        # An index that grows has spare capacity. Ranked ones have columns for scoring besides.
+        own = content.nbytes if not isinstance(content, Clauses) else 0
+        return runner.index.nbytes + own + (0 if shared else content.nbytes * 3 // 2)
 
-    def _run(self, heat: list[Runner], clauses: Clauses) -> None:
+    def _run(self, heat: list[Runner], content: Clauses | Ranked) -> None:
         self._heat += 1
         for group in dict.fromkeys(group for runner in heat for group in runner.groups):
             runners = [runner for runner in heat if group in runner.groups]
             self.progress.report(f"{self.dataset}: {group}, heat {self._heat}")
-            self._run_in_rotation(group, runners, clauses)
+            self._run_in_rotation(group, runners, content)
             self.progress.report(f"{self.dataset}: {group} done", len(runners))
-        self._mix(heat, clauses)
+        self._mix(heat, content)
 
-    def _run_in_rotation(self, group: str, runners: list[Runner], clauses: Clauses) -> None:
-        messages = self._messages_of(group)
-        sample = messages.take(_sample_rows(len(messages), self.plan.sample))
-        if group not in self._expected:
-            scan = indexes.create("scan").build(clauses)
-            self._expected[group] = scan.match(sample).pairs()
+    def _run_in_rotation(
+        self, group: str, runners: list[Runner], content: Clauses | Ranked
+    ) -> None:
+        messages = self._messages_of(group, content)
+        if group not in self._answers:
+            sample = messages.take(_sample_rows(len(messages), self._sample_size(content)))
+            self._answers[group] = Answers(content, sample)
         few = messages.take(np.arange(min(20, len(messages))))
-        verified = [runner.verify(sample, self._expected[group]) for runner in runners]
+        verified = [runner.verify(self._answers[group]) for runner in runners]
         slowest_us = max(runner.match(few) for runner in runners)
         count = int(self.plan.point_s / self.plan.rounds * 1e6 / max(slowest_us, 1e-3))
         messages = messages.take(np.arange(min(max(count, _MIN_MESSAGES), len(messages))))
@@ -175,9 +189,16 @@ class _DatasetRun:
             "matches_per_message": len(found) / len(messages),
             "examined_per_message": found.examined / len(messages),
             "visited_per_message": found.visited / len(messages),
+            "accessed_per_message": runner.accessed_per_message(messages),
         }
 
-    def _mix(self, heat: list[Runner], clauses: Clauses) -> None:
+    def _sample_size(self, content: Clauses | Ranked) -> int:
+        """Return how many messages are compared with the right answers."""
+        if isinstance(content, Clauses):
+            return self.plan.sample
+        return min(self.plan.sample, max(2, _MAX_SCORED_PAIRS // content_size(content)))
+
+    def _mix(self, heat: list[Runner], content: Clauses | Ranked) -> None:
         """Run the mixed load. It changes the indexes, so they cannot be used afterwards."""
         wanted = {
             runner.label: self.experiment.needed(self.dataset, runner.label, mixed=True)
@@ -193,18 +214,20 @@ class _DatasetRun:
                 changing[runner.label] = runner.index
         if not changing:
             return
+        if not isinstance(content, Clauses):
+            raise NearcastError("a mixed load needs boolean subscriptions; remove the figure")
         groups = list(dict.fromkeys(group for names in wanted.values() for group in names))
-        load = MixedLoad(self.workload, clauses, self.plan, groups)
-        load.begin(changing, self._messages_of(groups[0]))
+        load = MixedLoad(self.workload, content, self.plan, groups)
+        load.begin(changing, self._messages_of(groups[0], content))
         for group in groups:
             chosen = {label: index for label, index in changing.items() if group in wanted[label]}
             self.progress.report(f"{self.dataset}: changes and {group}, heat {self._heat}")
             points = load.run(
-                group, chosen, self._messages_of(group), self._slowest_us(group, chosen)
+                group, chosen, self._messages_of(group, content), self._slowest_us(group, chosen)
             )
             self.mixed += [{"dataset": self.dataset, "heat": self._heat, **p} for p in points]
             self.progress.report(f"{self.dataset}: changes and {group} done", len(chosen))
-        sample = self._messages_of(groups[-1])
+        sample = self._messages_of(groups[-1], content)
         sample = sample.take(_sample_rows(len(sample), self.plan.sample))
         for label, index in changing.items():
             check_sample(label, index, sample, load.scan(label).match(sample).pairs())
@@ -216,14 +239,18 @@ class _DatasetRun:
             if point["group"] == group and point["series"] in changing
         )
 
-    def _messages_of(self, group: str) -> Messages:
+    def _messages_of(self, group: str, content: Clauses | Ranked) -> Messages:
         if group not in self._messages:
             chosen = Group.named(group)
-            self._messages[group] = self.workload.messages(
+            share = self.experiment.range_share or self.plan.range_share
+            messages = self.workload.messages(
                 self.plan.messages,
                 tokens=chosen.tokens,
-                range_share=self.plan.range_share if chosen.ranges else 0.0,
+                range_share=share if chosen.ranges else 0.0,
             )
+            if not isinstance(content, Clauses):
+                messages = content.weigh(messages)
+            self._messages[group] = messages
         return self._messages[group]
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_figures"]
 
-COLORS = ("#5b7c99", "#edae49", "#66a182", "#8d6a9f", "#9aa5b1", "#c9803a")
-MARKERS = "sD^vPX"
+COLORS = ("#5b7c99", "#edae49", "#66a182", "#8d6a9f", "#9aa5b1", "#c9803a", "#2e86ab")
+MARKERS = "sD^vPX*"
 _RIGHT_WITH_LEGEND = 0.79
 """The right edge of the panels if there is a legend beside them."""
 
@@ -39,7 +39,7 @@ _Panels = dict[tuple[str, str], list[Measured]]
 
 def plot_figures(experiment: Experiment, result: dict[str, Any], folder: Path) -> list[Path]:
     """Draw each figure of an experiment as a PNG file; return the paths."""
-    drawing = _Drawing(result, experiment.highlighted)
+    drawing = _Drawing(result, experiment.highlighted, experiment.note)
     paths = []
     for figure in experiment.figures:
         path = folder / f"paper-{experiment.name}-{figure.name}.png"
@@ -58,8 +58,9 @@ def _draw(figure: Figure | Sweep, drawing: _Drawing) -> Any:
 class _Drawing:
     """The results to draw, and the style of the series."""
 
-    def __init__(self, result: dict[str, Any], highlighted: str) -> None:
+    def __init__(self, result: dict[str, Any], highlighted: str, note: str) -> None:
         self.found = Results(result)
+        self._note = note
         self._result = result
         self._highlighted = highlighted
 
@@ -79,6 +80,8 @@ class _Drawing:
             f"{named}, {self._result['subscriptions']:,} subscriptions, median of "
             f"{self._result['rounds']} rounds (whiskers: minimum and maximum)"
         )
+        if self._note:
+            subtitle += f". {self._note}"
         return new_figure(title, subtitle, self._result["machine"], height)
 
 

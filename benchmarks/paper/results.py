@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 __all__ = ["QUANTITIES", "Measured", "Quantity", "Results"]
@@ -25,6 +26,9 @@ _ROUNDS, _ONCE, _EXACT = 0.05, 0.2, 0.0
 
 QUANTITIES = {
     "time": Quantity("µs", "µs per message", _ROUNDS),
+    "match": Quantity("ns", "ns per match", _ROUNDS),
+    "answers": Quantity("matches", "matches per message", _EXACT),
+    "accessed": Quantity("accessed", "postings accessed per message", _EXACT),
     "examined": Quantity("examined", "examined per message", _EXACT),
     "visited": Quantity("visited", "nodes visited per message", _EXACT),
     "bytes": Quantity("bytes", "bytes per subscription", _EXACT),
@@ -35,11 +39,16 @@ QUANTITIES = {
 """The quantities of statements and figures."""
 
 _OF_BUILDS = {"bytes": "bytes_per_subscription", "build": "build_s", "insert": "us_per_insert"}
-_OF_POINTS = {"examined": "examined_per_message", "visited": "visited_per_message"}
+_WORK = {"examined": "examined_per_message", "visited": "visited_per_message"}
+_OF_POINTS = _WORK | {"answers": "matches_per_message", "accessed": "accessed_per_message"}
 
 
 class Measured(NamedTuple):
-    """The measurement of one series: its rounds, and the work per message, if any."""
+    """The measurement of one series: its rounds, and the work per message, if any.
+
+    What was not measured is NaN: an index may not count what it accessed, and without matches
+    there is no time per match.
+    """
 
     label: str
     rounds: list[float]
@@ -64,6 +73,13 @@ class Results:
         """Return the name of the index of a series."""
         return str(self._builds[dataset, label]["index"])
 
+    def series(self, dataset: str, group: str) -> list[str]:
+        """Return the series over all subscriptions that are measured on a data set and a group."""
+        found = [label for data, label, name in self._points if (data, name) == (dataset, group)]
+        whole = max((self.subscriptions(dataset, label) for label in found), default=0)
+        built = {label: self._builds[dataset, label]["built"] for label in found}
+        return [label for label in found if built[label] == whole]
+
     def subscriptions(self, dataset: str, label: str) -> int:
         """Return the number of subscriptions of a series."""
         return int(self._builds[dataset, label]["subscriptions"])
@@ -79,6 +95,13 @@ class Results:
             return Measured(label, rounds, point["operations_per_second"]["median"], {})
         point = self._points[dataset, label, group]
         if quantity in _OF_POINTS:
-            return Measured.once(label, float(point[_OF_POINTS[quantity]]))
-        work = {name: float(point[key]) for name, key in _OF_POINTS.items()}
+            value = point.get(_OF_POINTS[quantity])
+            return Measured.once(label, math.nan if value is None else float(value))
+        work = {name: float(point[key]) for name, key in _WORK.items()}
+        if quantity == "match":
+            if not point["matches_per_message"]:
+                return Measured.once(label, math.nan)
+            scale = 1000 / point["matches_per_message"]
+            rounds = [us * scale for us in point["rounds_us"]]
+            return Measured(label, rounds, point["us_per_message"]["median"] * scale, work)
         return Measured(label, point["rounds_us"], point["us_per_message"]["median"], work)

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.ranking import of_kind
 from nearcast.columns import Clauses, Messages
 from nearcast.errors import NearcastError
 from nearcast.indexes import UpdatableIndex
 from nearcast.plots.machine import PeakMemory
 
 if TYPE_CHECKING:
+    from benchmarks.answers import Answers
     from benchmarks.paper.experiment import Series
+    from nearcast.columns import Ranked
     from nearcast.indexes import Builder, Index
 
-__all__ = ["Runner", "check_sample"]
+__all__ = ["Runner", "check_sample", "content_size"]
 
 _INSERTS_PER_CALL = 10_000
 """Number of subscriptions per call of ``insert``."""
@@ -29,28 +32,32 @@ _WARM_UP_CLAUSES = 3_000
 class Runner:
     """One index of a heat."""
 
-    def __init__(self, label: str, series: Series, groups: list[str]) -> None:
+    def __init__(
+        self, label: str, series: Series, groups: list[str], kind: str = "boolean"
+    ) -> None:
+        self.kind = kind
         self.label = label
         self.series = series
         self.groups = groups
         self.index: Index
         self.rounds_us: list[float] = []
 
-    def build(self, clauses: Clauses) -> dict[str, Any]:
+    def build(self, content: Clauses | Ranked) -> dict[str, Any]:
         """Build the index, insert the rest, and return time and memory."""
-        builder = self.series.builder()
-        _compile(builder, clauses)
-        count = round(clauses.subscriptions * self.series.share)
+        builder = of_kind(self.series.builder(), self.kind)
+        _compile(builder, content)
+        count = round(content_size(content) * self.series.share)
         built = round(count * self.series.built)
-        first = clauses
-        if built < clauses.subscriptions:
-            first = clauses.take(np.arange(built))
+        self._count = count
+        first = content
+        if built < content_size(content):
+            first = content.take(np.arange(built))
         with PeakMemory() as memory:
             began = time.perf_counter()
             self.index = builder.build(first)
             spent = time.perf_counter() - began
         del first
-        insert_cost = self._insert(clauses, range(built, count)) if built < count else {}
+        insert_cost = self._insert(content, range(built, count)) if built < count else {}
         return {
             "series": self.label,
             "index": self.series.index,
@@ -64,7 +71,7 @@ class Runner:
             **insert_cost,
         }
 
-    def _insert(self, clauses: Clauses, rows: range) -> dict[str, float]:
+    def _insert(self, content: Clauses | Ranked, rows: range) -> dict[str, float]:
         """Insert subscriptions in the order of their rows; return the time per insert."""
         index = self.index
         if not isinstance(index, UpdatableIndex):
@@ -73,7 +80,7 @@ class Runner:
             )
         spent = 0.0
         for first in range(rows.start, rows.stop, _INSERTS_PER_CALL):
-            new = clauses.take(np.arange(first, min(first + _INSERTS_PER_CALL, rows.stop)))
+            new = content.take(np.arange(first, min(first + _INSERTS_PER_CALL, rows.stop)))
             began = time.perf_counter()
             index.insert(new)
             spent += time.perf_counter() - began
@@ -85,12 +92,15 @@ class Runner:
         self.index.match(messages)
         return (time.perf_counter() - began) / len(messages) * 1e6
 
-    def verify(self, sample: Messages, expected: set[tuple[int, int]]) -> dict[str, int]:
-        """Compare the matches of a sample with those of the scan over all subscriptions."""
-        last = self.index.clauses.subscriptions
-        matches = {pair for pair in expected if pair[1] < last}
-        check_sample(self.label, self.index, sample, matches)
-        return {"verified_messages": len(sample), "verified_matches": len(matches)}
+    def verify(self, answers: Answers) -> dict[str, int]:
+        """Compare the matches of a sample with the right ones over all subscriptions."""
+        matches = answers.check(self.label, self.index, self._count)
+        return {"verified_messages": len(answers.sample), "verified_matches": matches}
+
+    def accessed_per_message(self, messages: Messages) -> float | None:
+        """Return the postings that were read per message; None if the index does not count them."""
+        explain = getattr(self.index, "explain", None)
+        return None if explain is None else float(explain(messages).accessed / len(messages))
 
 
 def check_sample(
@@ -110,17 +120,25 @@ def _to_json(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _compile(builder: Builder, clauses: Clauses) -> None:
+def content_size(content: Clauses | Ranked) -> int:
+    """Return the number of subscriptions."""
+    return content.subscriptions if isinstance(content, Clauses) else len(content)
+
+
+def _compile(builder: Builder, content: Clauses | Ranked) -> None:
     """Compile or load all kernels before the timing starts, including those for changes.
 
     A few clauses are not enough: kernels that split nodes or move full lists run only with many
     clauses.
     """
-    sample_clauses = clauses.take(np.arange(min(_WARM_UP_CLAUSES, clauses.subscriptions)))
-    messages = Messages.of([sample_clauses.token[:20].tolist()], [[0, 0]])
-    index = builder.build(sample_clauses)
+    some = content.take(np.arange(min(_WARM_UP_CLAUSES, content_size(content))))
+    clauses = some if isinstance(some, Clauses) else some.clauses
+    messages = Messages.of([clauses.token[:20].tolist()], [[0, 0]])
+    if not isinstance(some, Clauses):
+        messages = some.weigh(messages)
+    index = builder.build(some)
     index.match(messages)
     if isinstance(index, UpdatableIndex):
-        index.insert(sample_clauses)
-        index.delete(np.arange(sample_clauses.subscriptions))
+        index.insert(some)
+        index.delete(np.arange(content_size(some)))
         index.match(messages)

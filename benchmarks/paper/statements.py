@@ -11,6 +11,7 @@ judged: it depends on the machine, the data and the number of subscriptions.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -148,7 +149,10 @@ class Verdict(NamedTuple):
             "quantity": self.statement.quantity,
             "verdict": self.verdict,
             "sentence": self.sentence,
-            "cases": [case._asdict() for case in self.cases],
+            "cases": [
+                {key: _to_json(value) for key, value in case._asdict().items()}
+                for case in self.cases
+            ],
         }
 
 
@@ -167,6 +171,9 @@ def _judge(statement: Statement, cases: list[CaseResult], result: dict[str, Any]
     if QUANTITIES[statement.quantity].near and result["rounds"] < MIN_ROUNDS:
         return Verdict(statement, cases, NOT_JUDGED, f"fewer than {MIN_ROUNDS} rounds")
     found = {case.verdict for case in cases}
+    if NOT_JUDGED in found:
+        some = ", ".join(case.label for case in cases if case.verdict == NOT_JUDGED)
+        return Verdict(statement, cases, NOT_JUDGED, f"not measured: {some}")
     verdict = DIFFERS if DIFFERS in found else UNCLEAR if UNCLEAR in found else HOLDS
     return Verdict(statement, cases, verdict, _sentence(statement, cases, verdict))
 
@@ -190,10 +197,11 @@ def _case(statement: Statement, case: Case, measured: Results) -> CaseResult:
         return CaseResult(label, "", value, least, most, None, None, True, verdict)
     below = [measured.find(quantity, *point) for point in others]
     best = max if QUANTITIES[quantity].more_is_better else min
-    bottom = best(below, key=lambda one: one.median)
-    value = top.median / bottom.median
-    least = min(top.rounds) / max(bottom.rounds)
-    most = max(top.rounds) / min(bottom.rounds)
+    known = [one for one in below if not math.isnan(one.median)]
+    bottom = best(known or below, key=lambda one: one.median)
+    value = _divide(top.median, bottom.median)
+    least = _divide(min(top.rounds), max(bottom.rounds))
+    most = _divide(max(top.rounds), min(bottom.rounds))
     return CaseResult(
         label,
         bottom.label,
@@ -207,6 +215,15 @@ def _case(statement: Statement, case: Case, measured: Results) -> CaseResult:
     )
 
 
+def _divide(top: float, bottom: float) -> float:
+    """Return a ratio; NaN if there is none, because nothing was accessed or examined."""
+    return top / bottom if bottom else math.nan
+
+
+def _to_json(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def _work_ratio(top: Measured, bottom: Measured, name: str) -> float | None:
     if not top.work.get(name) or not bottom.work.get(name):
         return None
@@ -217,6 +234,8 @@ def _side(statement: Statement, value: float, least: float, most: float) -> str:
     """Return whether a case holds, differs or is unclear."""
     bound = statement.below if statement.below is not None else statement.above
     assert bound is not None
+    if math.isnan(value):
+        return NOT_JUDGED
     agreeing = {statement.agrees(one) for one in (value, least, most)}
     near = abs(value / bound - 1) < QUANTITIES[statement.quantity].near
     if near or len(agreeing) > 1:

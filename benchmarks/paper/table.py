@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.paper.results import QUANTITIES
+from benchmarks.paper.results import QUANTITIES, Results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from benchmarks.paper.experiment import Experiment
     from benchmarks.paper.statements import Statement, Verdict
 
-__all__ = ["NOTE", "statement_table"]
+__all__ = ["NOTE", "statement_table", "summary_table"]
 
 HEADER = [
     "the paper says",
@@ -35,6 +37,36 @@ NOTE = (
 def statement_table(verdicts: Sequence[Verdict]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows, one row per statement; several cases are shown as a range."""
     return HEADER, [_row(verdict) for verdict in verdicts]
+
+
+def summary_table(
+    experiment: Experiment, result: dict[str, Any]
+) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows with the costs of each series, where the experiment sums up.
+
+    There is a column of times for each pair in `Experiment.summary` that was measured.
+    """
+    found = Results(result)
+    places = [pair for pair in experiment.summary if found.series(*pair)]
+    labels = dict.fromkeys(label for pair in places for label in found.series(*pair))
+    header = ["index"]
+    for dataset, group in places:
+        matches = found.find("answers", dataset, next(iter(found.series(dataset, group))), group)
+        name = f"{dataset}, {group}: {_format_number(matches.median)} matches"
+        header += [f"{name}, ms/message", "ns/match"]
+    rows = []
+    for label in labels:
+        row = [f"`{label}`"]
+        for dataset, group in places:
+            if label not in found.series(dataset, group):
+                row += ["", ""]
+                continue
+            ms = found.find("time", dataset, label, group).median / 1000
+            row += [f"{ms:.3g}", _range([found.find("match", dataset, label, group).median])]
+        build = found.find("build", places[0][0], label, "").median
+        size = found.find("bytes", places[0][0], label, "").median
+        rows.append([*row, _format_number(size), f"{build:.3g} s"])
+    return [*header, "bytes/sub", "build"], rows if places else []
 
 
 def _row(verdict: Verdict) -> list[str]:
@@ -65,6 +97,9 @@ def _work(ratios: list[float | None]) -> str:
 
 
 def _range(values: list[float]) -> str:
+    values = [value for value in values if not math.isnan(value)]
+    if not values:
+        return "-"
     least, most = _format_number(min(values)), _format_number(max(values))
     return least if least == most else f"{least}-{most}"
 

@@ -15,6 +15,7 @@ from benchmarks import start as start_experiment
 from benchmarks.report import readme_block
 from nearcast import indexes
 from nearcast.cli import app
+from nearcast.columns import KINDS
 
 run = CliRunner().invoke
 
@@ -129,11 +130,15 @@ def test_start_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_indexes_are_listed_with_their_options() -> None:
     listed = json.loads(run(app, ["indexes", "--json"]).stdout)
     assert [index["name"] for index in listed] == indexes.names()
-    [default] = [index for index in listed if index["default"]]
-    assert default["name"] == indexes.DEFAULT
-    assert default["options"]
+    for kind in KINDS:
+        assert [one["name"] for one in listed if kind in one["kinds"]] == indexes.names(kind)
+        [default] = [one["name"] for one in listed if kind in one["default_of"]]
+        assert default == (indexes.DEFAULT if kind == "boolean" else indexes.RANKED_DEFAULT)
+    [own] = [one for one in listed if one["name"] == indexes.DEFAULT]
+    assert own["options"]
     table = run(app, ["indexes"]).stdout
     assert all(name in table for name in indexes.names())
+    assert "boolean (default)" in table
 
 
 def test_help_needs_no_heavy_imports() -> None:

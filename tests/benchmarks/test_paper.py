@@ -137,6 +137,30 @@ def test_the_sentence_notes_when_the_work_agrees() -> None:
     assert row[2:6] == ["below 1 x", "5 x", "0.50 x", "3 x"]
 
 
+def test_what_was_not_measured_is_not_judged() -> None:
+    fewer = replace(FASTER, quantity="accessed")
+    result = result_of({"a": [1, 1, 1], "b": [1, 1, 1]})
+    result["points"][0]["accessed_per_message"] = 5.0
+    [judged] = judge(experiment_of(fewer), result)
+    assert (judged.verdict, judged.sentence) == ("not judged", "not measured: short-point")
+    assert judged.to_dict()["cases"][0]["value"] is None
+    assert statement_table([judged])[1][0][3] == "- x"
+    result["points"][1]["accessed_per_message"] = 10.0
+    [judged] = judge(experiment_of(fewer), result)
+    assert (judged.verdict, judged.cases[0].value) == ("holds", 0.5)
+
+
+def test_time_per_match_needs_matches() -> None:
+    quick = replace(FASTER, quantity="match", cases=(Case("a", group="short-point"),), below=25)
+    result = result_of({"a": [4, 5, 6], "b": [1, 1, 1]})
+    for matches, verdict, value in ((1000, "holds", 5.0), (100, "differs", 50.0)):
+        result["points"][0]["matches_per_message"] = matches
+        [judged] = judge(experiment_of(quick), result)
+        assert (judged.verdict, judged.cases[0].value) == (verdict, value)
+    result["points"][0]["matches_per_message"] = 0
+    assert judge(experiment_of(quick), result)[0].verdict == "not judged"
+
+
 def test_single_values_are_judged_only_at_the_papers_size() -> None:
     absolute = replace(
         FASTER,

@@ -21,8 +21,10 @@ from benchmarks.paper import (
     measure,
     plot_figures,
     statement_table,
+    summary_table,
 )
 from benchmarks.report import readme_block
+from nearcast import indexes
 from nearcast.cli import app
 
 if TYPE_CHECKING:
@@ -33,6 +35,12 @@ T = TypeVar("T")
 
 MACHINE = {"processor": "Toaster", "cores": 3, "memory_gb": 1.5, "python": "3.11", "numba": "1"}
 FEW = Plan(2_000, 30, rounds=3, sample=5, point_s=0.001)
+# The scan of ranked subscriptions is plain Python: a message takes milliseconds.
+FEW_RANKED = replace(FEW, messages=5, sample=2)
+
+
+NOTES = {"stamp": "500 km", "rt-ranked": "1% of the world"}
+"""What the reader must know of experiments with ranked subscriptions."""
 
 
 class Run(NamedTuple):
@@ -70,12 +78,17 @@ def ends(values: Sequence[T]) -> tuple[T, ...]:
     return tuple(values) if len(values) < 2 else (values[0], values[-1])
 
 
+def is_ranked(experiment: Experiment) -> bool:
+    return any(data.ranking is not None for data in experiment.data.values())
+
+
 def with_simple_indexes(experiment: Experiment) -> Experiment:
     mixed = {s.series for f in experiment.figures if f.kind == "mixed" for s in f.points()}
+    simple = indexes.RANKED_DEFAULT if is_ranked(experiment) else indexes.DEFAULT
     series = {
         label: replace(
             one,
-            index="scan" if label in mixed or one.built < 1.0 else "trie-pyramid",
+            index="scan" if label in mixed or one.built < 1.0 else simple,
             options={},
         )
         for label, one in experiment.series.items()
@@ -93,7 +106,8 @@ def measures(experiment: Experiment, statement: Statement, case: Case) -> bool:
 def run(request: pytest.FixtureRequest) -> Run:
     small = smaller(PAPERS[request.param])
     said: list[tuple[int, int]] = []
-    result = measure(small, FEW, lambda what, done, total: said.append((done, total)))
+    plan = FEW_RANKED if is_ranked(small) else FEW
+    result = measure(small, plan, lambda what, done, total: said.append((done, total)))
     assert said[-1][0] == said[-1][1]
     assert said == sorted(said)
     return Run(small, result)
@@ -146,6 +160,33 @@ def test_figures_and_tables_are_written(run: Run, tmp_path: Path) -> None:
     assert {len(row) for row in rows} == {len(header)}
     assert [row[0] for row in rows] == [one.says for one in run.experiment.statements]
     assert json.loads(json.dumps([verdict.to_dict() for verdict in verdicts]))
+    if is_ranked(run.experiment):
+        header, rows = summary_table(run.experiment, run.result)
+        assert header[-2:] == ["bytes/sub", "build"]
+        assert header.count("ns/match") == 2
+        assert {len(row) for row in rows} == {len(header)}
+        assert "`ranked-pyramid`" in [row[0] for row in rows]
+
+
+def test_some_figures_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = smaller(PAPERS["stamp"])
+    monkeypatch.setitem(PAPERS, "stamp", small)
+    sizes = ["--subscriptions", "2000", "--messages", "5", "--rounds", "1", "--out", str(tmp_path)]
+    command = ["bench", "paper", "stamp", "--figure", "cost-model,leaf", *sizes]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "ns/match" in done.stdout
+    result = json.loads((tmp_path / "paper-stamp.json").read_text())
+    assert result["figures"] == ["cost-model", "leaf"]
+    keys = {verdict["statement"] for verdict in result["verdicts"]}
+    assert {"st sp", "leaf 100"} <= keys
+    assert not {"SP+HI SP", "update rt"} & keys
+    block = readme_block([result])
+    assert "--figure cost-model,leaf" in block
+    assert "| `stamp` |" in block
+    done = CliRunner().invoke(app, ["bench", "paper", "stamp", "--figure", "leaves", *sizes])
+    assert done.exit_code == 1
+    assert "unknown figure of stamp 'leaves'" in done.stderr
 
 
 def test_little_memory_gives_more_heats() -> None:
@@ -161,7 +202,8 @@ def test_the_command_writes_everything(
 ) -> None:
     small = smaller(PAPERS[name], last=2)
     monkeypatch.setitem(PAPERS, name, small)
-    sizes = ["--subscriptions", "2000", "--messages", "20", "--rounds", "1"]
+    messages = "5" if is_ranked(small) else "20"
+    sizes = ["--subscriptions", "2000", "--messages", messages, "--rounds", "1"]
     done = CliRunner().invoke(app, ["bench", "paper", name, *sizes, "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "the paper says" in done.stdout
@@ -170,8 +212,9 @@ def test_the_command_writes_everything(
     assert len(result["verdicts"]) == len(small.statements)
     assert len(list(tmp_path.glob(f"paper-{name}-*.png"))) == len(small.figures)
     block = readme_block([result | {"machine": MACHINE}])
-    command = f"nearcast bench paper {name} --subscriptions 2000 --messages 20 --rounds 1 --seed 0"
-    assert command in block
+    options = f"--subscriptions 2000 --messages {messages} --rounds 1 --seed 0"
+    assert f"nearcast bench paper {name} {options}" in block
+    assert (NOTES.get(name, "") in block) == (name in NOTES)
     first = small.statements[0]
     assert f"| {first.says} | {first.source} |" in block
 

@@ -68,9 +68,65 @@ def test_options_change_the_rows(tmp_path: Path) -> None:
     assert all(row["east"] - row["west"] == pytest.approx(3.6, abs=1e-6) for row in subscriptions)
 
 
+NEAR = ["lon", "lat", "delta", "tau", "max_distance_m"]
+BOX = ["west", "south", "east", "north"]
+COLUMNS = {
+    "proximity": NEAR,
+    "overlap": [*BOX, "alpha", "theta"],
+    "mixed": [*BOX, *NEAR, "alpha", "theta"],
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("format", ["parquet", "csv", "ndjson"])
+def test_ranked_files_have_the_columns_of_their_kind(
+    kind: str, format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generate, "CHUNK_ROWS", 40)
+    sizes = ["--subscriptions", "82", "--messages", "5", "--format", format]
+    done = run(app, ["generate", "--ranked", kind, *sizes, "--out", str(tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "manifest.json").read_text())["ranked"] == kind
+    path = tmp_path / f"subscriptions.{format}"
+    assert sum(batch.table.num_rows for batch in open_table(path)) == 82
+    if format == "ndjson":
+        names = [list(json.loads(line)) for line in path.read_text().splitlines()]
+    else:
+        names = [batch.table.column_names for batch in open_table(path)]
+    assert all(found == ["id", "keywords", *COLUMNS[kind]] for found in names)
+
+
+def test_a_third_of_mixed_rows_is_of_each_kind(tmp_path: Path) -> None:
+    options = ["--ranked", "mixed", "--delta", "0.2-0.4", "--alpha", "0.7", "--theta", "0.9-1"]
+    more = ["--max-distance-m", "1e3-1e5", "--subscriptions", "90", "--messages", "1"]
+    done = run(app, ["generate", *options, *more, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    rows = parquet.read_table(tmp_path / "subscriptions.parquet").to_pylist()
+    boolean, near, cover = (rows[kind::3] for kind in range(3))
+    for row in boolean + cover:
+        assert all(row[name] is None for name in NEAR)
+    assert all(row["west"] < row["east"] for row in boolean + cover)
+    assert all(row["alpha"] is row["theta"] is None for row in boolean + near)
+    assert all(row["west"] is None and -180 <= row["lon"] <= 180 for row in near)
+    assert all(0.2 <= row["delta"] <= 0.4 and 0.5 <= row["tau"] <= 1 for row in near)
+    assert all(row["alpha"] == 0.7 and 0.9 <= row["theta"] <= 1 for row in cover)
+    distances = [row["max_distance_m"] for row in near]
+    assert 1e3 <= min(distances) < 5e3 < 2e4 < max(distances) <= 1e5
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert (manifest["delta"], manifest["alpha"]) == ([0.2, 0.4], [0.7, 0.7])
+    assert (manifest["tau"], manifest["max_distance_m"]) == ([0.5, 1.0], [1e3, 1e5])
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
+        (["--ranked", "nearest"], 2, "ranked"),
+        (["--delta", "0.5"], 2, "needs proximity"),
+        (["--ranked", "overlap", "--tau", "0.5"], 2, "--tau needs"),
+        (["--ranked", "proximity", "--theta", "0.5"], 2, "needs overlap"),
+        (["--ranked", "mixed", "--delta", "0.5-1.5"], 2, "<= 1"),
+        (["--ranked", "mixed", "--max-distance-m", "0"], 2, "0.01 <="),
+        (["--ranked", "mixed", "--max-distance-m", "far"], 2, "meters"),
         (["--dataset", "songs"], 1, "choose from: places, tweets"),
         (["--tokens", "few"], 2, "A-B"),
         (["--tokens", "9-3"], 2, "A <= B"),

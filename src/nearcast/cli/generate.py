@@ -18,6 +18,15 @@ from nearcast.cli.output import (
     show_json,
     show_table,
 )
+from nearcast.cli.ranked_options import (
+    Alpha,
+    Delta,
+    MaxDistance,
+    Tau,
+    Theta,
+    parse_ranges,
+    show_ranges,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
 
     from nearcast.datasets import Workload
 
-__all__ = ["Format", "generate"]
+__all__ = ["Format", "RankedKind", "generate"]
 
 CHUNK_ROWS = 100_000
 TOKENS = {"short": None, "long": (100, 1000)}
@@ -38,6 +47,14 @@ class Format(StrEnum):
     PARQUET = "parquet"
     CSV = "csv"
     NDJSON = "ndjson"
+
+
+class RankedKind(StrEnum):
+    """Kinds of ranked subscriptions to generate."""
+
+    PROXIMITY = "proximity"
+    OVERLAP = "overlap"
+    MIXED = "mixed"
 
 
 def generate(
@@ -62,6 +79,15 @@ def generate(
     keywords: Annotated[
         str | None, typer.Option(metavar="A-B", help="Keywords per subscription.")
     ] = None,
+    ranked: Annotated[
+        RankedKind | None,
+        typer.Option(help="Ranked subscriptions; mixed has a third each of them and of boolean."),
+    ] = None,
+    delta: Delta = None,
+    tau: Tau = None,
+    max_distance_m: MaxDistance = None,
+    alpha: Alpha = None,
+    theta: Theta = None,
     format: Annotated[Format, typer.Option(help="Format of the files.")] = Format.PARQUET,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -76,6 +102,14 @@ def generate(
         changes["box_share"] = parse_shares(box_share)
     if keywords is not None:
         changes["keywords"] = parse_counts(keywords)
+    ranges = parse_ranges(
+        _ranked_kinds(ranked),
+        delta=delta,
+        tau=tau,
+        max_distance_m=max_distance_m,
+        alpha=alpha,
+        theta=theta,
+    )
     token_range = TOKENS[tokens] if tokens in TOKENS else parse_counts(tokens)
     workload = Workload(dataset, seed, **changes)
     options = {
@@ -89,11 +123,13 @@ def generate(
         "keywords": list(workload.profile.keywords),
         "format": format.value,
     }
+    if ranked is not None:
+        options |= {"ranked": ranked.value, **show_ranges(ranges)}
     with progress(not as_json) as start:
         files = {
             "subscriptions": _write(
                 out / f"subscriptions.{format.value}",
-                lambda first, rows: _subscriptions(workload, first, rows),
+                lambda first, rows: _subscriptions(workload, ranked, ranges, first, rows),
                 subscriptions,
                 start("subscriptions"),
             ),
@@ -112,10 +148,32 @@ def generate(
         _show(out, files)
 
 
-def _subscriptions(workload: "Workload", first: int, rows: int) -> "pa.Table":
+def _ranked_kinds(ranked: RankedKind | None) -> tuple[str, ...]:
+    """Return the ranked kinds of the subscriptions to draw."""
+    if ranked is None:
+        return ()
+    return ("proximity", "overlap") if ranked is RankedKind.MIXED else (ranked.value,)
+
+
+def _subscriptions(
+    workload: "Workload",
+    ranked: RankedKind | None,
+    ranges: dict[str, dict[str, Any]],
+    first: int,
+    rows: int,
+) -> "pa.Table":
     from nearcast.datasets.tables import subscription_table
 
-    return subscription_table(workload, workload.subscriptions(rows, first=first), first=first)
+    if ranked is None:
+        return subscription_table(workload, workload.subscriptions(rows, first=first), first=first)
+    if ranked is RankedKind.MIXED:
+        drawn = workload.mixed(rows, first=first, **ranges)
+        kinds = ("boolean", *ranges)
+    else:
+        drawn = workload.ranked(rows, ranked.value, first=first, **ranges[ranked.value])
+        kinds = (ranked.value,)
+    # A chunk may lack rows of a kind; all chunks must have the same columns.
+    return subscription_table(workload, drawn, kinds=kinds, first=first)
 
 
 def _messages(

@@ -5,7 +5,10 @@ from typing import Any
 
 import typer
 
-__all__ = ["parse_assignments", "parse_counts", "parse_names", "parse_shares"]
+__all__ = ["parse_assignments", "parse_counts", "parse_distances", "parse_names", "parse_shares"]
+
+MIN_DISTANCE_M, MAX_DISTANCE_M = 0.01, 42_949_672.95
+"""The limits of a largest distance, which is a whole number of centimeters in 32 bits."""
 
 
 def parse_counts(text: str) -> tuple[int, int]:
@@ -39,6 +42,24 @@ def parse_shares(text: str) -> tuple[float, float]:
         raise typer.BadParameter(f"expected shares as A-B, got {text!r}") from None
     if not 0 <= minimum <= maximum <= 1:
         raise typer.BadParameter(f"expected 0 <= A <= B <= 1 as A-B, got {text!r}")
+    return minimum, maximum
+
+
+def parse_distances(text: str) -> tuple[float, float]:
+    """Parse a range of distances in meters, ``A-B`` or ``A``.
+
+    Examples
+    --------
+    >>> parse_distances("100000"), parse_distances("5e3-5e5")
+    ((100000.0, 100000.0), (5000.0, 500000.0))
+    """
+    try:
+        minimum, maximum = (float(part) for part in _split_range(text))
+    except ValueError:
+        raise typer.BadParameter(f"expected meters as A or A-B, got {text!r}") from None
+    if not MIN_DISTANCE_M <= minimum <= maximum <= MAX_DISTANCE_M:
+        limits = f"{MIN_DISTANCE_M:g} <= A <= B <= {MAX_DISTANCE_M:,.2f}"
+        raise typer.BadParameter(f"expected {limits} as A-B, got {text!r}")
     return minimum, maximum
 
 

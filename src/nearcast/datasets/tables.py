@@ -8,10 +8,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import UNITS, Clauses, Messages
+from nearcast.columns import (
+    BOOLEAN,
+    CENTIMETERS,
+    KINDS,
+    OVERLAP,
+    PROXIMITY,
+    SHARE_UNITS,
+    UNITS,
+    Clauses,
+    Messages,
+)
 from nearcast.datasets.draw import hash_to_uniform
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nearcast.columns import Ranked
     from nearcast.datasets.workloads import Workload
 
 __all__ = ["message_table", "subscription_table"]
@@ -21,8 +34,19 @@ _START_US = 1_767_225_600_000_000  # 2026-01-01
 _STEP_US = 1_000
 
 
-def subscription_table(workload: Workload, clauses: Clauses, *, first: int = 0) -> pa.Table:
-    """Return ``id``, ``keywords`` and a box for each subscription; ids count from ``first``.
+def subscription_table(
+    workload: Workload,
+    content: Clauses | Ranked,
+    *,
+    kinds: Sequence[str] | None = None,
+    first: int = 0,
+) -> pa.Table:
+    """Return ``id``, ``keywords`` and a place for each subscription; ids count from ``first``.
+
+    Boolean subscriptions have a box. Proximity subscriptions have a point and ``delta``, ``tau``,
+    ``max_distance_m``; overlap subscriptions have a box and ``alpha``, ``theta``. If there are
+    several ``kinds`` (those of the rows unless given), the columns that a row does not use are
+    null.
 
     Examples
     --------
@@ -31,9 +55,13 @@ def subscription_table(workload: Workload, clauses: Clauses, *, first: int = 0) 
     >>> table = subscription_table(tweets, tweets.subscriptions(10))
     >>> table.column_names, table["id"][9].as_py()
     (['id', 'keywords', 'west', 'south', 'east', 'north'], 's9')
+    >>> subscription_table(tweets, tweets.ranked(10)).column_names
+    ['id', 'keywords', 'lon', 'lat', 'delta', 'tau', 'max_distance_m']
     """
+    clauses = content if isinstance(content, Clauses) else content.clauses
+    place = _box(clauses) if isinstance(content, Clauses) else _ranked_columns(content, kinds)
     keywords = _word_lists(workload, clauses.token_start, clauses.token)
-    return pa.table({"id": _ids("s", first, len(clauses)), "keywords": keywords, **_box(clauses)})
+    return pa.table({"id": _ids("s", first, len(clauses)), "keywords": keywords, **place})
 
 
 def message_table(
@@ -69,6 +97,32 @@ def _shuffled(messages: Messages) -> Any:
 
 def _box(columns: Clauses | Messages) -> dict[str, Any]:
     return {side: columns.box[:, i] / UNITS for i, side in enumerate(_SIDES)}
+
+
+def _ranked_columns(ranked: Ranked, kinds: Sequence[str] | None) -> dict[str, Any]:
+    """Return the places and rankings of subscriptions; null where a kind does not use a column."""
+    rankings, box = ranked.rankings, _box(ranked.clauses)
+    shares = rankings.text_share.astype(np.int64)
+    threshold = rankings.threshold / SHARE_UNITS
+    by_kind = {
+        BOOLEAN: box,
+        PROXIMITY: {
+            "lon": box["west"],
+            "lat": box["south"],
+            "delta": shares / SHARE_UNITS,
+            "tau": threshold,
+            "max_distance_m": rankings.max_distance_cm / CENTIMETERS,
+        },
+        # Alpha weighs space: what it leaves is the share of the text.
+        OVERLAP: {**box, "alpha": (SHARE_UNITS - shares) / SHARE_UNITS, "theta": threshold},
+    }
+    used = {kind: by_kind[KINDS.index(kind)] for kind in kinds or ranked.kinds}
+    columns = {name: column for chosen in used.values() for name, column in chosen.items()}
+    unused = {
+        name: ~np.isin(rankings.kind, [KINDS.index(k) for k in used if name in used[k]])
+        for name in columns
+    }
+    return {name: pa.array(column, mask=unused[name]) for name, column in columns.items()}
 
 
 def _ids(letter: str, first: int, count: int) -> pa.Array:

@@ -8,11 +8,21 @@ strings. `nearcast.datasets.tables` replaces the ids by words, for files. The da
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import Clauses, Messages, Ranked, Rankings, Scoring, Shapes
+from nearcast.columns import (
+    KINDS,
+    PROXIMITY,
+    Clauses,
+    Messages,
+    Ranked,
+    Rankings,
+    Scoring,
+    Shapes,
+)
 from nearcast.datasets.draw import boxes
 from nearcast.datasets.places import Places
 from nearcast.datasets.tweets import Tweets
@@ -20,7 +30,10 @@ from nearcast.errors import InvalidInput, UnknownName
 from nearcast.intake.places import unite_meridian
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from nearcast.datasets.source import Source
 
@@ -121,7 +134,7 @@ class Workload:
         Examples
         --------
         >>> near = Workload("tweets", seed=7).ranked(1000)
-        >>> len(near), near.rankings.max_distance_cm.max()
+        >>> len(near), int(near.rankings.max_distance_cm.max())
         (1000, 10000000)
         """
         rng = np.random.default_rng([self.seed, 3, first])
@@ -146,6 +159,49 @@ class Workload:
             weight=np.log1p(count / frequency),
             unknown_weight=float(np.log1p(count)),
             scoring=scoring or Scoring(),
+        )
+
+    def mixed(
+        self,
+        count: int,
+        *,
+        proximity: Mapping[str, Any] = MappingProxyType({}),
+        overlap: Mapping[str, Any] = MappingProxyType({}),
+        first: int = 0,
+    ) -> Ranked:
+        """Draw boolean, proximity and overlap subscriptions in turn, a third each.
+
+        Parameters
+        ----------
+        count, first
+            As for `subscriptions`.
+        proximity, overlap
+            The ranges of each ranked kind: arguments of `ranked`.
+
+        Examples
+        --------
+        >>> Workload("tweets", seed=7).mixed(4).rankings.kind.tolist()
+        [0, 1, 2, 0]
+        """
+        near = self.ranked(count, "proximity", first=first, **proximity)
+        cover = self.ranked(count, "overlap", first=first, **overlap)
+        kind = (first + np.arange(count)) % len(KINDS)
+        kinds = (Rankings.boolean(count), near.rankings, cover.rankings)
+
+        def column(name: str) -> NDArray[Any]:
+            chosen: NDArray[Any] = np.choose(kind, [getattr(one, name) for one in kinds])
+            return chosen
+
+        box = np.where((kind == PROXIMITY)[:, None], near.clauses.box, cover.clauses.box)
+        return replace(
+            near,
+            clauses=replace(near.clauses, box=box),
+            rankings=Rankings(
+                kind=kind.astype(np.uint8),
+                text_share=column("text_share"),
+                threshold=column("threshold"),
+                max_distance_cm=column("max_distance_cm"),
+            ),
         )
 
     def messages(

@@ -25,8 +25,10 @@ HIGHLIGHT = "#d1495b"
 BASE_COLOR = "#5b7c99"
 
 
-def new_figure(title: str, subtitle: str, machine: dict[str, Any], height: float = 9.0) -> Any:
-    """Return an empty figure with a title, a subtitle, and the machine at the bottom."""
+def new_figure(
+    title: str, subtitle: str, machine: dict[str, Any] | None, height: float = 9.0
+) -> Any:
+    """Return an empty figure with a title, a subtitle, and the machine, if any, at the bottom."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -34,7 +36,8 @@ def new_figure(title: str, subtitle: str, machine: dict[str, Any], height: float
     FigureCanvasAgg(figure)
     figure.text(0.03, 1 - 0.5 / height, title, fontsize=18, weight="bold", color=TEXT_COLOR)
     figure.text(0.03, 1 - 0.85 / height, subtitle, fontsize=12, color=TEXT_COLOR)
-    figure.text(0.03, 0.18 / height, machine_caption(machine), fontsize=9, color="#6b7683")
+    if machine is not None:
+        figure.text(0.03, 0.18 / height, machine_caption(machine), fontsize=9, color="#6b7683")
     return figure
 
 

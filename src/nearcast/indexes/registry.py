@@ -63,7 +63,6 @@ _INDEXES: dict[str, type[Index]] = {
         TrieQuadtree,
         TriePyramid,
         RankedPyramid,
-        RankedLinear,
         Stamp,
     )
 }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nearcast import indexes
 from nearcast.compiled.jit import JIT
@@ -14,9 +16,11 @@ from nearcast.indexes import create
 from nearcast.testing import Case
 from nearcast.testing import strategies as draw
 from nearcast.testing.checks import Check, check_case, checks_of, scan_case
+from nearcast.testing.ranked_cases import SCORINGS
+from nearcast.testing.ranked_checks import check_ranked_case, scan_ranked
 
 if TYPE_CHECKING:
-    from nearcast.columns import Clauses, Messages
+    from nearcast.columns import Clauses, Messages, Scoring
     from nearcast.indexes import Builder
 
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
@@ -122,6 +126,22 @@ def chosen_checks(name: str) -> list[Check]:
 )
 def test_check(builder: Builder, check: Check) -> None:
     check(builder, SEED)
+
+
+@pytest.mark.parametrize("scoring", SCORINGS, ids=lambda s: f"{s.similarity}-{s.distance}")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(name, kind) for kind in ("proximity", "overlap") for name in indexes.names(kind)],
+)
+@settings(max_examples=40 if JIT else 3, deadline=None)
+@given(data=st.data())
+def test_agrees_on_any_ranking(name: str, kind: str, scoring: Scoring, data: st.DataObject) -> None:
+    """Shares, thresholds, weights and places are drawn at their edges, and scanned once."""
+    case = data.draw(draw.ranked(kind, scoring))
+    expected = scan_ranked(case)
+    for options, builder in BUILDERS.items():
+        if builder.index.name == name:
+            check_ranked_case(builder, replace(case, name=options), expected)
 
 
 @pytest.mark.parametrize("name", indexes.names("boolean"))

@@ -176,19 +176,6 @@ class Matches:
         return replace(self, start=start, subscription=self.subscription[position], score=score)
 
     @classmethod
-    def side_by_side(cls, parts: Sequence[Matches]) -> Self:
-        """Return the answers of several indexes to the same messages as one answer."""
-        start = np.sum([part.start for part in parts], axis=0)
-        subscription = np.concatenate([part.subscription for part in parts])
-        score = join_scores([part.score for part in parts], [len(part) for part in parts])
-        if len(start) > 2:
-            order = np.argsort(np.concatenate([part.message for part in parts]), kind="stable")
-            subscription = subscription[order]
-            score = None if score is None else score[order]
-        examined, visited = sum(p.examined for p in parts), sum(p.visited for p in parts)
-        return cls(start, subscription, examined, score, visited)
-
-    @classmethod
     def concatenate(cls, parts: Sequence[Matches]) -> Self:
         """Return the answers to consecutive batches as the answer to all of them."""
         return cls(

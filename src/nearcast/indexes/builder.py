@@ -1,26 +1,25 @@
-"""Builders: indexes that are chosen but not built, and sets of subscriptions of several kinds."""
+"""Builders: indexes that are chosen but not built; the kind of the data decides which is built."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from nearcast.columns import BOOLEAN, KINDS, Clauses, Matches, Ranked
+from nearcast.columns import BOOLEAN, KINDS, Clauses, Ranked
 from nearcast.errors import InvalidInput
 from nearcast.indexes.contract import Index, stored_options
+from nearcast.indexes.mixed import Mixed, MixedPart
 from nearcast.indexes.statistics import Statistics
-from nearcast.storage import nested, prefixed
+from nearcast.storage import nested
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from nearcast.columns import Messages
 
-__all__ = ["Builder", "Mixed"]
+__all__ = ["Builder"]
 
 
 @dataclass(frozen=True)
@@ -116,78 +115,3 @@ class Builder:
             for kind, part in ((kind, content.of_kind(kind)) for kind in kinds)
         ]
         return Mixed(self, content, parts)
-
-
-@dataclass(frozen=True, eq=False)
-class MixedPart:
-    """The index of one kind of subscriptions, and which rows of the whole they are."""
-
-    kind: str
-    row: NDArray[np.int32]
-    index: Index
-
-
-class Mixed(Index):
-    """Subscriptions of several kinds: an index for each kind, and which rows are in it."""
-
-    name = "mixed"
-    summary = "one index for each kind of subscription"
-    kinds = KINDS
-
-    def __init__(self, builder: Builder, content: Ranked, parts: list[MixedPart]) -> None:
-        self.name = builder.index.name  # type: ignore[misc]
-        self.options = builder.options
-        self.clauses = content.clauses
-        self._builder = builder
-        self._content = content
-        self._parts = parts
-
-    @property
-    def content(self) -> Ranked:
-        """All subscriptions."""
-        return self._content
-
-    @classmethod
-    def build(cls, content: Any, options: Any) -> Self:
-        """Refuse: only a builder knows which index each kind gets."""
-        raise NotImplementedError("use Builder.build")
-
-    @classmethod
-    def build_small(cls, content: Any) -> Index:
-        """Refuse: only a builder knows which index each kind gets."""
-        raise NotImplementedError("use Builder.build_small")
-
-    @classmethod
-    def from_arrays(cls, content: Any, options: Any, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Refuse: only a builder knows which index each kind gets."""
-        raise NotImplementedError("use Builder.restore")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._builder, self._content, dict(self.arrays()))
-
-    def match(self, messages: Messages, *, threads: int = 1) -> Matches:
-        """Return the subscriptions of all kinds that match each message."""
-        found = []
-        for part in self._parts:
-            matches = part.index.match(messages, threads=threads)
-            found.append(replace(matches, subscription=part.row[matches.subscription]))
-        return Matches.side_by_side(found)
-
-    @property
-    def boolean_part(self) -> Index | None:
-        """The index of the boolean subscriptions, if there are some."""
-        return next((p.index for p in self._parts if p.kind == KINDS[BOOLEAN]), None)
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Return the arrays of all parts."""
-        named = [prefixed(part.kind, part.index.arrays()) for part in self._parts]
-        return {name: array for arrays in named for name, array in arrays.items()}
-
-    def check_structure(self) -> None:
-        """Check the arrays of all parts."""
-        for part in self._parts:
-            part.index.check_structure()
-
-
-def _restored(builder: Builder, content: Ranked, arrays: Mapping[str, NDArray[Any]]) -> Index:
-    return builder.restore(content, arrays)

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["outlines_of"]
 
 
+_NO_OUTLINES = Outlines(
+    read_only(np.empty((0, 2)), np.int64, 2),
+    read_only(np.empty((0, 4)), np.float64, 4),
+    read_only(np.zeros(1), np.int64),
+    read_only(np.zeros(1), np.int64),
+    read_only(np.empty((0, 2)), np.float64, 2),
+)
+
+
 def outlines_of(shapes: Shapes) -> Outlines:
     """Return the outlines of shapes: polygons as they are, circles with 64 corners.
 
@@ -28,6 +37,8 @@ def outlines_of(shapes: Shapes) -> Outlines:
     >>> len(outlines_of(circle).point)
     65
     """
+    if not len(shapes):
+        return _NO_OUTLINES
     rings = [_rings(shapes, shape) for shape in range(len(shapes))]
     flat = [ring for each in rings for ring in each]
     first = shapes.point_start[shapes.ring_start[:-1]]

@@ -58,6 +58,10 @@ __all__ = ["CandidateIndex", "RankedIndex", "RankedLinear", "ranked_columns", "r
 _MESSAGES_AT_A_TIME = 1024
 
 
+_ONE_PIECE = read_only([0, 1], np.int64)
+_ZERO = read_only([0.0], np.float64)
+
+
 class _Found(NamedTuple):
     """The matches of a part of the messages, and what finding them cost."""
 
@@ -378,6 +382,8 @@ def token_weights(ranked: Ranked, token: NDArray[np.int32]) -> NDArray[np.float6
 
 def ranked_messages(messages: Messages, ranked: Ranked) -> RankedMessages:
     """Return messages as kernels of ranked indexes see them."""
+    if len(messages) == 1 and not ranked.scoring.needs_message_weight and not messages.any_wraps:
+        return _one_message(messages, ranked)
     pieces, piece_start = messages, np.arange(len(messages) + 1)
     if messages.any_wraps:
         pieces, message_of = messages.cut()
@@ -400,6 +406,17 @@ def ranked_messages(messages: Messages, ranked: Ranked) -> RankedMessages:
         pieces.box,
         read_only(weight, np.float64),
         read_only(area, np.float64),
+    )
+
+
+def _one_message(messages: Messages, ranked: Ranked) -> RankedMessages:
+    """Return the same for a single message, for which each NumPy call costs more than its work."""
+    area = _ZERO
+    if ranked.kind == KINDS[OVERLAP]:
+        west, south, east, north = messages.box[0].tolist()
+        area = read_only([float((east - west) * (north - south))], np.float64)
+    return RankedMessages(
+        messages.token_start, messages.token, _ONE_PIECE, messages.box, _ZERO, area
     )
 
 

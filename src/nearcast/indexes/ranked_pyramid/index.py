@@ -201,7 +201,7 @@ def _number_lists(columns: RankedColumns) -> tuple[NDArray[np.int32], NDArray[np
     token = columns.token
     if len(token) and int(token.max()) > 4 * len(token) + 1024:
         distinct, inverse = np.unique(token, return_inverse=True)
-        return inverse.astype(np.int32), np.append(distinct, NO_TOKEN).astype(np.int64)
+        return read_only(inverse, np.int32), np.append(distinct, NO_TOKEN).astype(np.int64)
     lists = int(token.max()) + 1 if len(token) else 0
     return token, np.append(np.arange(lists), NO_TOKEN)
 

@@ -676,7 +676,7 @@ def match_messages(
     index, codes, pending, table = matcher.arrays, matcher.codes, scratch.pending, scratch.tokens
     pyramid, token_start, piece_start = index.pyramid, messages.token_start, messages.piece_start
     (first, last), room = part, np.int64(len(output.row))
-    limited, code = limits_weight(codes), np.uint64(0)
+    limited, code = limits_weight(codes.similarity), np.uint64(0)
     examined, visited, total = np.int64(0), np.int64(0), output.start[first]
     targets, next_targets = scratch.targets
     next_lists = look_up(index, messages, first, next_targets)

@@ -92,6 +92,23 @@ class RowScratch(NamedTuple):
     box: NDArray[np.int32]
 
 
+@kernel
+def sort_rarest_first(
+    token_start: NDArray[np.int64], token: NDArray[np.int32], frequency: NDArray[np.int64]
+) -> None:
+    """Sort the tokens of every row by their frequency, ties by number."""
+    for row in range(len(token_start) - 1):
+        first, last = token_start[row], token_start[row + 1]
+        for i in range(first + 1, last):
+            moving, at = token[i], i
+            while at > first and (
+                (frequency[token[at - 1]], token[at - 1]) > (frequency[moving], moving)
+            ):
+                token[at] = token[at - 1]
+                at -= 1
+            token[at] = moving
+
+
 @inlined_kernel
 def list_number(
     reduction: Reduction, list_of: NDArray[np.int32], row: Number, position: Number, last: Number
@@ -229,24 +246,17 @@ def write_place(reduction: Reduction, row: Number, record: NDArray[np.int32]) ->
 
 
 @kernel
-def stretch_words(
-    size: NDArray[np.int64], part_sizes: NDArray[np.int64], block: Number, position: Number
-) -> Number:
-    """Return where a list ends that begins at a position; ``size`` int64[3], see `SOLES`."""
-    if size[SOLES] + size[LOOSE] > 0:
-        position += HEAD_WORDS + LEAF_WORDS * size[SOLES] + size[LOOSE]
-    if size[BOXED] > 0:
-        position = align(position, size[BOXED], block)
-        position += pyramid_words(part_sizes, block, size[BOXED])
-    return position
-
-
-@kernel
 def count_words(start: NDArray[np.int64], part_sizes: NDArray[np.int64], block: Number) -> Number:
     """Return the words that all lists take."""
     words = np.int64(0)
     for at in range(len(start) - 1):
-        words = stretch_words(start[at + 1] - start[at], part_sizes, block, words)
+        soles = start[at + 1, SOLES] - start[at, SOLES]
+        loose = start[at + 1, LOOSE] - start[at, LOOSE]
+        boxed = start[at + 1, BOXED] - start[at, BOXED]
+        if soles + loose > 0:
+            words += HEAD_WORDS + LEAF_WORDS * soles + loose
+        if boxed > 0:
+            words = align(words, boxed, block) + pyramid_words(part_sizes, block, boxed)
     return words
 
 

@@ -6,13 +6,16 @@ it must be: its *reach*. So a subscription has an entry in the list of each toke
 and one in the list of `NO_TOKEN` if it can match without any token. An entry is accepted if its
 token is the first one shared: for every match, that is exactly one of them.
 
-Refinements, all exact (`U` bounds T by the weight that is shared):
+Refinements, all exact:
 
 - *needs*: if ti alone is never enough, the next shared token is one of those with which it may be.
   Up to two are hashed into the entry.
 - *split*: if ti alone reaches less far than with the others and at most two tokens follow: an entry
   for "with another", and one for "alone".
 - *merge*: if all tokens together reach hardly further than none, one entry that needs no token.
+- *limits*: where T falls as messages grow, an entry notes the largest weight of a message with
+  which it may match. An entry of a region notes the least area of a message that can cover enough
+  of it.
 """
 
 from __future__ import annotations
@@ -26,7 +29,6 @@ from nearcast.columns import CENTIMETERS, EARTH_RADIUS_M, TOLERANCE_M, UNITS, WO
 from nearcast.compiled.distances import METERS_PER_UNIT, TURN
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.scoring import (
-    COSINE,
     DICE,
     GUARD,
     JACCARD,
@@ -35,6 +37,7 @@ from nearcast.compiled.scoring import (
     RankedColumns,
     ScoringCodes,
     feasible,
+    need,
     reach_m,
     share,
     text_bound,
@@ -43,11 +46,15 @@ from nearcast.compiled.shapes import RADIANS
 from nearcast.indexes.ranked_pyramid.layout import (
     ALONE,
     ALWAYS,
+    BY_AREA,
+    BY_WEIGHT,
     HASHES,
     NO_POSITION,
     SPECIAL,
     WITH_OTHERS,
+    area_code,
     pack_flags,
+    sift_mode,
     token_hash,
     weight_code,
 )
@@ -62,10 +69,7 @@ SPLIT = 0.8
 """An entry is split if its token alone reaches less than this share of the whole reach."""
 
 MAX_FOLLOWING = 2
-"""Tokens that may follow the token of an entry that is split."""
-
-NOWHERE = -1.0
-"""The reach of what never matches."""
+"""Tokens that may follow the token of an entry that is split, and tokens that are hashed."""
 
 # The margins of `nearcast.model.circles`.
 _MARGIN_M = 1e-3
@@ -74,7 +78,6 @@ _OPPOSITE_M = 1_000.0
 
 _WIDE = 355.0 * UNITS
 """Flat boxes of this width count as all round the world: cut in two, they might touch twice."""
-
 
 _SHORT_M, _SHORT_LON, _SHORT_LAT = 1_000_000.0, 140 * UNITS, 70 * UNITS
 """A cap of up to this radius, this near to the equator, extends over less than 40 degrees."""
@@ -92,18 +95,23 @@ class Reduction(NamedTuple):
 
 
 class Thresholds(NamedTuple):
-    """What the reach of one subscription depends on; ``own`` is the weight of its tokens."""
+    """What the entries of one subscription depend on.
+
+    ``mode`` is that of `sift_mode`, ``own`` the weight of its tokens, ``area`` that of its region.
+    """
 
     similarity: Number
+    mode: Number
     proximity: Number
     p: Number
     q: Number
     max_distance_m: Number
     own: Number
+    area: Number
 
 
 class RowEntries(NamedTuple):
-    """The entries of one subscription; each array has room for two per token and one more.
+    """The entries of one subscription; each array has room for two per token and two more.
 
     - ``position`` int64[any]: of the token among those of the subscription; -1 for none.
     - ``reach`` float64[any]: in meters; infinite for anywhere. For overlap, 1 is the region.
@@ -127,12 +135,13 @@ def new_row_entries(tokens: int) -> RowEntries:
 
 @inlined_kernel
 def thresholds_of(reduction: Reduction, row: Number) -> Thresholds:
-    """Return what the reach of a subscription depends on."""
+    """Return what the entries of a subscription depend on."""
     codes, rows = reduction.codes, reduction.rows
     distance_m = np.float64(rows.max_distance_cm[row]) / CENTIMETERS
     p, q = share(rows.text_share[row]), share(rows.threshold[row])
-    own = rows.text_weight[row]
-    return Thresholds(codes.similarity, codes.proximity, p, q, distance_m, own)
+    own, area = rows.text_weight[row], rows.area[row]
+    similarity, mode = codes.similarity, sift_mode(codes)
+    return Thresholds(similarity, mode, codes.proximity, p, q, distance_m, own, area)
 
 
 @kernel
@@ -162,30 +171,39 @@ def weight_limit(one: Thresholds, shared: Number) -> Number:
 
 
 @kernel
-def limits_weight(similarity: Number) -> Number:
-    """Tell whether the score depends on the weight of all words of a message."""
-    return (similarity == JACCARD) | (similarity == DICE) | (similarity == COSINE)
+def least_area(one: Thresholds, shared: Number) -> Number:
+    """Return the code of the least area of a message that shares at most this weight."""
+    needed = need(one.p, one.q, text_bound(one.similarity, shared, one.own))
+    if needed <= 0.0 or one.p >= 1.0:
+        return np.int64(0)
+    return area_code(one.area * (needed / (1.0 - one.p)) * (1.0 - 1e-9))
 
 
 @kernel
 def upper_half(
     one: Thresholds, entry: tuple[Number, Number, Number], next_token: Number, second: Number
 ) -> Number:
-    """Return the upper half of a word: from position, flags and shared weight of the entry.
+    """Return the upper half of a word, from position, flags and shared weight of the entry.
 
     ``next_token`` and ``second`` are the tokens one of which must occur, -1 for none.
     """
     position, flags, shared = entry
     first_hash = second_hash = np.uint64(0)
+    mark = np.int64(0)
     if next_token >= 0:
         first_hash = second_hash = token_hash(next_token)
     if second >= 0:
         second_hash = token_hash(second)
-    if limits_weight(one.similarity):
+    if one.mode == BY_WEIGHT:
         if second >= 0:
             first_hash = np.uint64(0)
         second_hash = np.uint64(weight_limit(one, shared))
-    return pack_flags(position, flags, first_hash, second_hash)
+    elif one.mode == BY_AREA:
+        if second >= 0:
+            mark = np.int64(1)
+        else:
+            second_hash = np.uint64(0 if flags == SPECIAL else least_area(one, shared))
+    return pack_flags(position, mark, flags, first_hash, second_hash)
 
 
 @inlined_kernel
@@ -194,22 +212,22 @@ def reduce_row(reduction: Reduction, row: Number, entries: RowEntries) -> Number
     rows, suffix = reduction.rows, entries.suffix
     token, weight, begin = rows.token, rows.token_weight, rows.token_start[row]
     tokens = rows.token_start[row + 1] - begin
-    special = reduction.special[row] >= 0
-    one = thresholds_of(reduction, row)
+    one, special = thresholds_of(reduction, row), reduction.special[row] >= 0
+    count = np.int64(0)
     total: Number = 0.0
     for i in range(tokens - 1, -1, -1):
         total += weight[begin + i]
         suffix[i] = total
     without, together = reach_of(one, 0.0), reach_of(one, total)
-    count = np.int64(0)
-    if tokens == 0 or (without >= 0.0 and together <= MERGE * without):
+    merged = tokens == 0 or (without >= 0.0 and together <= MERGE * without)
+    if merged:
         flags = SPECIAL if special else ALWAYS
         shared = 0.0 if special else total
-        entries.position[0], entries.reach[0] = -1, together
-        entries.upper[0] = upper_half(one, (NO_POSITION, flags, shared), -1, -1)
-        return count + 1
+        entries.position[count], entries.reach[count] = -1, together
+        entries.upper[count] = upper_half(one, (NO_POSITION, flags, shared), -1, -1)
+        count += 1
     whole = together
-    for i in range(tokens):
+    for i in range(0 if merged else tokens):
         own, after = weight[begin + i], tokens - 1 - i
         alone = reach_of(one, own)
         flags, shared, needed = WITH_OTHERS | ALONE, suffix[i], np.int64(0)
@@ -243,7 +261,7 @@ def reduce_row(reduction: Reduction, row: Number, entries: RowEntries) -> Number
             whole = reach_of(one, suffix[i + 1])
             if whole < 0.0:
                 break
-    if without >= 0.0:
+    if without >= 0.0 and not merged:
         flags = SPECIAL if special else ALONE
         entries.position[count], entries.reach[count] = -1, without
         entries.upper[count] = upper_half(one, (NO_POSITION, flags, 0.0), -1, -1)
@@ -257,7 +275,7 @@ def is_sole(reduction: Reduction, row: Number, count: Number, entries: RowEntrie
     rows = reduction.rows
     if count != 1 or entries.position[0] != 0 or entries.reach[0] < np.inf:
         return False
-    if limits_weight(reduction.codes.similarity) or reduction.special[row] >= 0:
+    if sift_mode(reduction.codes) == BY_WEIGHT or reduction.special[row] >= 0:
         return False
     one = rows.token_start[row + 1] - rows.token_start[row] == 1
     return one and share(rows.text_share[row]) >= share(rows.threshold[row]) - TOLERANCE

@@ -94,6 +94,7 @@ class RankedIndex(BatchIndex):
         self.codes = ScoringCodes(similarity, distance, proximity)
         self._conditions = conditions_of(ranked.rankings.condition)
         self._columns: RankedColumns | None = None
+        self._usual_matches = 64.0
 
     @property
     def content(self) -> Ranked:
@@ -163,7 +164,8 @@ class RankedIndex(BatchIndex):
         """Find the matches of a part; the output grows whenever it is full."""
         tokens, scratch = self._take_scratch(messages, first, last)
         start = np.zeros(len(messages) + 1, np.int64)
-        capacity = 4096 + 64 * (last - first)
+        # As many as there were before: growing means copying, and touching new pages twice.
+        capacity = 4096 + int(1.1 * self._usual_matches * (last - first))
         row, score = np.empty(capacity, np.int32), np.empty(capacity)
         done, examined, visited = first, 0, 0
         while True:
@@ -179,6 +181,7 @@ class RankedIndex(BatchIndex):
             row = np.concatenate([row[:used], np.empty(more, np.int32)])
             score = np.concatenate([score[:used], np.empty(more)])
         self._idle.append((tokens, scratch))
+        self._usual_matches = int(start[last]) / (last - first)
         if self._conditions is not None:
             keep_conditions(self._conditions, seen, (first, last), output)
         end = int(start[last])

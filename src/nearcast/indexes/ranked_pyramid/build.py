@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, kernel, prefetch
+from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
 from nearcast.compiled.pyramid_build import HIGH, LOW, add_cells, align, order_rows, write_pyramid
 from nearcast.compiled.pyramids import (
     BLOCK,
@@ -30,6 +30,7 @@ from nearcast.compiled.token_table import BITS32, LOW32
 from nearcast.indexes.ranked_pyramid.entries import (
     Reduction,
     RowEntries,
+    count_boxes,
     entry_boxes,
     is_sole,
     reduce_row,
@@ -92,6 +93,23 @@ class RowScratch(NamedTuple):
 
 
 @kernel
+def sort_rarest_first(
+    token_start: NDArray[np.int64], token: NDArray[np.int32], frequency: NDArray[np.int64]
+) -> None:
+    """Sort the tokens of every row by their frequency, ties by number."""
+    for row in range(len(token_start) - 1):
+        first, last = token_start[row], token_start[row + 1]
+        for i in range(first + 1, last):
+            moving, at = token[i], i
+            while at > first and (
+                (frequency[token[at - 1]], token[at - 1]) > (frequency[moving], moving)
+            ):
+                token[at] = token[at - 1]
+                at -= 1
+            token[at] = moving
+
+
+@inlined_kernel
 def list_number(
     reduction: Reduction, list_of: NDArray[np.int32], row: Number, position: Number, last: Number
 ) -> Number:
@@ -109,6 +127,7 @@ def count_entries(
     count: NDArray[np.int64],
 ) -> None:
     """Add the entries of every list to ``count`` int64[lists, 3]."""
+    reduction, scratch = borrow(reduction), borrow(scratch)
     entries, last = scratch.entries, np.int64(len(count) - 1)
     for row in range(len(reduction.special)):
         found = reduce_row(reduction, row, entries)
@@ -117,13 +136,14 @@ def count_entries(
             continue
         for i in range(found):
             at = list_number(reduction, list_of, row, entries.position[i], last)
-            boxes = entry_boxes(reduction, row, entries.reach[i], scratch.box)
+            boxes = count_boxes(reduction, row, entries.reach[i], scratch.box)
             count[at, LOOSE if boxes == 0 else BOXED] += max(boxes, 1)
 
 
 @kernel
 def place_entries(reduction: Reduction, lists: Lists, scratch: RowScratch) -> None:
     """Write the entries of all lists; moves ``lists.start`` on to where every list ends."""
+    reduction, lists, scratch = borrow(reduction), borrow(lists), borrow(scratch)
     entries, last = scratch.entries, np.int64(len(lists.start) - 2)
     start, box = lists.start, scratch.box
     for row in range(len(reduction.special)):
@@ -189,6 +209,7 @@ def write_records(
     reduction: Reduction, row_of: NDArray[np.int32], index: RankedPyramidArrays
 ) -> None:
     """Write the record of every row of ``row_of``."""
+    reduction, index = borrow(reduction), borrow(index)
     rows, record = reduction.rows, index.record.reshape(-1, RECORD_FIELDS)
     for i in range(len(row_of)):
         if i + PREFETCH_DISTANCE < len(row_of):
@@ -212,7 +233,7 @@ def write_records(
             record[i, TOKENS] = reduction.special[row]
 
 
-@kernel
+@inlined_kernel
 def write_place(reduction: Reduction, row: Number, record: NDArray[np.int32]) -> None:
     """Write the place and the largest distance, or the first box of the region, of a row."""
     rows = reduction.rows
@@ -225,28 +246,21 @@ def write_place(reduction: Reduction, row: Number, record: NDArray[np.int32]) ->
 
 
 @kernel
-def stretch_words(
-    size: NDArray[np.int64], part_sizes: NDArray[np.int64], block: Number, position: Number
-) -> Number:
-    """Return where a list ends that begins at a position; ``size`` int64[3], see `SOLES`."""
-    if size[SOLES] + size[LOOSE] > 0:
-        position += HEAD_WORDS + LEAF_WORDS * size[SOLES] + size[LOOSE]
-    if size[BOXED] > 0:
-        position = align(position, size[BOXED], block)
-        position += pyramid_words(part_sizes, block, size[BOXED])
-    return position
-
-
-@kernel
 def count_words(start: NDArray[np.int64], part_sizes: NDArray[np.int64], block: Number) -> Number:
     """Return the words that all lists take."""
     words = np.int64(0)
     for at in range(len(start) - 1):
-        words = stretch_words(start[at + 1] - start[at], part_sizes, block, words)
+        soles = start[at + 1, SOLES] - start[at, SOLES]
+        loose = start[at + 1, LOOSE] - start[at, LOOSE]
+        boxed = start[at + 1, BOXED] - start[at, BOXED]
+        if soles + loose > 0:
+            words += HEAD_WORDS + LEAF_WORDS * soles + loose
+        if boxed > 0:
+            words = align(words, boxed, block) + pyramid_words(part_sizes, block, boxed)
     return words
 
 
-@kernel
+@inlined_kernel
 def write_soles(
     reduction: Reduction,
     rows: NDArray[np.int32],
@@ -280,6 +294,7 @@ def write_lists(
     scratch: RowScratch,
 ) -> None:
     """Write all lists and their slots; replaces rows by records in ``lists.boxed``."""
+    reduction, lists, index = borrow(reduction), borrow(lists), borrow(index)
     block, start = index.header[BLOCK_SIZE], lists.start
     position = np.int64(0)
     for at in range(len(lists.key)):

@@ -6,13 +6,16 @@ it must be: its *reach*. So a subscription has an entry in the list of each toke
 and one in the list of `NO_TOKEN` if it can match without any token. An entry is accepted if its
 token is the first one shared: for every match, that is exactly one of them.
 
-Refinements, all exact (`U` bounds T by the weight that is shared):
+Refinements, all exact:
 
 - *needs*: if ti alone is never enough, the next shared token is one of those with which it may be.
   Up to two are hashed into the entry.
 - *split*: if ti alone reaches less far than with the others and at most two tokens follow: an entry
   for "with another", and one for "alone".
 - *merge*: if all tokens together reach hardly further than none, one entry that needs no token.
+- *limits*: where T falls as messages grow, an entry notes the largest weight of a message with
+  which it may match. An entry of a region notes the least area of a message that can cover enough
+  of it.
 """
 
 from __future__ import annotations
@@ -24,9 +27,8 @@ import numpy as np
 
 from nearcast.columns import CENTIMETERS, EARTH_RADIUS_M, TOLERANCE_M, UNITS, WORLD
 from nearcast.compiled.distances import METERS_PER_UNIT, TURN
-from nearcast.compiled.jit import Number, kernel
+from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.scoring import (
-    COSINE,
     DICE,
     GUARD,
     JACCARD,
@@ -35,6 +37,7 @@ from nearcast.compiled.scoring import (
     RankedColumns,
     ScoringCodes,
     feasible,
+    need,
     reach_m,
     share,
     text_bound,
@@ -43,11 +46,15 @@ from nearcast.compiled.shapes import RADIANS
 from nearcast.indexes.ranked_pyramid.layout import (
     ALONE,
     ALWAYS,
+    BY_AREA,
+    BY_WEIGHT,
     HASHES,
     NO_POSITION,
     SPECIAL,
     WITH_OTHERS,
+    area_code,
     pack_flags,
+    sift_mode,
     token_hash,
     weight_code,
 )
@@ -62,10 +69,7 @@ SPLIT = 0.8
 """An entry is split if its token alone reaches less than this share of the whole reach."""
 
 MAX_FOLLOWING = 2
-"""Tokens that may follow the token of an entry that is split."""
-
-NOWHERE = -1.0
-"""The reach of what never matches."""
+"""Tokens that may follow the token of an entry that is split, and tokens that are hashed."""
 
 # The margins of `nearcast.model.circles`.
 _MARGIN_M = 1e-3
@@ -75,9 +79,12 @@ _OPPOSITE_M = 1_000.0
 _WIDE = 355.0 * UNITS
 """Flat boxes of this width count as all round the world: cut in two, they might touch twice."""
 
+_SHORT_M, _SHORT_LON, _SHORT_LAT = 1_000_000.0, 140 * UNITS, 70 * UNITS
+"""A cap of up to this radius, this near to the equator, extends over less than 40 degrees."""
+
 
 class Reduction(NamedTuple):
-    """The subscriptions to reduce, and whether to refine their entries.
+    """The subscriptions to reduce.
 
     ``special`` int32[rows]: -1, or the number of a subscription that does not fit a record.
     """
@@ -87,8 +94,24 @@ class Reduction(NamedTuple):
     special: NDArray[np.int32]
 
 
+class Thresholds(NamedTuple):
+    """What the entries of one subscription depend on.
+
+    ``mode`` is that of `sift_mode`, ``own`` the weight of its tokens, ``area`` that of its region.
+    """
+
+    similarity: Number
+    mode: Number
+    proximity: Number
+    p: Number
+    q: Number
+    max_distance_m: Number
+    own: Number
+    area: Number
+
+
 class RowEntries(NamedTuple):
-    """The entries of one subscription; each array has room for two per token and one more.
+    """The entries of one subscription; each array has room for two per token and two more.
 
     - ``position`` int64[any]: of the token among those of the subscription; -1 for none.
     - ``reach`` float64[any]: in meters; infinite for anywhere. For overlap, 1 is the region.
@@ -110,143 +133,152 @@ def new_row_entries(tokens: int) -> RowEntries:
     )
 
 
-@kernel
-def reach_of(reduction: Reduction, row: Number, shared: Number) -> Number:
-    """Return how far a match can be if it shares at most this weight."""
+@inlined_kernel
+def thresholds_of(reduction: Reduction, row: Number) -> Thresholds:
+    """Return what the entries of a subscription depend on."""
     codes, rows = reduction.codes, reduction.rows
-    text = text_bound(codes.similarity, shared, rows.text_weight[row])
+    distance_m = np.float64(rows.max_distance_cm[row]) / CENTIMETERS
     p, q = share(rows.text_share[row]), share(rows.threshold[row])
-    if codes.proximity:
-        return reach_m(p, q, np.float64(rows.max_distance_cm[row]) / CENTIMETERS, text)
-    reach = reach_m(p, q, 1.0, text)
+    own, area = rows.text_weight[row], rows.area[row]
+    similarity, mode = codes.similarity, sift_mode(codes)
+    return Thresholds(similarity, mode, codes.proximity, p, q, distance_m, own, area)
+
+
+@kernel
+def reach_of(one: Thresholds, shared: Number) -> Number:
+    """Return how far a match can be if it shares at most this weight."""
+    text = text_bound(one.similarity, shared, one.own)
+    if one.proximity:
+        return reach_m(one.p, one.q, one.max_distance_m, text)
+    reach = reach_m(one.p, one.q, 1.0, text)
     return 1.0 if 0.0 <= reach < np.inf else reach
 
 
 @kernel
-def weight_limit(reduction: Reduction, row: Number, shared: Number) -> Number:
+def weight_limit(one: Thresholds, shared: Number) -> Number:
     """Return the code of the largest weight M of a message that shares at most this weight."""
-    codes, rows = reduction.codes, reduction.rows
-    p, q = share(rows.text_share[row]), share(rows.threshold[row])
-    least = q - (TOLERANCE + GUARD) - (1.0 - p)
-    own = rows.text_weight[row]
-    if least <= 0.0 or p <= 0.0 or own == 0.0:
+    least = one.q - (TOLERANCE + GUARD) - (1.0 - one.p)
+    if least <= 0.0 or one.p <= 0.0 or one.own == 0.0 or shared <= 0.0:
         return np.int64(HASHES - 1)
-    least /= p
-    if codes.similarity == JACCARD:
-        limit = shared / least - own + shared
-    elif codes.similarity == DICE:
-        limit = 2.0 * shared / least - own
+    least /= one.p
+    if one.similarity == JACCARD:
+        limit = shared / least - one.own + shared
+    elif one.similarity == DICE:
+        limit = 2.0 * shared / least - one.own
     else:
-        limit = (shared / least) * (shared / least) / own
+        limit = (shared / least) * (shared / least) / one.own
     return weight_code(limit * (1.0 + 1e-9) + 1e-9)
 
 
 @kernel
-def limits_weight(codes: ScoringCodes) -> Number:
-    """Tell whether the score depends on the weight of all words of a message."""
-    similarity = codes.similarity
-    return (similarity == JACCARD) | (similarity == DICE) | (similarity == COSINE)
+def least_area(one: Thresholds, shared: Number) -> Number:
+    """Return the code of the least area of a message that shares at most this weight."""
+    needed = need(one.p, one.q, text_bound(one.similarity, shared, one.own))
+    if needed <= 0.0 or one.p >= 1.0:
+        return np.int64(0)
+    return area_code(one.area * (needed / (1.0 - one.p)) * (1.0 - 1e-9))
 
 
 @kernel
-def put_entry(
-    reduction: Reduction,
-    row: Number,
-    entries: RowEntries,
-    count: Number,
-    entry: tuple[Number, Number, Number, Number, Number],
+def upper_half(
+    one: Thresholds, entry: tuple[Number, Number, Number], next_token: Number, second: Number
 ) -> Number:
-    """Write an entry: position, reach, flags, shared weight and how many next tokens it needs."""
-    position, reach, flags, shared, needed = entry
-    entries.position[count], entries.reach[count] = position, reach
-    begin = reduction.rows.token_start[row] + position + 1
-    first = second = np.uint64(0)
-    if needed == 1 or needed == MAX_FOLLOWING:
-        first = second = token_hash(reduction.rows.token[begin])
-    if needed == MAX_FOLLOWING:
-        second = token_hash(reduction.rows.token[begin + 1])
-    if limits_weight(reduction.codes):
-        if needed == MAX_FOLLOWING:
-            first = np.uint64(0)
-        second = np.uint64(weight_limit(reduction, row, shared) if shared > 0.0 else HASHES - 1)
-    if reduction.special[row] >= 0:
-        flags, first, second = SPECIAL, np.uint64(0), np.uint64(0)
-        if limits_weight(reduction.codes):
-            second = np.uint64(HASHES - 1)
-    where = position if 0 <= position < NO_POSITION else NO_POSITION
-    entries.upper[count] = pack_flags(where, flags, first, second)
-    return count + 1
+    """Return the upper half of a word, from position, flags and shared weight of the entry.
+
+    ``next_token`` and ``second`` are the tokens one of which must occur, -1 for none.
+    """
+    position, flags, shared = entry
+    first_hash = second_hash = np.uint64(0)
+    mark = np.int64(0)
+    if next_token >= 0:
+        first_hash = second_hash = token_hash(next_token)
+    if second >= 0:
+        second_hash = token_hash(second)
+    if one.mode == BY_WEIGHT:
+        if second >= 0:
+            first_hash = np.uint64(0)
+        second_hash = np.uint64(weight_limit(one, shared))
+    elif one.mode == BY_AREA:
+        if second >= 0:
+            mark = np.int64(1)
+        else:
+            second_hash = np.uint64(0 if flags == SPECIAL else least_area(one, shared))
+    return pack_flags(position, mark, flags, first_hash, second_hash)
 
 
-@kernel
-def needed_tokens(
-    reduction: Reduction, row: Number, suffix: NDArray[np.float64], i: Number
-) -> Number:
-    """Return how many of the tokens after token ``i`` may be the next shared one."""
-    codes, rows = reduction.codes, reduction.rows
-    p, q = share(rows.text_share[row]), share(rows.threshold[row])
-    begin, end = rows.token_start[row], rows.token_start[row + 1]
+@inlined_kernel
+def reduce_row(reduction: Reduction, row: Number, entries: RowEntries) -> Number:
+    """Write the entries of a subscription; return how many there are."""
+    rows, suffix = reduction.rows, entries.suffix
+    token, weight, begin = rows.token, rows.token_weight, rows.token_start[row]
+    tokens = rows.token_start[row + 1] - begin
+    one, special = thresholds_of(reduction, row), reduction.special[row] >= 0
     count = np.int64(0)
-    for j in range(i + 1, end - begin):
-        shared = rows.token_weight[begin + i] + suffix[j]
-        if not feasible(p, q, text_bound(codes.similarity, shared, rows.text_weight[row]), 1.0):
-            break
+    total: Number = 0.0
+    for i in range(tokens - 1, -1, -1):
+        total += weight[begin + i]
+        suffix[i] = total
+    without, together = reach_of(one, 0.0), reach_of(one, total)
+    merged = tokens == 0 or (without >= 0.0 and together <= MERGE * without)
+    if merged:
+        flags = SPECIAL if special else ALWAYS
+        shared = 0.0 if special else total
+        entries.position[count], entries.reach[count] = -1, together
+        entries.upper[count] = upper_half(one, (NO_POSITION, flags, shared), -1, -1)
+        count += 1
+    whole = together
+    for i in range(0 if merged else tokens):
+        own, after = weight[begin + i], tokens - 1 - i
+        alone = reach_of(one, own)
+        flags, shared, needed = WITH_OTHERS | ALONE, suffix[i], np.int64(0)
+        is_split = False
+        if special:
+            flags, shared = SPECIAL, 0.0
+        elif after > 0 and alone < 0.0:
+            # The next shared token is one with which this one may be enough.
+            flags = WITH_OTHERS
+            while needed < after:
+                text = text_bound(one.similarity, own + suffix[i + 1 + needed], one.own)
+                if not feasible(one.p, one.q, text, 1.0):
+                    break
+                needed += 1
+        elif 0 < after <= MAX_FOLLOWING and alone < SPLIT * whole:
+            flags, needed, is_split = WITH_OTHERS, after, True
+        next_token = second = np.int64(-1)
+        if 0 < needed <= MAX_FOLLOWING:
+            next_token = np.int64(token[begin + i + 1])
+            if needed == MAX_FOLLOWING:
+                second = np.int64(token[begin + i + 2])
+        position = NO_POSITION if special else i
+        entries.position[count], entries.reach[count] = i, whole
+        entries.upper[count] = upper_half(one, (position, flags, shared), next_token, second)
+        count += 1
+        if is_split:
+            entries.position[count], entries.reach[count] = i, alone
+            entries.upper[count] = upper_half(one, (position, ALONE, own), -1, -1)
+            count += 1
+        if after > 0:
+            whole = reach_of(one, suffix[i + 1])
+            if whole < 0.0:
+                break
+    if without >= 0.0 and not merged:
+        flags = SPECIAL if special else ALONE
+        entries.position[count], entries.reach[count] = -1, without
+        entries.upper[count] = upper_half(one, (NO_POSITION, flags, 0.0), -1, -1)
         count += 1
     return count
 
 
-@kernel
-def reduce_row(reduction: Reduction, row: Number, entries: RowEntries) -> Number:
-    """Write the entries of a subscription; return how many there are."""
-    rows, suffix = reduction.rows, entries.suffix
-    begin, end = rows.token_start[row], rows.token_start[row + 1]
-    tokens = end - begin
-    total: Number = 0.0
-    for i in range(tokens - 1, -1, -1):
-        total += rows.token_weight[begin + i]
-        suffix[i] = total
-    count = np.int64(0)
-    without = reach_of(reduction, row, 0.0)
-    if tokens == 0:
-        return put_entry(reduction, row, entries, count, (-1, without, ALWAYS, 0.0, 0))
-    if without >= 0.0 and reach_of(reduction, row, total) <= MERGE * without:
-        reach = reach_of(reduction, row, total)
-        return put_entry(reduction, row, entries, count, (-1, reach, ALWAYS, total, 0))
-    for i in range(tokens):
-        whole = reach_of(reduction, row, suffix[i])
-        if whole < 0.0:
-            break
-        own, after = rows.token_weight[begin + i], tokens - 1 - i
-        alone = reach_of(reduction, row, own)
-        both = WITH_OTHERS | ALONE
-        if reduction.special[row] >= 0 or after == 0:
-            count = put_entry(reduction, row, entries, count, (i, whole, both, suffix[i], 0))
-        elif alone < 0.0:
-            needed = needed_tokens(reduction, row, suffix, i)
-            entry = (i, whole, WITH_OTHERS, suffix[i], needed)
-            count = put_entry(reduction, row, entries, count, entry)
-        elif after <= MAX_FOLLOWING and alone < SPLIT * whole:
-            entry = (i, whole, WITH_OTHERS, suffix[i], after)
-            count = put_entry(reduction, row, entries, count, entry)
-            count = put_entry(reduction, row, entries, count, (i, alone, ALONE, own, 0))
-        else:
-            count = put_entry(reduction, row, entries, count, (i, whole, both, suffix[i], 0))
-    if without >= 0.0:
-        count = put_entry(reduction, row, entries, count, (-1, without, ALONE, 0.0, 0))
-    return count
-
-
-@kernel
+@inlined_kernel
 def is_sole(reduction: Reduction, row: Number, count: Number, entries: RowEntries) -> Number:
     """Tell whether the one entry of a subscription is a sure match wherever the message is."""
-    codes, rows = reduction.codes, reduction.rows
+    rows = reduction.rows
     if count != 1 or entries.position[0] != 0 or entries.reach[0] < np.inf:
         return False
-    if limits_weight(codes) or reduction.special[row] >= 0:
+    if sift_mode(reduction.codes) == BY_WEIGHT or reduction.special[row] >= 0:
         return False
     one = rows.token_start[row + 1] - rows.token_start[row] == 1
-    p, q = share(rows.text_share[row]), share(rows.threshold[row])
-    return one and p >= q - TOLERANCE
+    return one and share(rows.text_share[row]) >= share(rows.threshold[row]) - TOLERANCE
 
 
 # --- boxes ---------------------------------------------------------------------------------------
@@ -306,7 +338,7 @@ def cap_box(
     return wrap_box(np.int64(WORLD[0]), np.int64(south), np.int64(WORLD[2]), np.int64(north), box)
 
 
-@kernel
+@inlined_kernel
 def entry_boxes(reduction: Reduction, row: Number, reach: Number, box: NDArray[np.int32]) -> Number:
     """Write the boxes of an entry; return how many, 0 if it has none.
 
@@ -326,7 +358,18 @@ def entry_boxes(reduction: Reduction, row: Number, reach: Number, box: NDArray[n
     return count
 
 
-@kernel
+@inlined_kernel
+def count_boxes(reduction: Reduction, row: Number, reach: Number, box: NDArray[np.int32]) -> Number:
+    """Return the number of boxes of an entry: without sines, if it is far from the antimeridian."""
+    if reduction.codes.proximity and reach < _SHORT_M:
+        begin = reduction.rows.box_start[row]
+        lon, lat = reduction.rows.box[begin, 0], reduction.rows.box[begin, 1]
+        if abs(lon) < _SHORT_LON and abs(lat) < _SHORT_LAT:
+            return np.int64(1)
+    return entry_boxes(reduction, row, reach, box)
+
+
+@inlined_kernel
 def sole_box(reduction: Reduction, row: Number, box: NDArray[np.int32]) -> None:
     """Write a box outside of which a sole entry has no nearness: S is 0."""
     rows = reduction.rows

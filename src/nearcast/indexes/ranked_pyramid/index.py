@@ -35,6 +35,7 @@ from nearcast.indexes.ranked_pyramid.build import (
     number_records,
     order_lists,
     place_entries,
+    sort_rarest_first,
     write_lists,
     write_records,
 )
@@ -196,19 +197,33 @@ def _bytes_of(columns: Any) -> int:
     return int(columns.nbytes)
 
 
+def _rarest_first(columns: RankedColumns, weighs: bool) -> RankedColumns:
+    """Return columns with rare tokens first among tokens of the same weight.
+
+    Weights by rarity order tokens like that already. If all weigh 1, sums do not depend on the
+    order, and lists of rare tokens are short.
+    """
+    if weighs or not len(columns.token):
+        return columns
+    distinct, number = np.unique(columns.token, return_inverse=True)
+    token = number.astype(np.int32)
+    sort_rarest_first(columns.token_start, token, np.bincount(token))
+    return columns._replace(token=read_only(distinct[token], np.int32))
+
+
 def _number_lists(columns: RankedColumns) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return the list of every token of the columns, and the token of every list."""
     token = columns.token
     if len(token) and int(token.max()) > 4 * len(token) + 1024:
         distinct, inverse = np.unique(token, return_inverse=True)
-        return inverse.astype(np.int32), np.append(distinct, NO_TOKEN).astype(np.int64)
+        return read_only(inverse, np.int32), np.append(distinct, NO_TOKEN).astype(np.int64)
     lists = int(token.max()) + 1 if len(token) else 0
     return token, np.append(np.arange(lists), NO_TOKEN)
 
 
 def _build(ranked: Ranked, block: int) -> RankedPyramidArrays:
     """Reduce, order and write all subscriptions."""
-    columns = ranked_columns(ranked)
+    columns = _rarest_first(ranked_columns(ranked), ranked.scoring.weighs)
     special, chosen = np.full(len(ranked), -1, np.int32), special_rows(ranked)
     special[chosen] = np.arange(len(chosen))
     proximity = int(ranked.kind == KINDS[PROXIMITY])

@@ -23,10 +23,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
+from nearcast.compiled.scoring import COSINE, DICE, JACCARD
 from nearcast.compiled.token_table import BITS32, MIXER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.compiled.scoring import ScoringCodes
 
 EVERYWHERE, HEADER_FIELDS = 2, 4
 """A field of ``header``: whether there are entries that need no token."""
@@ -59,12 +62,12 @@ MAX_LIST = (1 << 27) - 1
 
 # --- words ---------------------------------------------------------------------------------------
 #
-# The word of an entry: record (32 bits), position of its token (4), flags (4), two hashes (12
-# each). An entry is accepted if its token is the first one of the record that the message has, and
-# the flags allow what follows. `NO_POSITION` is that of entries that need no token: those are
-# accepted if no token is shared. The hashes are bits of the filter of a message, one of which must
-# be set. Bit 0 always is. With similarities that depend on the weight of the message, the second
-# hash is a code of its limit instead.
+# The word of an entry: record (32 bits), position of its token (3), `MARK` (1), flags (4), two
+# hashes (12 each). An entry is accepted if its token is the first one of the record that the
+# message has, and the flags allow what follows. `NO_POSITION` is that of entries that need no
+# token: those are accepted if no token is shared. The hashes are bits of the filter of a message,
+# one of which must be set. Bit 0 always is. The second hash may be a code instead, which is
+# compared with that of the message: see `sift_mode`.
 
 NO_POSITION = 7
 
@@ -77,6 +80,9 @@ record does not hold all that is needed."""
 SPECIAL_FLAG = np.uint64(SPECIAL)
 
 POSITION_SHIFT, FLAGS_SHIFT, FIRST_HASH, SECOND_HASH = (np.uint64(n) for n in (32, 36, 40, 52))
+
+MARK = np.uint64(35)
+"""The position of a bit that is set where, of regions, the second hash is a hash."""
 
 HASHES = 4096
 
@@ -106,8 +112,11 @@ def token_hash(token: Number) -> Number:
 
 
 @kernel
-def pack_flags(position: Number, flags: Number, first: Number, second: Number) -> Number:
+def pack_flags(
+    position: Number, mark: Number, flags: Number, first: Number, second: Number
+) -> Number:
     """Return the upper half of the word of an entry."""
+    position += mark << 3
     upper = (np.uint64(position) | (np.uint64(flags) << np.uint64(4))) | (
         np.uint64(first) << (FIRST_HASH - BITS32)
     )
@@ -131,3 +140,33 @@ def weight_code(weight: Number) -> Number:
     fraction, exponent = math.frexp(min(weight, 1e300))
     code = (np.int64(exponent) + 7) * 128 + np.int64((fraction - 0.5) * 256.0)
     return min(max(code, np.int64(0)), np.int64(HASHES - 1))
+
+
+BY_HASHES, BY_WEIGHT, BY_AREA = 0, 1, 2
+"""What the second hash of a word is; see `sift_mode`."""
+
+
+@kernel
+def sift_mode(codes: ScoringCodes) -> Number:
+    """Return what the second hash of every word is.
+
+    - `BY_HASHES`: a hash.
+    - `BY_WEIGHT`, for similarities that depend on the weight of all words of a message: a
+      `weight_code`. The message's must not be greater.
+    - `BY_AREA`, for regions: an `area_code`. The message's must not be less. Or it is a hash, if
+      `MARK` is set.
+    """
+    similarity = codes.similarity
+    if (similarity == JACCARD) | (similarity == DICE) | (similarity == COSINE):
+        return np.int64(BY_WEIGHT)
+    return np.int64(BY_HASHES if codes.proximity else BY_AREA)
+
+
+@kernel
+def area_code(area: Number) -> Number:
+    """Return a code from 0 to 4095 that never falls as an area grows, 64 steps a doubling."""
+    if area < 1.0:
+        return np.int64(0)
+    fraction, exponent = math.frexp(area)
+    code = np.int64(exponent) * 64 + np.int64((fraction - 0.5) * 128.0)
+    return min(code, np.int64(HASHES - 1))

@@ -50,8 +50,9 @@ from nearcast.compiled.scoring import (
 )
 from nearcast.compiled.simd_boxes import touching_boxes
 from nearcast.compiled.token_table import BITS32, LOW32, NO_TOKEN
-from nearcast.indexes.ranked_pyramid.entries import limits_weight
 from nearcast.indexes.ranked_pyramid.layout import (
+    BY_AREA,
+    BY_WEIGHT,
     COUNTS,
     DISTANCE,
     EVERYWHERE,
@@ -59,8 +60,10 @@ from nearcast.indexes.ranked_pyramid.layout import (
     FLAGS_SHIFT,
     HAS_HEAD,
     HASH_MASK,
+    HASHES,
     HEAD_CELLS,
     HEAD_WORDS,
+    MARK,
     MAX_TOKENS,
     NO_TOKEN_BIT,
     POSITION_SHIFT,
@@ -74,6 +77,8 @@ from nearcast.indexes.ranked_pyramid.layout import (
     TOKENS,
     WEIGHT,
     RankedPyramidArrays,
+    area_code,
+    sift_mode,
     weight_code,
 )
 from nearcast.indexes.ranked_pyramid.score import (
@@ -108,7 +113,7 @@ USUAL_TOKENS = 5
 
 _UNITS_PER_CM = (1.0 + 1e-9) / (CENTIMETERS * METERS_PER_UNIT)
 _ZERO, _ONE, _SIX = np.uint64(0), np.uint64(1), np.uint64(6)
-_FIFTEEN, _SIXTY_THREE = np.uint64(15), np.uint64(63)
+_SEVEN, _FIFTEEN, _SIXTY_THREE = np.uint64(7), np.uint64(15), np.uint64(63)
 
 
 class Matcher(NamedTuple):
@@ -349,13 +354,28 @@ def write_soles(
 
 
 @inlined_kernel
-def passes(token_filter: NDArray[np.uint64], limited: Number, code: Number, word: Number) -> Number:
+def message_code(messages: RankedMessages, message: Number, mode: Number) -> Number:
+    """Return what the second hashes of words are compared with, if that depends on the message."""
+    code = np.int64(HASHES - 1)
+    if mode == BY_WEIGHT:
+        code = weight_code(messages.text_weight[message])
+    elif mode == BY_AREA and messages.area[message] > 0.0:
+        code = area_code(messages.area[message])
+    return np.uint64(code)
+
+
+@inlined_kernel
+def passes(token_filter: NDArray[np.uint64], mode: Number, code: Number, word: Number) -> Number:
     """Return 1 if an entry may be accepted, as far as its hashes tell, else 0."""
     first, second = (word >> FIRST_HASH) & HASH_MASK, word >> SECOND_HASH
     bit = token_filter[first >> _SIX] >> (first & _SIXTY_THREE)
-    if limited:
-        return bit & np.uint64(second >= code)
-    return (bit | (token_filter[second >> _SIX] >> (second & _SIXTY_THREE))) & _ONE
+    if mode == BY_WEIGHT:
+        return bit & np.uint64(code <= second)
+    other = token_filter[second >> _SIX] >> (second & _SIXTY_THREE)
+    if mode == BY_AREA:
+        marked = word >> MARK
+        return ((bit & (np.uint64(code >= second) | marked)) | (other & marked)) & _ONE
+    return (bit | other) & _ONE
 
 
 @inlined_kernel
@@ -363,7 +383,7 @@ def sift_loose(
     pyramid: NDArray[np.uint64],
     scratch: Scratch,
     stretches: Number,
-    limited: Number,
+    mode: Number,
     code: Number,
     stretch: Number,
 ) -> tuple[Number, Number]:
@@ -380,7 +400,7 @@ def sift_loose(
         for i in range(np.uint64(at), np.uint64(stop)):
             word = pyramid[i]
             candidate[count] = word
-            count += passes(token_filter, limited, code, word)
+            count += passes(token_filter, mode, code, word)
         stretch += np.int64(stop == end)
     return stretch, np.int64(count)
 
@@ -417,7 +437,7 @@ def sift_leaves(
     pyramid: NDArray[np.uint64],
     scratch: Scratch,
     touching: Number,
-    limited: Number,
+    mode: Number,
     code: Number,
     count: Number,
 ) -> Number:
@@ -427,7 +447,7 @@ def sift_leaves(
     for i in range(touching):
         word = pyramid[position[i]]
         candidate[end] = word
-        end += passes(token_filter, limited, code, word)
+        end += passes(token_filter, mode, code, word)
     return np.int64(end)
 
 
@@ -555,7 +575,7 @@ def accept_candidates(
             scratch.special[specials] = np.int64(word & LOW32)
             specials += 1
             continue
-        first = (word >> POSITION_SHIFT) & _FIFTEEN
+        first = (word >> POSITION_SHIFT) & _SEVEN
         alone = np.uint64((mask >> (first + _ONE)) == _ZERO)
         with_none = mask | NO_TOKEN_BIT
         is_first = np.uint64((with_none & ((np.uint64(2) << first) - _ONE)) == (_ONE << first))
@@ -676,7 +696,7 @@ def match_messages(
     index, codes, pending, table = matcher.arrays, matcher.codes, scratch.pending, scratch.tokens
     pyramid, token_start, piece_start = index.pyramid, messages.token_start, messages.piece_start
     (first, last), room = part, np.int64(len(output.row))
-    limited, code = limits_weight(codes), np.uint64(0)
+    mode = sift_mode(codes)
     examined, visited, total = np.int64(0), np.int64(0), output.start[first]
     targets, next_targets = scratch.targets
     next_lists = look_up(index, messages, first, next_targets)
@@ -690,8 +710,7 @@ def match_messages(
         begin, end = token_start[message], token_start[message + 1]
         tokens = messages.token[begin : begin + known_tokens(messages.token[begin:end])]
         fill_table(table, tokens, matcher.weighing)
-        if limited:
-            code = np.uint64(weight_code(messages.text_weight[message]))
+        code = message_code(messages, message, mode)
         set_windows(messages, message, scratch)
         cells = message_cells(index, messages, message)
         heads, pyramids, soles = open_lists(index, cells, scratch, targets, lists)
@@ -709,7 +728,7 @@ def match_messages(
         scratch.queues.counts[LEAVES] = 0
         scratch.counts[SCANNED] = 0
         while fits:
-            stretch, count = sift_loose(pyramid, scratch, heads, limited, code, stretch)
+            stretch, count = sift_loose(pyramid, scratch, heads, mode, code, stretch)
             window = scratch.windows[0]
             while count + BLOCK <= CANDIDATES:
                 if scratch.counts[SCANNED] == scratch.queues.counts[LEAVES]:
@@ -723,7 +742,7 @@ def match_messages(
                 elif piece > 1:
                     window = scratch.windows[1]
                 touching = scan_leaves(index, window, scratch, CANDIDATES - count)
-                count = sift_leaves(pyramid, scratch, touching, limited, code, count)
+                count = sift_leaves(pyramid, scratch, touching, mode, code, count)
             if total + count > room:
                 fits = False
                 break

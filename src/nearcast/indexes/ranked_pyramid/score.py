@@ -142,20 +142,19 @@ def score_coverage(
     """Write the share of the region of the first candidates that a message covers."""
     box = messages.box
     begin, end = messages.piece_start[message], messages.piece_start[message + 1]
+    has_area = messages.area[message] != 0.0
     for i in range(count):
         west, south = np.int64(pending.west[i]), np.int64(pending.south[i])
         east, north = np.int64(pending.east[i]), np.int64(pending.north[i])
         area = (east - west) * (north - south)
-        common, meets = np.int64(0), False
+        common, meets = np.int64(0), np.int64(0)
         for piece in range(begin, end):
             width = min(east, np.int64(box[piece, 2])) - max(west, np.int64(box[piece, 0]))
             height = min(north, np.int64(box[piece, 3])) - max(south, np.int64(box[piece, 1]))
-            meets |= (width >= 0) & (height >= 0)
+            meets |= np.int64((width >= 0) & (height >= 0))
             common += max(width, np.int64(0)) * max(height, np.int64(0))
-        if area == 0 or messages.area[message] == 0.0:
-            pending.space[i] = 1.0 if meets else 0.0
-        else:
-            pending.space[i] = min(1.0, np.float64(common) / np.float64(area))
+        covered = min(1.0, np.float64(common) / np.float64(max(area, np.int64(1))))
+        pending.space[i] = covered if has_area and area != 0 else np.float64(meets)
 
 
 @kernel

@@ -189,15 +189,15 @@ class RankedIndex(BatchIndex):
 
 
 class _Room:
-    """Room for the candidates of some messages.
+    """Room for the candidates of some messages, up to the message ``reached``.
 
-    Messages whose matches do not fit into the output are found again in the next call. Those before
-    ``counted`` were counted by the first one.
+    Candidates whose matches do not fit into the output stay there until the next call.
     """
 
     def __init__(self) -> None:
         self.candidate = np.empty(1 << 16, np.int32)
-        self.counted = 0
+        self.found = Output(np.empty(0, np.int64), self.candidate)
+        self.reached = 0
 
 
 class CandidateIndex(RankedIndex):
@@ -235,32 +235,33 @@ class CandidateIndex(RankedIndex):
         find_scratch, token_set, room = scratch
         done, last = part
         examined = visited = 0
-        start = np.zeros(len(messages.token_start), np.int64)
         while done < last:
-            found = Output(start, room.candidate)
-            start[done] = 0
-            some = (done, min(last, done + _MESSAGES_AT_A_TIME))
-            if done < room.counted:
-                some = (done, room.counted)
-            reached, more_examined, more_visited = self.find_part(
-                messages, some, find_scratch, found
-            )
-            if reached == done:
-                room.candidate = np.empty(2 * len(room.candidate), np.int32)
-                continue
-            if self.may_repeat:
-                sort_candidates(found, (done, reached))
-            scored = score_rows(
-                self.codes, self.columns, messages, (done, reached), found, token_set, output
-            )
-            if done >= room.counted:
+            if done >= room.reached:
+                some = (done, min(last, done + _MESSAGES_AT_A_TIME))
+                found = Output(np.zeros(len(messages.token_start), np.int64), room.candidate)
+                reached, more_examined, more_visited = self.find_part(
+                    messages, some, find_scratch, found
+                )
+                if reached == done:
+                    room.candidate = np.empty(2 * len(room.candidate), np.int32)
+                    continue
+                if self.may_repeat:
+                    sort_candidates(found, (done, reached))
                 examined += more_examined
                 visited += more_visited
-            if scored < reached:
-                room.counted = max(room.counted, reached)
-                return scored, examined, visited
-            done = reached
-        room.counted = 0
+                room.found, room.reached = found, reached
+            done = score_rows(
+                self.codes,
+                self.columns,
+                messages,
+                (done, room.reached),
+                room.found,
+                token_set,
+                output,
+            )
+            if done < room.reached:
+                return done, examined, visited
+        room.reached = 0
         return last, examined, visited
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, borrow, kernel, lowest_bit
+from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, lowest_bit
 from nearcast.compiled.scoring import (
     COSINE,
     DICE,
@@ -32,7 +32,7 @@ from nearcast.indexes.rtree.ranked_space import ROUND_DOWN, ROUND_UP
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-P_MIN, P_MAX, Q_MIN, WEIGHT, SIZE = range(5)
+P_MIN, P_MAX, Q_MIN, WEIGHT, EXTENT = range(5)
 """Rows of a node's bounds."""
 
 FIELDS = 5
@@ -73,7 +73,7 @@ def set_bound(bound: NDArray[np.float32], node: Number, slot: Number, value: Bou
     """Write the bounds of a slot."""
     bound[node, P_MIN, slot], bound[node, P_MAX, slot] = value.p_min, value.p_max
     bound[node, Q_MIN, slot], bound[node, WEIGHT, slot] = value.q_min, value.weight
-    bound[node, SIZE, slot] = value.size
+    bound[node, EXTENT, slot] = value.size
 
 
 @kernel
@@ -84,7 +84,7 @@ def get_bound(bound: NDArray[np.float32], node: Number, slot: Number) -> Bound:
         bound[node, P_MAX, slot],
         bound[node, Q_MIN, slot],
         bound[node, WEIGHT, slot],
-        bound[node, SIZE, slot],
+        bound[node, EXTENT, slot],
     )
 
 
@@ -180,6 +180,20 @@ def write_text_bounds(
         shared[slot] = 1.0 if least == 0.0 else share_of
 
 
+@inlined_kernel
+def text_below(similarity: Number, least: Number, message: Number, shared: Number) -> Number:
+    """Return T of a subscription that shares this weight and weighs at least ``least``."""
+    whole = least
+    if similarity == JACCARD:
+        whole = max(least, least + message - shared)
+    elif similarity == DICE:
+        whole = 0.5 * (least + message)
+    elif similarity == COSINE:
+        whole = np.sqrt(least * message)
+    part = min(1.0, shared / whole) if shared > 0.0 else 0.0
+    return 1.0 if least == 0.0 else part
+
+
 @kernel
 def write_text_scores(
     similarity: Number,
@@ -188,14 +202,9 @@ def write_text_scores(
     shared: NDArray[np.float64],
 ) -> None:
     """Replace the weight that the subscriptions of a leaf share with a message by T."""
-    if similarity != JACCARD:
-        write_text_bounds(similarity, bound, message_weight, shared)
-        return
     for slot in range(bound.shape[1]):
         least = np.float64(bound[WEIGHT, slot])
-        whole = max(least, least + message_weight - shared[slot])
-        share_of = min(1.0, shared[slot] / whole) if shared[slot] > 0.0 else 0.0
-        shared[slot] = 1.0 if least == 0.0 else share_of
+        shared[slot] = text_below(similarity, least, message_weight, shared[slot])
 
 
 @kernel

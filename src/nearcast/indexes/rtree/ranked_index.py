@@ -55,7 +55,6 @@ from nearcast.indexes.rtree.ranked_match import (
 )
 from nearcast.indexes.rtree.tokens import (
     INVERTED_FILES,
-    UNKEYED_SETS,
     IndexArrays,
     Postings,
     grow_tables,
@@ -350,9 +349,7 @@ class BoundTree(SetTree):
                     np.array([ranked.unknown_weight if weighs else 1.0]),
                 )
             )
-        return find_by_bounds(
-            self._readable, self.kind, self.codes, messages, part, scratch, output
-        )
+        return find_by_bounds(self._readable, self.codes, messages, part, scratch, output)
 
     def _index_arrays(self) -> IndexArrays:
         clauses, columns = self.clauses, self.columns
@@ -457,7 +454,7 @@ class RankedRtTree(BoundTree):
     name = "rt-tree"
     summary = "R-tree with token sets and bounds of scores"
     kinds = (KINDS[OVERLAP],)
-    kind = UNKEYED_SETS
+    kind = INVERTED_FILES
 
 
 class RankedRtPlusTree(SetTree):
@@ -675,7 +672,7 @@ class RankedRtPlusPlusTree(RankedTree):
             self._lists,
             self._far_tables,
             self._far_lists,
-            np.array([self.options.anywhere == "index"], np.int64),
+            np.array([self.options.anywhere == "index", not self.may_repeat], np.int64),
             Keys(*map(current, self._keys)),
             self._limit,
             self._node_limit,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.clauses import Ordered
-from nearcast.compiled.jit import Number, borrow, kernel, lowest_bit
+from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, lowest_bit
 from nearcast.compiled.token_lists import (
     ONE,
     list_capacity,
@@ -78,8 +78,8 @@ class ListPool(NamedTuple):
 class ListArrays(NamedTuple):
     """A tree with token lists.
 
-    ``far_tables`` and ``far_lists`` are the lists of the whole index; ``far`` int64[1] tells
-    whether there are any. ``limit`` float32[nodes, most] and ``node_limit`` float32[nodes]: the
+    ``far_tables`` and ``far_lists`` are the lists of the whole index; ``far`` int64[2] tells
+    whether there are any, and whether every clause is a row. ``limit`` float32[nodes, most] and ``node_limit`` float32[nodes]: the
     largest limit of what is kept below a slot, and in a node. ``row`` and ``box`` are those of
     clauses.
     """
@@ -118,7 +118,7 @@ def grow_lists(tables: Tables, level: NDArray[np.int32], lists: ListPool, more: 
 # The signature of a clause, spread over nodes.
 
 
-@kernel
+@inlined_kernel
 def far_keys(index: ListArrays, clause: Number) -> Number:
     """Return the number of keys of a clause that are in lists of the whole index."""
     keys, count = index.keys, np.int64(0)
@@ -130,14 +130,14 @@ def far_keys(index: ListArrays, clause: Number) -> Number:
     return count
 
 
-@kernel
+@inlined_kernel
 def token_keys(keys: Keys, clause: Number) -> Number:
     """Return the number of keys of a clause without the dummy."""
     count = keys.start[clause + 1] - keys.start[clause]
     return count - np.int64(keys.token[keys.start[clause + 1] - 1] == NO_TOKEN)
 
 
-@kernel
+@inlined_kernel
 def first_kept(index: ListArrays, clause: Number, depth: Number) -> Number:
     """Return the first key of a clause that a node at this depth, or a node below it, keeps."""
     above = min(first_leaf_token(depth), token_keys(index.keys, clause))

@@ -21,15 +21,19 @@ from nearcast.compiled.messages import Output, known_tokens
 from nearcast.compiled.token_table import SIZE, START, Tables, find_slot, home
 from nearcast.indexes.rtree.match import NODE_BITS
 from nearcast.indexes.rtree.nodes import Box, RTree, overlapping_slots
-from nearcast.indexes.rtree.ranked_bounds import SIZE as BOUND_SIZE
 from nearcast.indexes.rtree.ranked_bounds import (
+    EXTENT,
+    P_MAX,
+    Q_MIN,
+    SLACK,
+    WEIGHT,
     matching_slots,
+    text_below,
     write_text_bounds,
     write_text_scores,
 )
 from nearcast.indexes.rtree.ranked_keys import EVERY
 from nearcast.indexes.rtree.ranked_space import write_spaces
-from nearcast.indexes.rtree.tokens import UNKEYED_SETS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,13 +67,15 @@ class PrefixArrays(NamedTuple):
 class WalkScratch(NamedTuple):
     """Scratch for one message at a time.
 
-    - ``stack`` int64[k]: places of nodes to open, as in `match`.
+    - ``stack`` int64[k]: places of nodes to open, as in `match`; ``above`` float64[k]: the bound of
+      S that their parents have for them.
     - ``token`` and ``entries`` uint64[levels + 1, t], ``weight`` float64[levels + 1, t]: frames,
       by level, the last one for the message; ``size`` int64: the number of their tokens.
     - ``shared`` and ``space`` float64[64]: weights or T, and S or gaps, of the slots of a node.
     """
 
     stack: NDArray[np.int64]
+    above: NDArray[np.float64]
     token: NDArray[np.uint64]
     entries: NDArray[np.uint64]
     weight: NDArray[np.float64]
@@ -83,6 +89,7 @@ def make_walk_scratch(height: int, trees: int, tokens: int) -> WalkScratch:
     levels, slots = height + 2, tokens + 1
     return WalkScratch(
         stack=np.empty(trees + 64 * levels, np.int64),
+        above=np.empty(trees + 64 * levels),
         token=np.empty((levels, slots), np.uint64),
         entries=np.empty((levels, slots), np.uint64),
         weight=np.empty((levels, slots)),
@@ -152,7 +159,6 @@ def append_rows(
 @kernel
 def find_by_bounds(
     index: BoundArrays,
-    kind: Number,
     codes: ScoringCodes,
     messages: RankedMessages,
     numbers: tuple[Number, Number],
@@ -169,7 +175,7 @@ def find_by_bounds(
     examined, visited = np.int64(0), np.int64(0)
     for message in range(numbers[0], numbers[1]):
         fill_message_frame(index, messages, message, scratch)
-        count, more = walk_bounds(index, kind, codes, messages, message, scratch, found, start)
+        count, more = walk_bounds(index, codes, messages, message, scratch, found, start)
         if count < 0:
             return np.int64(message), examined, visited
         examined += count - start[message]
@@ -195,7 +201,6 @@ def fill_message_frame(
 @kernel
 def walk_bounds(
     index: BoundArrays,
-    kind: Number,
     codes: ScoringCodes,
     messages: RankedMessages,
     message: Number,
@@ -205,34 +210,123 @@ def walk_bounds(
 ) -> tuple[Number, Number]:
     """Append the candidates of a message; return their end (-1 if full) and the nodes visited."""
     tree, count, visited = index.tree, start[message], np.int64(0)
-    weight = messages.text_weight[message]
+    weight, most = messages.text_weight[message], tree.entry.shape[1]
     top = push_roots(tree, index.root, scratch.stack)
+    for i in range(top):
+        scratch.above[i] = 1.0
     while top > 0:
         top -= 1
         slot, node = split_place(scratch.stack[top])
+        is_far, bound, level = scratch.above[top] == 0.0, index.bound[node], tree.level[node]
         visited += 1
-        bound = index.bound[node]
-        if tree.level[node] == 0:
-            if count + tree.entry.shape[1] > len(found):
+        if top > 0:
+            prefetch_tokens(tree, index.tables, scratch.stack[top - 1], scratch)
+        if level == 0:
+            if count + most > len(found):
                 return np.int64(-1), visited
-            if kind == UNKEYED_SETS:
-                share_all(index, node, slot, scratch)
-                write_text_bounds(codes.similarity, bound, weight, scratch.shared)
-            else:
-                share_tokens(index, node, slot, scratch)
-                write_text_scores(codes.similarity, bound, weight, scratch.shared)
+            if is_far:
+                count = read_far_leaf(index, codes, (node, slot), weight, scratch, found, count)
+                continue
+        share_tokens(index, node, slot, scratch)
+        if level == 0:
+            write_text_scores(codes.similarity, bound, weight, scratch.shared)
         else:
-            share_tokens(index, node, slot, scratch)
             write_text_bounds(codes.similarity, bound, weight, scratch.shared)
-        sizes = bound[BOUND_SIZE]
-        write_spaces(codes, tree.box[node], sizes, messages, message, scratch.space)
+        if is_far:
+            for i in range(most):
+                scratch.space[i] = 0.0
+        else:
+            sizes = bound[EXTENT]
+            write_spaces(codes, tree.box[node], sizes, messages, message, scratch.space)
         slots = matching_slots(bound, scratch.shared, scratch.space) & tree.used[node]
-        if tree.level[node] == 0:
+        if level == 0:
             count = append_rows(tree, node, slots, found, count)
         else:
-            keep_entries(scratch, np.int64(tree.level[node]), slots)
-            top = push_slots(tree, index.tables, node, slots, scratch.stack, top)
+            keep_entries(scratch, np.int64(level), slots)
+            top = push_bounded(index, node, slots, scratch, top)
     return count, visited
+
+
+@kernel
+def push_bounded(
+    index: BoundArrays, node: Number, slots: Number, scratch: WalkScratch, top: Number
+) -> Number:
+    """Push the children in these slots, and their S; return the new top of the stack.
+
+    S is 0 only where all that matches has a token of the message: not below an entry that has
+    subscriptions without keywords, or that match everything.
+    """
+    bound = index.bound[node]
+    while slots != np.uint64(0):
+        slot = lowest_bit(slots)
+        slots &= slots - np.uint64(1)
+        child = np.int64(index.tree.entry[node, slot])
+        prefetch(index.tables.table, child)
+        space = scratch.space[slot]
+        if bound[WEIGHT, slot] == 0.0 or np.float64(bound[Q_MIN, slot]) <= 2.0 * SLACK:
+            space = max(space, SLACK)
+        if space > 0.0:
+            prefetch(index.tree.box, child)
+        scratch.stack[top] = (slot << NODE_BITS) | child
+        scratch.above[top] = space
+        top += 1
+    return top
+
+
+@kernel
+def prefetch_tokens(tree: RTree, tables: Tables, place: Number, scratch: WalkScratch) -> None:
+    """Prefetch the tokens of the message in the table of a node that is opened next."""
+    slot, node = split_place(place)
+    above, start, size = (
+        frame_above(tree, node, scratch),
+        tables.table[node, START],
+        tables.table[node, SIZE],
+    )
+    for i in range(scratch.size[above]):
+        if (scratch.entries[above, i] >> np.uint64(slot)) & np.uint64(1) != np.uint64(0):
+            prefetch(tables.slot, start + home(scratch.token[above, i], size))
+
+
+@kernel
+def read_far_leaf(
+    index: BoundArrays,
+    codes: ScoringCodes,
+    place: tuple[Number, Number],
+    message_weight: Number,
+    scratch: WalkScratch,
+    found: NDArray[np.int32],
+    count: Number,
+) -> Number:
+    """Append the candidates of a leaf that is too far away for any S; return their end.
+
+    Only subscriptions that share a token can match, and they are few.
+    """
+    tree, tables, shared, hit = index.tree, index.tables, scratch.shared, np.uint64(0)
+    leaf, slot = place
+    above = frame_above(tree, leaf, scratch)
+    for i in range(scratch.size[above]):
+        if (scratch.entries[above, i] >> np.uint64(slot)) & np.uint64(1) == np.uint64(0):
+            continue
+        at = find_slot(tables, leaf, scratch.token[above, i])
+        entries = tables.slot[at, 1] if at >= 0 else np.uint64(0)
+        while entries != np.uint64(0):
+            one = lowest_bit(entries)
+            entries &= entries - np.uint64(1)
+            before = shared[one] if (hit >> np.uint64(one)) & np.uint64(1) != np.uint64(0) else 0.0
+            shared[one] = before + scratch.weight[above, i]
+            hit |= np.uint64(1) << np.uint64(one)
+    hit &= tree.used[leaf]
+    bound = index.bound[leaf]
+    while hit != np.uint64(0):
+        one = lowest_bit(hit)
+        hit &= hit - np.uint64(1)
+        text = text_below(
+            codes.similarity, np.float64(bound[WEIGHT, one]), message_weight, shared[one]
+        )
+        if np.float64(bound[P_MAX, one]) * text >= np.float64(bound[Q_MIN, one]) - SLACK:
+            found[count] = tree.key[leaf, one]
+            count += 1
+    return count
 
 
 @kernel
@@ -246,7 +340,6 @@ def share_tokens(index: BoundArrays, node: Number, slot: Number, scratch: WalkSc
     """Fill the frame of a node from its parent's, and add up the weights that slots share."""
     tables, level = index.tables, np.int64(index.tree.level[node])
     most = index.tree.entry.shape[1]
-    start, size = tables.table[node, START], tables.table[node, SIZE]
     above, wanted = frame_above(index.tree, node, scratch), np.int64(0)
     for i in range(most):
         scratch.shared[i] = 0.0
@@ -254,7 +347,6 @@ def share_tokens(index: BoundArrays, node: Number, slot: Number, scratch: WalkSc
         if (scratch.entries[above, i] >> np.uint64(slot)) & np.uint64(1) != np.uint64(0):
             scratch.token[level, wanted] = scratch.token[above, i]
             scratch.weight[level, wanted] = scratch.weight[above, i]
-            prefetch(tables.slot, start + home(scratch.token[above, i], size))
             wanted += 1
     count = np.int64(0)
     for i in range(wanted):
@@ -279,17 +371,6 @@ def add_weight(shared: NDArray[np.float64], entries: Number, weight: Number, mos
     while entries != np.uint64(0):
         shared[lowest_bit(entries)] += weight
         entries &= entries - np.uint64(1)
-
-
-@kernel
-def share_all(index: BoundArrays, leaf: Number, slot: Number, scratch: WalkScratch) -> None:
-    """Give every slot of a leaf the weight of all tokens of the message that the leaf has."""
-    above, total = frame_above(index.tree, leaf, scratch), 0.0
-    for i in range(scratch.size[above]):
-        if (scratch.entries[above, i] >> np.uint64(slot)) & np.uint64(1) != np.uint64(0):
-            total += scratch.weight[above, i]
-    for i in range(index.tree.entry.shape[1]):
-        scratch.shared[i] = total
 
 
 @kernel
@@ -339,6 +420,8 @@ def find_by_prefixes(
             top -= 1
             slot, node = split_place(scratch.stack[top])
             visited += 1
+            if top > 0:
+                prefetch_prefixes(tree, index.tables, scratch.stack[top - 1], scratch)
             slots = prefix_slots(index, (node, slot), messages, message, scratch)
             if tree.level[node] > 0:
                 keep_entries(scratch, np.int64(tree.level[node]), slots)
@@ -363,13 +446,11 @@ def prefix_slots(
     """Fill the frame of a node from its parent's; return the slots that a match can be below."""
     tables, (node, slot) = index.tables, place
     level = np.int64(index.tree.level[node])
-    start, size = tables.table[node, START], tables.table[node, SIZE]
     above, wanted = frame_above(index.tree, node, scratch), np.int64(0)
     for i in range(scratch.size[above]):
         if (scratch.entries[above, i] >> np.uint64(slot)) & np.uint64(1) != np.uint64(0):
             token = scratch.token[above, i]
             scratch.token[level, wanted] = token
-            prefetch(tables.slot, start + home(token << np.uint64(1), size))
             wanted += 1
     count, near, anywhere = np.int64(0), np.uint64(0), np.uint64(0)
     for i in range(wanted):
@@ -387,6 +468,19 @@ def prefix_slots(
     if near & ~anywhere != np.uint64(0):
         near &= meeting_slots(index.tree.box, node, messages, message)
     return (near | anywhere) & index.tree.used[node]
+
+
+@kernel
+def prefetch_prefixes(tree: RTree, tables: Tables, place: Number, scratch: WalkScratch) -> None:
+    """Prefetch the tokens of the message in the table of a node that is opened next."""
+    slot, node = split_place(place)
+    above = frame_above(tree, node, scratch)
+    start, size = tables.table[node, START], tables.table[node, SIZE]
+    for i in range(scratch.size[above]):
+        if (scratch.entries[above, i] >> np.uint64(slot)) & np.uint64(1) != np.uint64(0):
+            token = scratch.token[above, i] << np.uint64(1)
+            prefetch(tables.slot, start + home(token, size))
+            prefetch(tables.slot, start + home(token | np.uint64(1), size))
 
 
 @kernel

@@ -12,7 +12,6 @@ the kind of the tree:
 - `TOKEN_LISTS`: in an inner node at depth ``d >= 1``, for every token the list of the clauses below
   that have it as their ``d``-th token. The root (depth 0) has no lists. Leaves have inverted
   files of the remaining tokens, from the ``d``-th on.
-- `UNKEYED_SETS`: as `TOKEN_SETS`, but the keys of items are no tokens (ranked trees).
 
 In a token list, a clause is its number, inverted (``~clause``) if this is its last token.
 
@@ -47,7 +46,7 @@ from nearcast.indexes.rtree.nodes import RTree, bit, depth_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NO_TOKENS, TOKEN_SETS, FIRST_TOKENS, INVERTED_FILES, TOKEN_LISTS, UNKEYED_SETS = range(6)
+NO_TOKENS, TOKEN_SETS, FIRST_TOKENS, INVERTED_FILES, TOKEN_LISTS = 0, 1, 2, 3, 4
 """The kinds of trees."""
 
 

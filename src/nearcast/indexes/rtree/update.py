@@ -49,7 +49,6 @@ from nearcast.indexes.rtree.tokens import (
     INVERTED_FILES,
     NO_TOKENS,
     TOKEN_LISTS,
-    UNKEYED_SETS,
     GatherScratch,
     IndexArrays,
     Postings,
@@ -279,16 +278,15 @@ def refresh_table(index: IndexArrays, kind: Number, node: Number) -> Number:
 @kernel
 def leaf_has(tree: RTree, ordered: Ordered, kind: Number, leaf: Number, token: Number) -> Number:
     """Tell whether a clause of a leaf refers to a token."""
-    unchecked = np.int64(0) if kind == UNKEYED_SETS else np.int64(1)
     left = tree.used[leaf]
     while left != np.uint64(0):
         slot = lowest_bit(left)
         left &= left - np.uint64(1)
-        if kind != UNKEYED_SETS and tree.key[leaf, slot] == token:
+        if tree.key[leaf, slot] == token:
             return True
         if kind != FIRST_TOKENS:
             clause = tree.entry[leaf, slot]
-            for i in range(unchecked, length_of(ordered, clause)):
+            for i in range(1, length_of(ordered, clause)):
                 if token_at(ordered, clause, i) == token:
                     return True
     return False

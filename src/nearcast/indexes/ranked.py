@@ -10,7 +10,7 @@ threads, scratch space, messages cut at the antimeridian, the growing output, an
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class RankedIndex(BatchIndex):
     of every subscription from the heaviest to the lightest.
     """
 
-    kinds = (KINDS[PROXIMITY], KINDS[OVERLAP])
+    kinds: ClassVar[tuple[str, ...]] = (KINDS[PROXIMITY], KINDS[OVERLAP])
 
     def __init__(self, ranked: Ranked, options: Any) -> None:
         super().__init__()

@@ -106,14 +106,15 @@ class GrowingRanked:
     @property
     def columns(self) -> RankedColumns:
         """All subscriptions as kernels see them."""
-        clauses, outlines = self._clauses.clauses, self._outlines
+        clauses = self._clauses.clauses
+        outlines: Any = self._outlines
         rankings = {name: self._rankings[name].view for name in _RANKINGS[1:]}
         return RankedColumns(
             **{name: array.view for name, array in (self._start | self._each).items()},
             **rankings,
             box=clauses.box,
             shapes=shape_arrays(clauses),
-            outlines=Outlines(*(array.view for array in outlines)),  # type: ignore[attr-defined]
+            outlines=Outlines(*(array.view for array in outlines)),
         )
 
     @property

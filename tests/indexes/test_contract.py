@@ -51,6 +51,8 @@ BUILDERS = {
     "iq-tree, small": create("iq-tree", list_size=2, depth=5),
     "rq-tree, small": create("rq-tree", list_size=2),
     "trie-quadtree, small": create("trie-quadtree", list_size=2, child_size=1),
+    "stamp, cost": create("stamp", filters="cost", leaf=3),
+    "stamp, deep": create("stamp", filters="sp+rp+hi", leaf=2),
 }
 
 if JIT:  # the choice above is enough for kernels as plain Python, which takes its time
@@ -98,6 +100,11 @@ if JIT:  # the choice above is enough for kernels as plain Python, which takes i
             "trie-quadtree", list_size=1, child_size=1, update_cost=1e-12, order="frequent"
         ),
         "trie-quadtree, lists": create("trie-quadtree", list_size=1 << 28, child_size=1 << 28),
+        "stamp, sp": create("stamp", filters="sp"),
+        "stamp, sp+hi": create("stamp", filters="sp+hi", leaf=3),
+        "stamp, sp+st+hi": create("stamp", filters="sp+st+hi", leaf=4),
+        "stamp, sp+rp+st+hi": create("stamp", filters="sp+rp+st+hi", leaf=3),
+        "stamp, one leaf": create("stamp", filters="sp+rp+st+hi", leaf=50_000),
     }
 
 

@@ -36,6 +36,7 @@ from nearcast.indexes.stamp.layout import (
     LAST_SHIFT,
     MAX_REMAINING,
     PARENT,
+    REGIONS,
     REMAINING_SHIFT,
     SETS,
     StampArrays,
@@ -99,7 +100,8 @@ def plan_postings(
     suffix[tokens] = 0.0
     for i in range(tokens - 1, -1, -1):
         suffix[i] = suffix[i + 1] + rows.token_weight[first + i]
-    heaviest, current, count = 0.0, 0, 0
+    current, count = 0, 0
+    heaviest: Number = np.float64(0.0)
     while count < tokens:
         weight = rows.token_weight[first + count]
         text = text_bound(codes.similarity, heaviest + suffix[count], own)
@@ -131,7 +133,9 @@ def plan_postings(
 
 
 @kernel
-def border_distance_m(codes: ScoringCodes, lon: Number, lat: Number, box: NDArray[np.int32]) -> Number:
+def border_distance_m(
+    codes: ScoringCodes, lon: Number, lat: Number, box: NDArray[np.int32]
+) -> Number:
     """Return at most the distance from a place in a box to what is outside the box.
 
     For meridians, that to the whole great circle, which is never more than that to a side.
@@ -225,7 +229,7 @@ def measure_regions(
 ) -> None:
     """Write the distance from a message to every region; see `region_gap_m`."""
     box, region = stamp.box, stamp.region
-    count = len(box)
+    count = stamp.state[REGIONS]
     gap[0] = INSIDE
     for r in range(1, count):
         gap[r] = FAR

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, kernel
-from nearcast.compiled.scoring import RankedColumns, ScoringCodes
 from nearcast.indexes.stamp.bounds import Plan, border_distance_m, make_plan, plan_postings
 from nearcast.indexes.stamp.layout import (
     CAPACITY,
@@ -58,16 +57,20 @@ from nearcast.indexes.stamp.layout import (
     WEIGHT,
     Filters,
     StampArrays,
+    aligned_records,
     as_float,
     claim_token,
     find_token,
     float_bits,
     move_slots,
+    reach_of,
     table_size,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.compiled.scoring import RankedColumns, ScoringCodes
 
 FANOUT = 16
 """Regions that lie in one region, as far as they are packed."""
@@ -168,7 +171,7 @@ def build_arrays(
     state = np.zeros(8, np.int64)
     state[RECORDS], state[REGIONS] = len(order), regions
     records = StampArrays(
-        record=_aligned(len(order)),
+        record=aligned_records(len(order)),
         long_token=np.empty(long_tokens, np.int32),
         leaf=np.empty(len(order), np.int32),
         next_member=np.empty(len(order), np.int32),
@@ -186,13 +189,6 @@ def build_arrays(
     fill_records(rows, order, 0, records)
     join_members(packed.region, records.leaf, records.next_member)
     return _with_lists(codes, rows, order, filters, records)
-
-
-def _aligned(records: int) -> NDArray[np.int32]:
-    """Return records that begin at cache lines."""
-    raw = np.empty(16 * records + 16, np.int32)
-    skipped = (-raw.ctypes.data % 64) // 4
-    return raw[skipped : skipped + 16 * records].reshape(-1, 16)
 
 
 def _with_lists(
@@ -442,8 +438,13 @@ def fill_lists(
                 bits = stamp.posting[i, POSTING_REACH]
                 if bits > farthest and as_float(bits) < np.inf:
                     farthest = bits
+                spot = stamp.posting[i, POSTING_LON], stamp.posting[i, POSTING_LAT]
                 for j in range(opened):
-                    raise_reach(codes, filters, stamp, open_entry[j], i)
+                    over = open_entry[j]
+                    if bits > entry[over, REACH] and is_marked(
+                        codes, filters, stamp.box[~entry[over, REGION]], bits, spot
+                    ):
+                        entry[over, REACH] = bits
             used += 1
             first = last
         while opened > 0:
@@ -466,27 +467,19 @@ def new_entry(stamp: StampArrays, at: Number, region: Number) -> None:
 
 
 @kernel
-def raise_reach(
-    codes: ScoringCodes, filters: Filters, stamp: StampArrays, at: Number, posting: Number
-) -> None:
-    """Let the entry of an inner region reach as far as a posting of the first set that is marked there."""
-    bits = stamp.posting[posting, POSTING_REACH]
-    entry = stamp.entry
-    if bits > entry[at, REACH] and is_marked(codes, filters, stamp, ~entry[at, REGION], posting):
-        entry[at, REACH] = bits
-
-
-@kernel
 def is_marked(
-    codes: ScoringCodes, filters: Filters, stamp: StampArrays, region: Number, posting: Number
+    codes: ScoringCodes,
+    filters: Filters,
+    box: NDArray[np.int32],
+    bits: Number,
+    place: tuple[Number, Number],
 ) -> Number:
     """Tell whether messages outside a region have to read a posting (region-aware prefix)."""
-    reach = np.float64(as_float(stamp.posting[posting, POSTING_REACH]))
+    reach = reach_of(bits)
     if not filters.marks or reach == np.inf:
         return True
-    lon = np.float64(stamp.posting[posting, POSTING_LON])
-    lat = np.float64(stamp.posting[posting, POSTING_LAT])
-    return reach >= border_distance_m(codes, lon, lat, stamp.box[region])
+    lon, lat = np.float64(place[0]), np.float64(place[1])
+    return reach >= border_distance_m(codes, lon, lat, box)
 
 
 @kernel
@@ -511,22 +504,23 @@ def fill_list(
     """Write the sorted list of an entry from posting ``first`` on."""
     lists, count = stamp.list, len(chosen)
     leaf = stamp.entry[at, REGION]
+    box = stamp.box[leaf]
     lists[at, NEXT] = first
     lists[at, COUNT] = lists[at, CAPACITY] = count
     for i in range(count):
-        # Marks ask for the place of a posting: it is written twice.
-        copy_flat(flat, chosen[i], first + i, stamp)
+        record, bits = flat.record[chosen[i]], flat.reach[chosen[i]]
+        spot = stamp.record[record, LON], stamp.record[record, LAT]
         current = flat.more[chosen[i], MORE_INFO] & SET_BITS if filters.sets else 0
-        marked = current > 0 or is_marked(codes, filters, stamp, leaf, first + i)
-        key[i] = sort_key(current, marked, flat.reach[chosen[i]]) if filters.regions else 0
+        marked = current > 0 or is_marked(codes, filters, box, bits, spot)
+        key[i] = sort_key(current, marked, bits) if filters.regions else 0
         lists[at, OWN_SET] += current == 0
         lists[at, MARKED] += current == 0 and marked
         if filters.sets:
             stamp.set_total[leaf, current] += 1
     if count > 1 and filters.regions:
         sort_run(key, chosen)
-        for i in range(count):
-            copy_flat(flat, chosen[i], first + i, stamp)
+    for i in range(count):
+        copy_flat(flat, chosen[i], first + i, stamp)
     if filters.sets:
         for i in range(count):
             for c in range(stamp.more[first + i, MORE_INFO] & SET_BITS, SETS):

@@ -6,12 +6,13 @@ stored as their bits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.token_table import MIXER, NO_TOKEN
+from nearcast.indexes.array_tuples import map_arrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -180,3 +181,67 @@ def reach_of(word: Number) -> Number:
 def table_size(tokens: int) -> int:
     """Return the size of a table of slots for this number of tokens."""
     return 1 << max(3, (2 * tokens).bit_length())
+
+
+GROUPS = {
+    "record": ("record", "leaf", "next_member"),
+    "long_token": ("long_token",),
+    "region": ("box", "region", "set_total"),
+    "entry": ("entry", "list", "set_end"),
+    "posting": ("posting", "more"),
+}
+"""Arrays that grow together, by the first of them."""
+
+USED = {
+    "record": RECORDS,
+    "long_token": LONG_TOKENS,
+    "region": REGIONS,
+    "entry": ENTRIES,
+    "posting": POSTINGS,
+}
+"""Where ``state`` says how much of them is in use."""
+
+
+def trimmed(stamp: StampArrays) -> StampArrays:
+    """Return the arrays without spare room."""
+    cut: dict[str, Any] = {}
+    for name, members in GROUPS.items():
+        used = int(stamp.state[USED[name]])
+        cut |= {member: getattr(stamp, member)[:used] for member in members}
+    return stamp._replace(**cut)
+
+
+def with_room(stamp: StampArrays, name: str, count: int, sets: bool) -> StampArrays:
+    """Return the arrays with room for ``count`` rows in one of the groups.
+
+    Only an index with further signature sets has ``set_end`` and ``more``.
+    """
+    if count <= len(getattr(stamp, name)):
+        return stamp
+    grown: dict[str, Any] = {}
+    for member in GROUPS[name]:
+        old = getattr(stamp, member)
+        if sets or member not in ("set_end", "more"):
+            grown[member] = _enlarged(old, count + (count >> 1), member == "record")
+    return stamp._replace(**grown)
+
+
+def _enlarged(old: NDArray[np.int32], count: int, aligned: bool) -> NDArray[np.int32]:
+    new = aligned_records(count) if aligned else np.zeros((count, *old.shape[1:]), np.int32)
+    new[: len(old)] = old
+    return new
+
+
+def aligned_records(records: int) -> NDArray[np.int32]:
+    """Return records that begin at cache lines."""
+    raw = np.zeros(16 * records + 16, np.int32)
+    skipped = (-raw.ctypes.data % 64) // 4
+    return raw[skipped : skipped + 16 * records].reshape(-1, 16)
+
+
+def writable_copy(stamp: StampArrays) -> StampArrays:
+    """Return a copy of the arrays that can be changed."""
+    copies = map_arrays(stamp, np.copy)
+    record = aligned_records(len(stamp.record))
+    record[:] = stamp.record
+    return copies._replace(record=record)

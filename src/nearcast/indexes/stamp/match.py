@@ -481,7 +481,7 @@ def open_regions(
     stamp, tally, gaps = index.stamp, scratch.tally, scratch.gap
     entry, lists, posting, opened = stamp.entry, stamp.list, stamp.posting, scratch.opened
     run, run_gap = scratch.run, scratch.run_gap
-    epoch, visited, runs = tally[EPOCH], 0, tally[RUNS]
+    epoch, visited, runs = tally[EPOCH], np.int64(0), tally[RUNS]
     i = np.int64(stamp.slot[slot, SLOT_START])
     end = i + stamp.slot[slot, SLOT_COUNT]
     while i < end:

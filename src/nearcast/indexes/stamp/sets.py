@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, kernel
-from nearcast.compiled.scoring import RankedMessages, ScoredOutput
 from nearcast.indexes.stamp.layout import (
     DUMMY,
     FARTHEST,
@@ -63,6 +62,8 @@ from nearcast.indexes.stamp.match import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.compiled.scoring import RankedMessages, ScoredOutput
 
 HIT_ENTRY, HIT_READ, HIT_NEXT, HIT_TOKEN = range(4)
 """Columns of ``hit``: the entry, how many of its postings were read, the next hit of the leaf, and
@@ -138,9 +139,7 @@ def match_by_sets(
         ):
             if use_further_sets(index, messages, message, place, known, scratch, sets, cost):
                 count = np.int64(output.start[message])
-                count = score_chosen(
-                    index, messages, message, place, scratch, sets, output, count
-                )
+                count = score_chosen(index, messages, message, place, scratch, sets, output, count)
         clear_tokens(tokens, scratch.token_set)
         if count == NO_ROOM:
             return message, examined, visited
@@ -412,7 +411,7 @@ def worth_reading(
         postings += index.stamp.set_end[at, current] - hit[h, HIT_READ]
         h = hit[h, HIT_NEXT]
     total = index.stamp.set_total[leaf, current]
-    share = min(1.0, postings / total) if total > 0 else 1.0
+    share: Number = min(1.0, postings / total) if total > 0 else 1.0
     filtering = postings + (verifying - undecided) * share
     if current == 1:
         cost[0] += verifying

@@ -29,10 +29,7 @@ def plot_comparison(result: dict[str, Any], path: Path) -> None:
     figure = new_figure(
         f"{result['dataset']}: {result['subscriptions']:,} {kind}subscriptions, "
         f"{result['group']} messages",
-        f"{result['messages']:,} messages, median of {result['rounds']} rounds "
-        f"(whiskers: minimum and maximum), threads: {result['threads']}; "
-        f"{results[-1]['matches_per_message']:,.1f} matches per message"
-        + (f"; {describe_ranking(result)}" if kind else ""),
+        _subtitle(result, results[-1]),
         result["machine"],
         height,
     )
@@ -53,6 +50,17 @@ def plot_comparison(result: dict[str, Any], path: Path) -> None:
         whiskers = _whiskers(results) if number == 0 else None
         _draw_bars(axes, label, names if number == 0 else [""] * len(names), values, whiskers)
     save_figure(figure, path)
+
+
+def _subtitle(result: dict[str, Any], fastest: dict[str, Any]) -> str:
+    """Return the size of the comparison; with the ranges of ranked subscriptions, if any."""
+    ranking = describe_ranking(result).partition("(")[2].removesuffix(")")
+    whiskers = "" if ranking else " (whiskers: minimum and maximum)"
+    return (
+        f"{result['messages']:,} messages, median of {result['rounds']} rounds{whiskers}, "
+        f"threads: {result['threads']}; {fastest['matches_per_message']:,.1f} matches per message"
+        + (f"; {ranking}" if ranking else "")
+    )
 
 
 def _whiskers(results: Sequence[dict[str, Any]]) -> list[list[float]]:

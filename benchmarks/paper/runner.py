@@ -100,7 +100,10 @@ class Runner:
     def accessed_per_message(self, messages: Messages) -> float | None:
         """Return the postings that were read per message; None if the index does not count them."""
         explain = getattr(self.index, "explain", None)
-        return None if explain is None else float(explain(messages).accessed / len(messages))
+        # Explanations of boolean indexes are about something else.
+        if self.kind == "boolean" or explain is None:
+            return None
+        return float(np.mean(explain(messages).accessed))
 
 
 def check_sample(

@@ -27,10 +27,12 @@ from benchmarks.paper import (
     measure,
     statement_table,
 )
+from benchmarks.ranking import Ranking
 from nearcast.columns import Matches, Messages
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes import Builder
 from nearcast.indexes.contract import NoOptions
+from nearcast.indexes.ranked import RankedLinear
 from nearcast.indexes.scan import Scan
 
 if TYPE_CHECKING:
@@ -148,6 +150,24 @@ def test_what_was_not_measured_is_not_judged() -> None:
     result["points"][1]["accessed_per_message"] = 10.0
     [judged] = judge(experiment_of(fewer), result)
     assert (judged.verdict, judged.cases[0].value) == ("holds", 0.5)
+
+
+class Explaining(RankedLinear):
+    """Says that a message reads three postings."""
+
+    def explain(self, messages: Messages) -> SimpleNamespace:
+        return SimpleNamespace(accessed=np.full(len(messages), 3))
+
+
+def test_what_an_index_accesses_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = {"a": Explaining, "b": RankedLinear}
+    monkeypatch.setattr(Series, "builder", lambda self: Builder(classes[self.index], NoOptions()))
+    figure = Figure("f", "F", "groups", ("a", "b"), groups=("short-point",))
+    data = {"tweets": Data("tweets", ranking=Ranking("proximity"))}
+    series = {name: Series(name) for name in "ab"}
+    result = measure(Experiment("x", "X", "a", series, (figure,), (), data), FEW)
+    assert [p["accessed_per_message"] for p in result["points"]] == [3.0, None]
+    assert result["rankings"]["tweets"]["tau"] == [0.5, 1.0]
 
 
 def test_time_per_match_needs_matches() -> None:

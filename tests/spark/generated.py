@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +11,26 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import indexes
-from nearcast.columns import Messages
+from nearcast.columns import Messages, Scoring
 from nearcast.intake import read_messages, read_subscriptions
+from nearcast.segments import Part, Scorer
 from nearcast.spark.artifact.segments import write_router
-from nearcast.spark.artifact.versions import ShardRef, Version
+from nearcast.spark.artifact.versions import ShardRef, Stored, Version
 from nearcast.spark.shards.planner import plan
-from nearcast.spark.workers.building import BuildShards, WriteParts, data_name
+from nearcast.spark.shards.ranked_routing import routing_clauses
+from nearcast.spark.workers.building import (
+    BuildShards,
+    CombineCounts,
+    RouteParts,
+    WriteParts,
+    Written,
+    data_name,
+)
 from nearcast.testing.cases import LATITUDES, LONGITUDES
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from nearcast.spark.artifact.versions import Artifact
 
@@ -181,29 +191,49 @@ def build_locally(
     *,
     pieces: int = 3,
     index: str = indexes.DEFAULT,
+    scoring: Scoring | None = None,
 ) -> Version:
     """Build a version without Spark, each piece of the table as if by a task of its own."""
+    uri, work, scoring = artifact.folder.uri, "work/test", scoring or Scoring()
     stored = None
     if shards > 1:
         vocabulary = Vocabulary()
         sample, _ = read_subscriptions(table, vocabulary)
         nobody = Messages.of([], np.empty((0, 4)))
-        router, _ = plan(sample.clauses, nobody, vocabulary, shards=shards, total=len(sample))
+        scorer = Scorer.counted(Part(sample, vocabulary), scoring)
+        clauses = routing_clauses(scorer.content(sample, vocabulary))
+        router, _ = plan(clauses, nobody, vocabulary, shards=shards, total=len(sample))
         stored = write_router(artifact.folder, data_name(), router)
-    writing = WriteParts(artifact.folder.uri, "work/test", stored)
-    parts: list[list[tuple[str, str]]] = [[] for _ in range(shards)]
+    written = Written(shards)
+    writing = WriteParts(uri, work, stored)
     for number in range(pieces):
         piece = table.take(pa.array(range(number, len(table), pieces), pa.int64()))
-        for batch in writing(piece.to_batches(max_chunksize=50)):
-            for row in batch.to_pylist():
-                if row["name"] is not None:
-                    parts[row["shard"]].append((row["name"], row["digest"]))
-    building = BuildShards(artifact.folder.uri, json.dumps(parts), index, "{}")
-    numbers = pa.record_batch({"id": pa.array(range(shards), pa.int64())})
-    built: dict[int, ShardRef] = {}
-    for batch in building([numbers]):
-        for row in batch.to_pylist():
-            built[row["shard"]] = ShardRef.from_json(row["segments"])
+        written.add(told(writing, piece.to_batches(max_chunksize=50)))
+    weights = None
+    if written.counts:
+        [row] = told(CombineCounts(uri, json.dumps(written.counts)), numbers(1))
+        weights = Stored(row["name"], row["digest"], row["nbytes"])
+    if stored is not None and weights is not None:
+        unrouted = json.dumps(written.unrouted)
+        routing = RouteParts(uri, work, stored, unrouted, weights, scoring)
+        written.add(told(routing, numbers(len(written.unrouted))))
+    parts = json.dumps(written.parts)
+    building = BuildShards(uri, parts, index, "{}", weights, scoring)
+    built = {
+        row["shard"]: ShardRef.from_json(row["segments"]) for row in told(building, numbers(shards))
+    }
     kind = "integer" if table.schema.field("id").type == pa.int64() else "string"
     every = tuple(built[shard] for shard in range(shards))
-    return artifact.commit(Version(index, {}, kind, every, stored))
+    version = Version(index, {}, kind, every, stored, weights=weights, scoring=scoring)
+    return artifact.commit(version)
+
+
+def told(step: Any, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Run a step as a worker would, and return the rows that it tells."""
+    shipped = pickle.loads(pickle.dumps(step))
+    return [row for batch in shipped(iter(batches)) for row in batch.to_pylist()]
+
+
+def numbers(count: int) -> Iterator[pa.RecordBatch]:
+    for number in range(count):
+        yield pa.record_batch({"id": pa.array([number], pa.int64())})

@@ -29,10 +29,9 @@ from nearcast.errors import StorageError
 from nearcast.spark.artifact.segments import open_segment
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Stored
 from nearcast.spark.workers.answers import answer_schema
-from nearcast.spark.workers.building import BUILT
+from nearcast.spark.workers.building import BUILT, STORED
 from nearcast.spark.workers.changing import (
     RESOLVED,
-    STORED,
     ApplyChanges,
     FindChanged,
     ResolveChanges,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,7 @@ def reached(clauses: Clauses, messages: Messages) -> set[tuple[int, int]]:
     pieces, message_of = messages.cut()
     found = set()
     starts = clauses.token_start.tolist()
-    wanted = [set(clauses.token[a:b].tolist()) for a, b in zip(starts, starts[1:], strict=False)]
+    wanted = [set(clauses.token[a:b].tolist()) for a, b in pairwise(starts)]
     for piece, (west, south, east, north) in enumerate(pieces.box.tolist()):
         box = clauses.box
         meets = (box[:, 0] <= east) & (box[:, 2] >= west)
@@ -109,7 +110,7 @@ def test_few_clauses_are_made() -> None:
         )
         clauses = routing_clauses(one)
         ends = clauses.token_start.tolist()
-        return [clauses.token[a:b].tolist() for a, b in zip(ends, ends[1:], strict=False)]
+        return [clauses.token[a:b].tolist() for a, b in pairwise(ends)]
 
     assert made(1.0, 1.0, [0, 1, 2]) == [[0]], "all of them, so also the heaviest"
     assert made(1.0, 0.5, [0, 1, 2]) == [[1], [0]], "3 of 6, without the heaviest 2 + 1"

@@ -73,9 +73,9 @@ class RankedRows(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """What messages may match: row int32[any], token int32[any] or `NO_TOKEN`, reach_m float64[any].
+    """Which messages may match: those with a token, so near to a row.
 
-    The reach is infinite where the place does not matter; of an overlap, it only says whether.
+    ``row`` int32[any], ``token`` int32[any] (or `NO_TOKEN`), ``reach_m`` float64[any]. The reach is infinite where the place does not matter; of an overlap, it only says whether.
     """
 
     row: NDArray[np.int32]
@@ -144,8 +144,8 @@ def _entries(content: Ranked, rows: NDArray[np.int64], first_clause: NDArray[np.
     room = len(rows) + len(token)
     entries = Entries(np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room))
     count = write_entries(ranked, content.scoring.codes[0], entries)
-    row, tokens, reach = (column[:count] for column in entries)
-    return Entries(rows[row].astype(np.int32), tokens, reach)
+    row = rows[entries.row[:count]].astype(np.int32)
+    return Entries(row, entries.token[:count], entries.reach_m[:count])
 
 
 @kernel

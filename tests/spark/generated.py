@@ -13,7 +13,7 @@ import pyarrow as pa
 from nearcast import indexes
 from nearcast.columns import Messages, Scoring
 from nearcast.intake import read_messages, read_subscriptions
-from nearcast.segments import Part, Scorer
+from nearcast.segments import Part, Scorer, Segment, deliver
 from nearcast.spark.artifact.segments import write_router
 from nearcast.spark.artifact.versions import ShardRef, Stored, Version
 from nearcast.spark.shards.planner import plan
@@ -53,6 +53,7 @@ SUBSCRIPTION_FIELDS = {
     "owner": pa.string(),
     "expires_at": _TIME,
 }
+RANKED_FIELDS = dict.fromkeys(("delta", "tau", "max_distance_m", "alpha", "theta"), pa.float64())
 MESSAGE_FIELDS = {
     "text": pa.string(),
     "tokens": pa.list_(pa.string()),
@@ -63,6 +64,7 @@ MESSAGE_FIELDS = {
 }
 
 Pair = tuple[Any, Any]
+Scored = tuple[Any, Any, float | None]
 
 
 def _words(draw: random.Random, least: int, most: int) -> list[str]:
@@ -131,6 +133,30 @@ def subscription_table(
     return _table(rows, ids, SUBSCRIPTION_FIELDS)
 
 
+def mixed_table(
+    count: int, seed: int = 0, *, ids: str = "string", faulty: float = 0.0, first: int = 0
+) -> pa.Table:
+    """Return subscriptions of which a third is boolean, ranked by distance, and by overlap."""
+    draw = random.Random(seed + 7)
+    rows = subscription_table(count, seed, ids=ids, faulty=faulty, first=first).to_pylist()
+    for row in rows:
+        kind = draw.choice(["boolean", "distance", "overlap"])
+        if kind == "boolean":
+            continue
+        row["keywords"] = draw.choice([None, _words(draw, 1, 4), _words(draw, 1, 3), ["w1", "x7"]])
+        row["expression"] = draw.choice([None, None, None, f"NOT {draw.choice(WORDS)}"])
+        share = round(draw.choice([0.0, 1.0, draw.random(), draw.random()]), 3)
+        least = round(draw.choice([0.0, 1.0, 0.5, *(draw.uniform(0.3, 1) for _ in range(6))]), 3)
+        if kind == "overlap":
+            row |= {"alpha": share, "theta": least}
+            continue
+        row |= dict.fromkeys((*_BOX, "radius_m", "geometry"))
+        row |= {"lon": draw.choice(LONS), "lat": draw.choice(LATS)}
+        reach_m = draw.choice([0.01, 111_195.0797, 6_671_704.0, 20_015_114.0])
+        row |= {"delta": share, "tau": least, "max_distance_m": reach_m}
+    return _table(rows, ids, {**SUBSCRIPTION_FIELDS, **RANKED_FIELDS})
+
+
 def message_table(
     count: int, seed: int = 0, *, ids: str = "string", faulty: float = 0.0
 ) -> pa.Table:
@@ -165,6 +191,47 @@ def scanned(subscriptions: pa.Table, messages: pa.Table, now_us: int = NOW_US) -
     message, subscription = batch.ids.tolist(), known.ids.tolist()
     chosen = zip(matches.message[alive], matches.subscription[alive], strict=True)
     return sorted((message[m], subscription[s]) for m, s in chosen)
+
+
+def scored(
+    subscriptions: pa.Table,
+    messages: pa.Table,
+    scoring: Scoring | None = None,
+    *,
+    counted: pa.Table | None = None,
+    now_us: int = NOW_US,
+) -> list[Scored]:
+    """Return every pair and its score, sorted: what one process finds with one index.
+
+    The weights are those of the ``counted`` subscriptions, by default of the same ones.
+    """
+    vocabulary = Vocabulary()
+    known, _ = read_subscriptions(subscriptions, vocabulary)
+    table = subscriptions if counted is None else counted
+    part = Part(read_subscriptions(table, vocabulary)[0], vocabulary)
+    scorer = Scorer.counted(part, scoring)
+    segment = Segment.build(known, indexes.create(), vocabulary, scorer)
+    batch, _ = read_messages(messages, now_us=now_us, unique=False)
+    found = deliver([segment], batch).to_table(batch.ids)
+    return _sorted(found.to_pylist())
+
+
+def _sorted(rows: Iterable[dict[str, Any]]) -> list[Scored]:
+    names = ("message_id", "subscription_id", "score")
+    triples = (tuple(row[name] for name in names) for row in rows)
+    return sorted(triples, key=lambda one: one[:2])
+
+
+def scores_of(answers: Iterable[pa.RecordBatch]) -> list[Scored]:
+    """Return the pairs of answers with their scores, sorted, as often as they came."""
+    found = []
+    for batch in answers:
+        for row in batch.to_pylist():
+            ids = row["subscription_ids"] or ()
+            scores = row["scores"] or [None] * len(ids)
+            assert len(scores) == len(ids)
+            found += [(row["message_id"], *one) for one in zip(ids, scores, strict=True)]
+    return sorted(found, key=lambda one: one[:2])
 
 
 def pairs_of(answers: Iterable[pa.RecordBatch]) -> list[Pair]:

@@ -75,7 +75,9 @@ class RankedRows(NamedTuple):
 class Entries(NamedTuple):
     """Which messages may match: those with a token, so near to a row.
 
-    ``row`` int32[any], ``token`` int32[any] (or `NO_TOKEN`), ``reach_m`` float64[any]. The reach is infinite where the place does not matter; of an overlap, it only says whether.
+    ``row`` int32[any], ``token`` int32[any] (or `NO_TOKEN`), ``reach_m`` float64[any]. The reach is
+    infinite where the place does not matter; where a region counts, a finite one only says that the
+    message must meet it.
     """
 
     row: NDArray[np.int32]

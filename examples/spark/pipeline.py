@@ -74,6 +74,20 @@ def draw_map(spark: SparkSession, out: Path, path: Path) -> None:
     data.draw(path, "Messages and the subscriptions that they match")
 
 
+def with_ranked(rows: DataFrame) -> DataFrame:
+    """Return subscriptions, and some of them once more, ranked by words and distance."""
+    chosen = rows.where(F.pmod(F.hash("id"), F.lit(50)) == 7)
+    shares = {"delta": 0.5, "tau": 0.7, "max_distance_m": 100_000.0}
+    ranked = chosen.select(
+        F.concat("id", F.lit("~ranked")).alias("id"),
+        "keywords",
+        ((F.col("west") + F.col("east")) / 2).alias("lon"),
+        ((F.col("south") + F.col("north")) / 2).alias("lat"),
+        *(F.lit(value).alias(name) for name, value in shares.items()),
+    )
+    return rows.unionByName(ranked, allowMissingColumns=True)
+
+
 def make_changes(spark: SparkSession, out: Path) -> DataFrame:
     """Return changes that delete a tenth of the subscriptions and enlarge another tenth."""
     part = F.pmod(F.hash("id"), F.lit(10))
@@ -135,14 +149,20 @@ def main(out: Path, messages: int, count: int) -> None:
     subscriptions(clean, count, seed=7, share=SHARE).write.parquet(f"{out}/subscriptions")
     print(f"subscribe   {count:,} subscriptions drawn from the messages")
 
-    registered = spark.read.parquet(f"{out}/subscriptions")
+    registered = with_ranked(spark.read.parquet(f"{out}/subscriptions"))
     built = build(registered, out / "index", messages=clean)
-    print(f"build       {built.version.mode}, {built.version.nbytes / 1e6:.1f} MB")
+    ranked = built.version.source["ranked"]
+    size = built.version.nbytes / 1e6
+    print(f"build       {built.version.mode}, {ranked:,} are ranked as well, {size:.1f} MB")
 
     observed = Observation()
     match(clean, out / "index", observation=observed).write.parquet(f"{out}/matches")
     found = observed.get
-    print(f"match       {found['matches']:,} matches of {found['messages']:,} messages")
+    scored = spark.read.parquet(f"{out}/matches").where("score is not null").count()
+    print(
+        f"match       {found['matches']:,} matches of {found['messages']:,} messages, "
+        f"{scored:,} with a score"
+    )
     draw_map(spark, out, out / "matches.png")
 
     batches = run_stream(spark, out)

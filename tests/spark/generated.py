@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +11,26 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import indexes
-from nearcast.columns import Messages
+from nearcast.columns import Messages, Scoring
 from nearcast.intake import read_messages, read_subscriptions
+from nearcast.segments import Part, Scorer, Segment, deliver
 from nearcast.spark.artifact.segments import write_router
-from nearcast.spark.artifact.versions import ShardRef, Version
+from nearcast.spark.artifact.versions import ShardRef, Stored, Version
 from nearcast.spark.shards.planner import plan
-from nearcast.spark.workers.building import BuildShards, WriteParts, data_name
+from nearcast.spark.shards.ranked_routing import routing_clauses
+from nearcast.spark.workers.building import (
+    BuildShards,
+    CombineCounts,
+    RouteParts,
+    WriteParts,
+    Written,
+    data_name,
+)
 from nearcast.testing.cases import LATITUDES, LONGITUDES
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from nearcast.spark.artifact.versions import Artifact
 
@@ -43,6 +53,7 @@ SUBSCRIPTION_FIELDS = {
     "owner": pa.string(),
     "expires_at": _TIME,
 }
+RANKED_FIELDS = dict.fromkeys(("delta", "tau", "max_distance_m", "alpha", "theta"), pa.float64())
 MESSAGE_FIELDS = {
     "text": pa.string(),
     "tokens": pa.list_(pa.string()),
@@ -53,6 +64,7 @@ MESSAGE_FIELDS = {
 }
 
 Pair = tuple[Any, Any]
+Scored = tuple[Any, Any, float | None]
 
 
 def _words(draw: random.Random, least: int, most: int) -> list[str]:
@@ -121,6 +133,30 @@ def subscription_table(
     return _table(rows, ids, SUBSCRIPTION_FIELDS)
 
 
+def mixed_table(
+    count: int, seed: int = 0, *, ids: str = "string", faulty: float = 0.0, first: int = 0
+) -> pa.Table:
+    """Return subscriptions of which a third is boolean, ranked by distance, and by overlap."""
+    draw = random.Random(seed + 7)
+    rows = subscription_table(count, seed, ids=ids, faulty=faulty, first=first).to_pylist()
+    for row in rows:
+        kind = draw.choice(["boolean", "distance", "overlap"])
+        if kind == "boolean":
+            continue
+        row["keywords"] = draw.choice([None, _words(draw, 1, 4), _words(draw, 1, 3), ["w1", "x7"]])
+        row["expression"] = draw.choice([None, None, None, f"NOT {draw.choice(WORDS)}"])
+        share = round(draw.choice([0.0, 1.0, draw.random(), draw.random()]), 3)
+        least = round(draw.choice([0.0, 1.0, 0.5, *(draw.uniform(0.3, 1) for _ in range(6))]), 3)
+        if kind == "overlap":
+            row |= {"alpha": share, "theta": least}
+            continue
+        row |= dict.fromkeys((*_BOX, "radius_m", "geometry"))
+        row |= {"lon": draw.choice(LONS), "lat": draw.choice(LATS)}
+        reach_m = draw.choice([0.01, 111_195.0797, 6_671_704.0, 20_015_114.0])
+        row |= {"delta": share, "tau": least, "max_distance_m": reach_m}
+    return _table(rows, ids, {**SUBSCRIPTION_FIELDS, **RANKED_FIELDS})
+
+
 def message_table(
     count: int, seed: int = 0, *, ids: str = "string", faulty: float = 0.0
 ) -> pa.Table:
@@ -157,6 +193,47 @@ def scanned(subscriptions: pa.Table, messages: pa.Table, now_us: int = NOW_US) -
     return sorted((message[m], subscription[s]) for m, s in chosen)
 
 
+def scored(
+    subscriptions: pa.Table,
+    messages: pa.Table,
+    scoring: Scoring | None = None,
+    *,
+    counted: pa.Table | None = None,
+    now_us: int = NOW_US,
+) -> list[Scored]:
+    """Return every pair and its score, sorted: what one process finds with one index.
+
+    The weights are those of the ``counted`` subscriptions, by default of the same ones.
+    """
+    vocabulary = Vocabulary()
+    known, _ = read_subscriptions(subscriptions, vocabulary)
+    table = subscriptions if counted is None else counted
+    part = Part(read_subscriptions(table, vocabulary)[0], vocabulary)
+    scorer = Scorer.counted(part, scoring)
+    segment = Segment.build(known, indexes.create(), vocabulary, scorer)
+    batch, _ = read_messages(messages, now_us=now_us, unique=False)
+    found = deliver([segment], batch).to_table(batch.ids)
+    return _sorted(found.to_pylist())
+
+
+def _sorted(rows: Iterable[dict[str, Any]]) -> list[Scored]:
+    names = ("message_id", "subscription_id", "score")
+    triples = (tuple(row[name] for name in names) for row in rows)
+    return sorted(triples, key=lambda one: one[:2])
+
+
+def scores_of(answers: Iterable[pa.RecordBatch]) -> list[Scored]:
+    """Return the pairs of answers with their scores, sorted, as often as they came."""
+    found = []
+    for batch in answers:
+        for row in batch.to_pylist():
+            ids = row["subscription_ids"] or ()
+            scores = row["scores"] or [None] * len(ids)
+            assert len(scores) == len(ids)
+            found += [(row["message_id"], *one) for one in zip(ids, scores, strict=True)]
+    return sorted(found, key=lambda one: one[:2])
+
+
 def pairs_of(answers: Iterable[pa.RecordBatch]) -> list[Pair]:
     """Return the pairs of answers, sorted, as often as they came."""
     return sorted(
@@ -181,29 +258,49 @@ def build_locally(
     *,
     pieces: int = 3,
     index: str = indexes.DEFAULT,
+    scoring: Scoring | None = None,
 ) -> Version:
     """Build a version without Spark, each piece of the table as if by a task of its own."""
+    uri, work, scoring = artifact.folder.uri, "work/test", scoring or Scoring()
     stored = None
     if shards > 1:
         vocabulary = Vocabulary()
         sample, _ = read_subscriptions(table, vocabulary)
         nobody = Messages.of([], np.empty((0, 4)))
-        router, _ = plan(sample.clauses, nobody, vocabulary, shards=shards, total=len(sample))
+        scorer = Scorer.counted(Part(sample, vocabulary), scoring)
+        clauses = routing_clauses(scorer.content(sample, vocabulary))
+        router, _ = plan(clauses, nobody, vocabulary, shards=shards, total=len(sample))
         stored = write_router(artifact.folder, data_name(), router)
-    writing = WriteParts(artifact.folder.uri, "work/test", stored)
-    parts: list[list[tuple[str, str]]] = [[] for _ in range(shards)]
+    written = Written(shards)
+    writing = WriteParts(uri, work, stored)
     for number in range(pieces):
         piece = table.take(pa.array(range(number, len(table), pieces), pa.int64()))
-        for batch in writing(piece.to_batches(max_chunksize=50)):
-            for row in batch.to_pylist():
-                if row["name"] is not None:
-                    parts[row["shard"]].append((row["name"], row["digest"]))
-    building = BuildShards(artifact.folder.uri, json.dumps(parts), index, "{}")
-    numbers = pa.record_batch({"id": pa.array(range(shards), pa.int64())})
-    built: dict[int, ShardRef] = {}
-    for batch in building([numbers]):
-        for row in batch.to_pylist():
-            built[row["shard"]] = ShardRef.from_json(row["segments"])
+        written.add(told(writing, piece.to_batches(max_chunksize=50)))
+    weights = None
+    if written.counts:
+        [row] = told(CombineCounts(uri, json.dumps(written.counts)), numbers(1))
+        weights = Stored(row["name"], row["digest"], row["nbytes"])
+    if stored is not None and weights is not None:
+        unrouted = json.dumps(written.unrouted)
+        routing = RouteParts(uri, work, stored, unrouted, weights, scoring)
+        written.add(told(routing, numbers(len(written.unrouted))))
+    parts = json.dumps(written.parts)
+    building = BuildShards(uri, parts, index, "{}", weights, scoring)
+    built = {
+        row["shard"]: ShardRef.from_json(row["segments"]) for row in told(building, numbers(shards))
+    }
     kind = "integer" if table.schema.field("id").type == pa.int64() else "string"
     every = tuple(built[shard] for shard in range(shards))
-    return artifact.commit(Version(index, {}, kind, every, stored))
+    version = Version(index, {}, kind, every, stored, weights=weights, scoring=scoring)
+    return artifact.commit(version)
+
+
+def told(step: Any, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Run a step as a worker would, and return the rows that it tells."""
+    shipped = pickle.loads(pickle.dumps(step))
+    return [row for batch in shipped(iter(batches)) for row in batch.to_pylist()]
+
+
+def numbers(count: int) -> Iterator[pa.RecordBatch]:
+    for number in range(count):
+        yield pa.record_batch({"id": pa.array([number], pa.int64())})

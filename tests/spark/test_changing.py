@@ -29,10 +29,9 @@ from nearcast.errors import StorageError
 from nearcast.spark.artifact.segments import open_segment
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Stored
 from nearcast.spark.workers.answers import answer_schema
-from nearcast.spark.workers.building import BUILT
+from nearcast.spark.workers.building import BUILT, STORED
 from nearcast.spark.workers.changing import (
     RESOLVED,
-    STORED,
     ApplyChanges,
     FindChanged,
     ResolveChanges,
@@ -89,14 +88,17 @@ def change(artifact: Artifact, table: pa.Table) -> Outcome:
     resolving = ResolveChanges(uri, work, version.number, spooled, tuple(found))
     told = shipped(resolving, numbers(1), RESOLVED)
     parts: dict[int, list[tuple[str, str]]] = {}
-    dead = None
+    dead, weights = None, version.weights
     for row in told:
         if row["what"] == "part":
             parts.setdefault(row["shard"], []).append((row["name"], row["digest"]))
         elif row["what"] == "dead":
             dead = Stored(row["name"], row["digest"], 0)
-    applying = ApplyChanges(uri, version.number, dead, json.dumps(parts))
-    changed = artifact.commit(made(version, applying), after=version.number)
+        elif row["what"] == "weights":
+            weights = Stored(row["name"], row["digest"], row["nbytes"])
+    applying = ApplyChanges(uri, version.number, dead, json.dumps(parts), weights=weights)
+    remade = replace(made(version, applying), weights=weights)
+    changed = artifact.commit(remade, after=version.number)
     artifact.folder.remove(work)
     taken = {row["what"]: row["rows"] for row in told if row["rows"] and not row["name"]}
     return Outcome(changed, taken, [row["row"] for row in told if row["what"] == "reject"])

@@ -20,6 +20,7 @@ EXPECTED = {
     "match": "message 1 matches ann",
     "pipeline": "version 2 is in use",
     "prepare": "'duplicates': 1",
+    "ranked": "message 1 matches eve: ",
     "statistics": "tokens",
     "stream": "m2 matches ann",
     "subscriptions": "#0",

@@ -106,8 +106,8 @@ def _all_wrapped(box: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
     over = (box[:, 0] < WORLD[0]) | (box[:, 2] > WORLD[2])
     number = np.repeat(np.arange(len(box)), 1 + over)
     pieces = box[number]
-    second = np.concatenate([[False], number[1:] == number[:-1]])
-    first = np.concatenate([second[1:], [False]])
+    second = np.diff(number, prepend=-1) == 0
+    first = np.diff(number, append=-1) == 0
     pieces[first & (pieces[:, 0] < WORLD[0]), 0] += TURN
     pieces[first, 2] = WORLD[2]
     pieces[second & (pieces[:, 2] > WORLD[2]), 2] -= TURN

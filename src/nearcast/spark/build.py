@@ -12,11 +12,13 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from nearcast import indexes
-from nearcast.columns import Messages
+from nearcast.columns import DISTANCES, SIMILARITIES, Messages, Scoring
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.intake import read_messages, read_subscriptions
+from nearcast.model.json_form import RANKED
+from nearcast.segments import Part, Scorer
 from nearcast.spark.artifact.segments import write_router
-from nearcast.spark.artifact.versions import Artifact, ShardRef, Version
+from nearcast.spark.artifact.versions import Artifact, ShardRef, Stored, Version
 from nearcast.spark.artifact.working import working
 from nearcast.spark.frames import (
     ddl,
@@ -27,8 +29,20 @@ from nearcast.spark.frames import (
     warm,
 )
 from nearcast.spark.prepare import prepare
+from nearcast.spark.shards.planner import messages_like
 from nearcast.spark.shards.planner import plan as plan_shards
-from nearcast.spark.workers.building import BUILT, PARTS, BuildShards, WriteParts, data_name
+from nearcast.spark.shards.ranked_routing import routing_clauses
+from nearcast.spark.workers.building import (
+    BUILT,
+    PARTS,
+    STORED,
+    BuildShards,
+    CombineCounts,
+    RouteParts,
+    WriteParts,
+    Written,
+    data_name,
+)
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -82,8 +96,14 @@ def build(
     messages: DataFrame | None = None,
     index: str = indexes.DEFAULT,
     options: dict[str, Any] | None = None,
+    similarity: str = SIMILARITIES[0],
+    distance: str = DISTANCES[0],
 ) -> Built:
     """Build an index over subscriptions as a new version of an artifact.
+
+    Boolean and ranked subscriptions may be mixed. The weights of words are counted over all ranked
+    ones, once, and belong to the version: scores do not depend on shards or tasks. `changes` and
+    `compact` keep the weights, so that they change no score; only the next build counts again.
 
     Parameters
     ----------
@@ -104,6 +124,9 @@ def build(
         the places and with the words of the subscriptions.
     index, options
         The index of every shard.
+    similarity, distance
+        How ranked subscriptions compare words (``containment``, ``overlap``, ``jaccard``, ``dice``
+        or ``cosine``) and measure distance (``geodesic`` or ``planar``).
 
     Raises
     ------
@@ -124,7 +147,8 @@ def build(
         raise InvalidInput(
             "subscriptions", "a stream", "must be a batch; use changes for later ones"
         )
-    return _Build(subscriptions, Artifact(out), index, options or {}).run(
+    scoring = Scoring(similarity, distance)
+    return _Build(subscriptions, Artifact(out), index, options or {}, scoring).run(
         mode, shards, shard_size, messages
     )
 
@@ -133,7 +157,12 @@ class _Build:
     """The steps of a build."""
 
     def __init__(
-        self, subscriptions: DataFrame, artifact: Artifact, index: str, options: dict[str, Any]
+        self,
+        subscriptions: DataFrame,
+        artifact: Artifact,
+        index: str,
+        options: dict[str, Any],
+        scoring: Scoring,
     ) -> None:
         self._builder = indexes.create(index, **options)
         if len(self._builder.vocabulary()):
@@ -142,12 +171,14 @@ class _Build:
         self._given = subscription_columns(subscriptions)
         self._spark = subscriptions.sparkSession
         self._artifact = artifact
+        self._scoring = scoring
 
     def run(
         self, mode: str, shards: int | None, shard_size: int, messages: DataFrame | None
     ) -> Built:
         """Run the steps."""
-        warm(self._builder)
+        may_rank = any(name in RANKED for name in self._given.columns)
+        warm(self._builder, self._scoring if may_rank else None)
         with plain_errors():
             count = self._shards(mode, shards, shard_size)
             router, plan = self._plan(count, messages)
@@ -162,7 +193,7 @@ class _Build:
                     counts = prepared.check()
                 else:
                     counts = {"rejected": made[1], "duplicates": 0}
-                source = {"by": "build", **counts}
+                source = {"by": "build", **counts, **made[0].source}
                 version = self._artifact.commit(replace(made[0], source=source))
         return Built(version, counts["rejected"], counts["duplicates"], prepared.rejects, plan)
 
@@ -185,7 +216,11 @@ class _Build:
             table = _sample(frame, frame.count())
             batch, _ = read_messages(table, now_us=0, unique=False)
             sample = batch.number(vocabulary, add=True)
-        return plan_shards(rows.clauses, sample, vocabulary, shards=shards, total=total)
+        elif rows.rankings is not None:
+            sample = messages_like(rows.clauses)
+        scorer = Scorer.counted(Part(rows, vocabulary), self._scoring)
+        clauses = routing_clauses(scorer.content(rows, vocabulary))
+        return plan_shards(clauses, sample, vocabulary, shards=shards, total=total)
 
     def _write(
         self, frame: DataFrame, work: str, router: Router | None, plan: Plan | None
@@ -193,17 +228,21 @@ class _Build:
         """Return a version to commit and the number of rejects; None if there are duplicate ids."""
         folder, builder = self._artifact.folder, self._builder
         stored = None if router is None else write_router(folder, data_name(), router)
+        written = Written(1 if router is None else router.shards)
         writing = WriteParts(folder.uri, work, stored)
-        written = frame.mapInArrow(writing, ddl(PARTS)).collect()
-        shards = 1 if router is None else router.shards
-        parts: list[list[tuple[str, str]]] = [[] for _ in range(shards)]
-        for row in written:
-            if row.name is not None:
-                parts[row.shard].append((row.name, row.digest))
-        options = json.dumps(vars(builder.options))
-        building = BuildShards(folder.uri, json.dumps(parts), builder.index.name, options)
-        numbers = self._spark.range(0, shards, 1, shards)
-        made = numbers.mapInArrow(building, ddl(BUILT)).collect()
+        written.add(frame.mapInArrow(writing, ddl(PARTS)).collect())
+        weights = self._weights(written)
+        if stored is not None and weights is not None:
+            unrouted = json.dumps(written.unrouted)
+            routing = RouteParts(folder.uri, work, stored, unrouted, weights, self._scoring)
+            numbers = self._numbers(len(written.unrouted))
+            written.add(numbers.mapInArrow(routing, ddl(PARTS)).collect())
+        parts, options = json.dumps(written.parts), json.dumps(vars(builder.options))
+        building = BuildShards(
+            folder.uri, parts, builder.index.name, options, weights, self._scoring
+        )
+        shards = len(written.parts)
+        made = self._numbers(shards).mapInArrow(building, ddl(BUILT)).collect()
         if any(row.repeated for row in made):
             return None
         built = {row.shard: ShardRef.from_json(row.segments) for row in made}
@@ -214,8 +253,23 @@ class _Build:
             shards=tuple(built[shard] for shard in range(shards)),
             router=stored,
             plan={} if plan is None else plan.to_dict(),
+            source={} if weights is None else {"ranked": written.ranked},
+            weights=weights,
+            scoring=self._scoring,
         )
-        return version, sum(row.rejected for row in written)
+        return version, written.rejected
+
+    def _weights(self, written: Written) -> Stored | None:
+        """Return the table of weights of all ranked subscriptions; None if there are none."""
+        if not written.counts:
+            return None
+        combining = CombineCounts(self._artifact.folder.uri, json.dumps(written.counts))
+        [row] = self._numbers(1).mapInArrow(combining, ddl(STORED)).collect()
+        return Stored(row.name, row.digest, row.nbytes)
+
+    def _numbers(self, count: int) -> DataFrame:
+        """Return the numbers from 0 on, each in its own task."""
+        return self._spark.range(0, count, 1, count)
 
 
 def _has_duplicate_ids(frame: DataFrame) -> bool:

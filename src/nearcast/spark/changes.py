@@ -13,10 +13,9 @@ from nearcast.intake import SUBSCRIPTION_COLUMNS
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Stored, Version
 from nearcast.spark.artifact.working import working
 from nearcast.spark.frames import ddl, id_type, plain_errors
-from nearcast.spark.workers.building import BUILT
+from nearcast.spark.workers.building import BUILT, STORED
 from nearcast.spark.workers.changing import (
     RESOLVED,
-    STORED,
     ApplyChanges,
     FindChanged,
     ResolveChanges,
@@ -60,13 +59,18 @@ class Changed:
 def changes(frame: DataFrame, index_path: str | os.PathLike[str]) -> Changed:
     """Change the subscriptions of an index; running streams use them from their next micro-batch.
 
+    The weights of ranked subscriptions stay as they were counted by `nearcast.spark.build`, so a
+    change of one subscription changes no score of another. Words that are new weigh as rare ones.
+    The first ranked subscriptions of an index that was built without any are counted here.
+
     Parameters
     ----------
     frame
         ``op`` is ``insert`` (all columns of a subscription), ``delete`` (its ``id``) or ``move``
         (its ``id`` and a place). Several changes of one id are applied in the order of the column
         ``time`` if there is one, otherwise in the order of the rows. A frame of moves
-        (``subscription_id``, ``time`` and a place, no ``op``) is accepted as well.
+        (``subscription_id``, ``time`` and a place, no ``op``) is accepted as well. The place of a
+        subscription that is ranked by distance is ``lon``, ``lat``; that of others is a region.
     index_path
         The artifact that `nearcast.spark.build` wrote.
 
@@ -119,17 +123,19 @@ class _Change:
 
     def _apply(self, results: list[Row]) -> Version:
         parts: dict[int, list[tuple[str, str]]] = {}
-        dead = None
+        dead, weights = None, self._version.weights
         for row in results:
             if row.what == "part":
                 parts.setdefault(row.shard, []).append((row.name, row.digest))
             elif row.what == "dead":
                 dead = Stored(row.name, row.digest, 0)
-        applying = ApplyChanges(
-            self._artifact.folder.uri, self._version.number, dead, json.dumps(parts)
-        )
+            elif row.what == "weights":
+                weights = Stored(row.name, row.digest, row.nbytes)
+        uri, number = self._artifact.folder.uri, self._version.number
+        applying = ApplyChanges(uri, number, dead, json.dumps(parts), weights=weights)
         shards = rewrite_shards(self._spark, self._version, applying)
-        return replace(self._version, shards=shards, source={"by": "changes", **_taken(results)})
+        source = {"by": "changes", **_taken(results)}
+        return replace(self._version, shards=shards, weights=weights, source=source)
 
     def _changed(self, version: Version, results: list[Row]) -> Changed:
         invalid = [

@@ -57,6 +57,8 @@ def compact(
 ) -> Compacted:
     """Merge changes into the shards of an index, and drop what nobody needs any more.
 
+    The weights of ranked subscriptions stay as they are, so merging changes no score.
+
     Running jobs keep what they need: a version stays if a batch has been planned with it, or a
     stream may read it, until their driver is done with it or ends.
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StructType
 
 from nearcast import errors
+from nearcast.columns import KINDS
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import (
@@ -26,6 +27,7 @@ from nearcast.text import Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nearcast.columns import Scoring
     from nearcast.indexes import Builder
 
 __all__ = [
@@ -110,10 +112,13 @@ def struct(fields: str) -> StructType:
 
 
 @lru_cache(maxsize=16)
-def warm(builder: Builder) -> None:
-    """Compile or load kernels once, so that workers find them in the cache."""
+def warm(builder: Builder, scoring: Scoring | None = None) -> None:
+    """Compile or load kernels once, so that workers find them in the cache.
+
+    ``scoring`` is how ranked subscriptions score; None if there are none.
+    """
     warm_reading()
-    warm_up(builder)
+    warm_up(builder, KINDS[:1] if scoring is None else KINDS, scoring)
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def match(
     Returns
     -------
     DataFrame
-        ``message_id``, ``subscription_id`` and ``score`` (null).
+        ``message_id``, ``subscription_id`` and ``score``, which is null for boolean subscriptions.
 
     Raises
     ------
@@ -147,7 +147,8 @@ def _answers(
     ``number`` is None for a stream: each micro-batch has its own version.
     """
     uri = artifact.folder.uri
-    warm(indexes.create(version.index, **version.options))
+    builder = indexes.create(version.index, **version.options)
+    warm(builder, None if version.weights is None else version.scoring)
     schema = answer_schema(id_type(given), pa.int64() if version.ids == "integer" else pa.string())
     if mode.replicates(version):
         return given.mapInArrow(MatchMessages(uri, number, now_us, schema), ddl(schema))
@@ -168,11 +169,9 @@ def _lease(artifact: Artifact, number: int | None) -> tuple[Version, Lease]:
 
 
 def _pairs(answers: DataFrame) -> DataFrame:
-    return answers.select(
-        "message_id",
-        F.explode("subscription_ids").alias("subscription_id"),
-        F.lit(None).cast("double").alias("score"),
-    )
+    exploded = F.posexplode("subscription_ids").alias("position", "subscription_id")
+    pairs = answers.select("message_id", "scores", exploded)
+    return pairs.select("message_id", "subscription_id", F.get("scores", "position").alias("score"))
 
 
 def _routed(given: DataFrame, routing: RouteMessages, matching: MatchRouted) -> DataFrame:

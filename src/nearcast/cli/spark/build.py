@@ -50,6 +50,16 @@ def build(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Option of the index; may be repeated."),
     ] = None,
+    similarity: Annotated[
+        str,
+        typer.Option(
+            help="How ranked subscriptions compare words: containment, overlap, jaccard, dice or "
+            "cosine."
+        ),
+    ] = "containment",
+    distance: Annotated[
+        str, typer.Option(help="How they measure distance: geodesic or planar.")
+    ] = "geodesic",
     format: Format = None,
     rejects: Rejects = None,
     master: Master = None,
@@ -57,6 +67,9 @@ def build(
     as_json: Json = False,
 ) -> None:
     """Build an index over subscriptions, whole or in shards, as a new version.
+
+    Boolean and ranked subscriptions may be mixed. The weights of words are counted over all ranked
+    ones and stay as they are until the next build.
 
     The old version stays current until the new one is complete. Invalid rows are left out and
     written to the rejects folder with the reason.
@@ -77,6 +90,8 @@ def build(
             messages=None if messages is None else read_frame(spark, messages),
             index=index,
             options=options,
+            similarity=similarity,
+            distance=distance,
         )
         taken = time.perf_counter() - began
         reasons = write_rejects(spark, built.rejects, rejects_path, built.rejected)
@@ -99,7 +114,10 @@ def _summary(built: "Built") -> dict[str, Any]:
         "mode": version.mode,
         "index": version.index,
         "options": version.options,
+        "similarity": version.scoring.similarity,
+        "distance": version.scoring.distance,
         "subscriptions": version.rows,
+        "ranked": version.source.get("ranked", 0),
         "rejected": built.rejected,
         "duplicates": built.duplicates,
         "bytes": version.nbytes,
@@ -128,9 +146,12 @@ def _show(result: dict[str, Any]) -> None:
         "version": str(result["version"]),
         "mode": result["mode"],
         "subscriptions": format_count(result["subscriptions"]),
+        "of these ranked": format_count(result["ranked"]),
         "rejected": format_count(result["rejected"]),
         "duplicates": format_count(result["duplicates"]),
     }
+    if not result["ranked"]:
+        del pairs["of these ranked"]
     if result["plan"]:
         pairs["shards per subscription"] = f"{result['plan']['subscription_copies']:.2f}"
         pairs["shards per message"] = f"{result['plan']['message_copies']:.2f}"

@@ -40,6 +40,9 @@ def changes(
 ) -> None:
     """Insert, delete and move subscriptions of an index, as a new version of it.
 
+    A subscription that is ranked by distance moves to lon, lat, any other one to a region. The
+    weights of words stay as they were counted by build.
+
     Running streams use it from their next micro-batch. Invalid changes (unknown ids, ids that
     exist already, invalid rows) are written to the rejects folder with the reason.
     """

@@ -43,6 +43,7 @@ def match(
 ) -> None:
     """Match messages against the subscriptions of an index and write every pair.
 
+    Pairs with ranked subscriptions have a score.
     Invalid rows are left out and written to the rejects folder with the reason.
     """
     spark = open_session(master)

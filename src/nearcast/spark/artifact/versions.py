@@ -3,7 +3,8 @@
 ::
 
     versions/00000007.json    what version 7 consists of; the highest number is in force
-    data/...                  stored folders (segments, dead rows, routers), which never change
+    data/...                  stored folders (segments, dead rows, routers, weights), which never
+                              change
     work/...                  temporary folders of running builds and changes
     clock/...                 which times have been asked about, see `nearcast.spark.artifact.clock`
     leases/...                versions that streams hold, see `nearcast.spark.artifact.leases`
@@ -23,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from nearcast.columns import Scoring
 from nearcast.errors import StorageError
 from nearcast.spark.artifact.clock import Clock, wait_until
 from nearcast.spark.artifact.folders import Folder, open_folder
@@ -90,7 +92,8 @@ class Version:
     """What a version consists of, and where it comes from.
 
     ``ids`` is ``integer`` or ``string``. ``source`` names the command that made the version, with
-    its counts. Only versions with several shards have a router.
+    its counts. Only versions with several shards have a router. ``weights`` is the table of weights
+    with which ``scoring`` scores ranked subscriptions; None if there have been none so far.
     """
 
     index: str
@@ -102,6 +105,8 @@ class Version:
     source: dict[str, Any] = field(default_factory=dict)
     number: int = 0
     created_ms: int = 0
+    weights: Stored | None = None
+    scoring: Scoring = field(default_factory=Scoring)
 
     @property
     def mode(self) -> str:
@@ -128,7 +133,7 @@ class Version:
 
     def stored(self) -> list[Stored]:
         """Return all stored folders that the version names."""
-        found = [] if self.router is None else [self.router]
+        found = [one for one in (self.router, self.weights) if one is not None]
         for shard in self.shards:
             for segment in shard.segments:
                 found += [segment.data] if segment.dead is None else [segment.data, segment.dead]
@@ -136,10 +141,20 @@ class Version:
 
     def render(self) -> bytes:
         """Return the bytes of the version's file."""
-        body = {"magic": MAGIC, "format": FORMAT, **asdict(self)}
+        body = {"magic": MAGIC, "format": FORMAT, **self._fields()}
         text = json.dumps(body, sort_keys=True)
         check = hashlib.sha256(text.encode()).hexdigest()
         return json.dumps({**body, "sha256": check}, sort_keys=True, indent=1).encode()
+
+    def _fields(self) -> dict[str, Any]:
+        """Return the fields for JSON, without those of ranked subscriptions if all are defaults.
+
+        So the files of versions that were written before there were such fields stay valid.
+        """
+        fields = asdict(self)
+        if self.weights is None and self.scoring == Scoring():
+            del fields["weights"], fields["scoring"]
+        return fields
 
     @classmethod
     def parse(cls, raw: bytes, where: str) -> Version:
@@ -169,8 +184,14 @@ def _version(body: dict[str, Any]) -> Version:
         ShardRef(tuple(_segment(segment) for segment in shard["segments"]))
         for shard in body.pop("shards")
     )
-    router = body.pop("router")
-    return Version(shards=shards, router=None if router is None else _stored(router), **body)
+    router, weights = body.pop("router"), body.pop("weights", None)
+    return Version(
+        shards=shards,
+        router=None if router is None else _stored(router),
+        weights=None if weights is None else _stored(weights),
+        scoring=Scoring(**body.pop("scoring", {})),
+        **body,
+    )
 
 
 def _segment(body: dict[str, Any]) -> SegmentRef:

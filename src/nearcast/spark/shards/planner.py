@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nearcast.text import Vocabulary
 
-__all__ = ["Plan", "Shard", "plan"]
+__all__ = ["Plan", "Shard", "messages_like", "plan"]
 
 LEAVES = 4
 """Leaves per shard: with fewer, shards would be uneven; more would cost visits."""
@@ -135,7 +135,7 @@ def plan(
         router = replace(Router.single(), shards=number)
         return router, _estimate(router, router, clauses, messages, vocabulary, total)
     if not len(messages):
-        messages = _like(clauses)
+        messages = messages_like(clauses)
     wanted = total / shards if shards is not None else float(size or total)
     sample = Sample.of(clauses, messages, vocabulary)
     tree = build_tree(sample, max(wanted / LEAVES * len(clauses) / total, 1.0))
@@ -165,7 +165,7 @@ def _check(total: int, shards: int | None, size: int | None, clauses: Clauses) -
         raise InvalidInput("total", total, problem)
 
 
-def _like(clauses: Clauses) -> Messages:
+def messages_like(clauses: Clauses) -> Messages:
     """Return messages at the centers of the clauses, with their tokens."""
     box = clauses.box.astype(np.int64)
     center = ((box[:, :2] + box[:, 2:]) // 2).astype(np.int32)

@@ -1,8 +1,9 @@
-"""Answers as record batches: a message and the ids of its subscriptions, and the costs.
+"""Answers as record batches: a message and the ids of its subscriptions, scores, and the costs.
 
 A row has a message and a list of ids: Spark explodes lists faster than Python could send pairs. A
-message with many ids has several rows. After the answers to a batch, one row without a message has
-their costs.
+message with many ids has several rows. The list of scores is as long as that of ids, with null for
+boolean subscriptions; it is null itself if all of them are. After the answers to a batch, one row
+without a message has their costs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from nearcast.text import gather_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
     from nearcast.columns import Ids, Matches
 
@@ -68,12 +71,13 @@ def answer_schema(message_id: pa.DataType, subscription_id: pa.DataType) -> pa.S
     Examples
     --------
     >>> answer_schema(pa.string(), pa.int64()).names[:4]
-    ['message_id', 'subscription_ids', 'messages', 'matches']
+    ['message_id', 'subscription_ids', 'scores', 'messages']
     """
     return pa.schema(
         [
             ("message_id", message_id),
             ("subscription_ids", pa.list_(subscription_id)),
+            ("scores", pa.list_(pa.float64())),
             ("messages", pa.int64()),
             ("matches", pa.int64()),
             ("examined", pa.int64()),
@@ -85,7 +89,11 @@ def answer_schema(message_id: pa.DataType, subscription_id: pa.DataType) -> pa.S
 
 def answer_batches(answer: Answer, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield one or more rows for each message that matches."""
-    start, subscription = answer.matches.start, answer.matches.subscription
+    start, subscription, score = (
+        answer.matches.start,
+        answer.matches.subscription,
+        answer.matches.score,
+    )
     for low in range(0, len(subscription), _IDS_AT_A_TIME):
         high = min(low + _IDS_AT_A_TIME, len(subscription))
         length = np.diff(np.clip(start, low, high))
@@ -95,6 +103,7 @@ def answer_batches(answer: Answer, schema: pa.Schema) -> Iterator[pa.RecordBatch
         columns = [
             _typed(answer.message.take(chosen), schema, "message_id"),
             pa.ListArray.from_arrays(offset, _typed(ids, schema, "subscription_ids")),
+            _scores(offset, None if score is None else score[low:high]),
         ]
         nothing = pa.array(np.zeros(len(chosen), np.int64))
         costs = [nothing.cast(kind) for kind in schema.types[len(columns) :]]
@@ -105,6 +114,12 @@ def cost_batch(costs: Costs, schema: pa.Schema) -> pa.RecordBatch:
     """Return the row that has the costs of answers."""
     costs.stop()
     return pa.RecordBatch.from_pylist([asdict(costs)], schema)
+
+
+def _scores(offset: pa.Array, score: NDArray[np.float64] | None) -> pa.Array:
+    if score is None:
+        return pa.nulls(len(offset) - 1, pa.list_(pa.float64()))
+    return pa.ListArray.from_arrays(offset, pa.array(score, from_pandas=True))
 
 
 def _typed(ids: Ids, schema: pa.Schema, name: str) -> pa.Array:

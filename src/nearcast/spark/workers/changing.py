@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +19,21 @@ import pyarrow as pa
 from nearcast import indexes
 from nearcast.columns import read_only
 from nearcast.segments.parts import Part, part_arrays, part_from_arrays, trimmed, unite
-from nearcast.spark.artifact.segments import open_segment, write_dead, write_segment
+from nearcast.segments.scorer import count_tokens
+from nearcast.spark.artifact.segments import (
+    open_scorer,
+    open_segment,
+    read_scorer,
+    write_dead,
+    write_segment,
+    write_weights,
+)
 from nearcast.spark.artifact.versions import Artifact, SegmentRef, ShardRef, Stored
 from nearcast.spark.shards.shard_dedup import pack_shards
 from nearcast.spark.workers.building import (
+    STORED,
     built,
+    combine_counts,
     data_name,
     read_parts,
     several_shards,
@@ -45,17 +55,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RESOLVED",
-    "STORED",
     "ApplyChanges",
     "FindChanged",
     "ResolveChanges",
     "SpoolChanges",
 ]
-
-STORED = pa.schema(
-    [("name", pa.string()), ("digest", pa.string()), ("nbytes", pa.int64()), ("rows", pa.int64())]
-)
-"""A stored folder, as a row for the driver."""
 
 RESOLVED = pa.schema(
     [
@@ -63,6 +67,7 @@ RESOLVED = pa.schema(
         ("shard", pa.int32()),
         ("name", pa.string()),
         ("digest", pa.string()),
+        ("nbytes", pa.int64()),
         ("rows", pa.int64()),
         ("row", pa.int64()),
         ("field", pa.string()),
@@ -70,7 +75,10 @@ RESOLVED = pa.schema(
         ("record", pa.string()),
     ]
 )
-"""Rows of `ResolveChanges`: a ``part``, the ``dead`` ids, a ``reject``, or an operation's count."""
+"""Rows of `ResolveChanges`: a ``part``, the ``dead`` ids, ``weights``, a ``reject``, or a count.
+
+A count is that of an operation.
+"""
 
 _MERGED_SHARE = 4  # changes are merged when they are more than 1/4 of a shard
 _REJECTS_AT_A_TIME = 10_000
@@ -123,10 +131,11 @@ class FindChanged:
         """Search the shards with these numbers."""
         artifact = Artifact(self.folder)
         version = artifact.read(self.version)
+        scorer = open_scorer(artifact.folder, version)
         numbered = number_ids(read_changes(artifact.folder, self.changes))
         for shard in _numbers(batches):
             for ref in version.shards[shard].segments:
-                segment = open_segment(artifact.folder, ref)
+                segment = open_segment(artifact.folder, ref, scorer)
                 number = numbered.table.find(segment.subscriptions.ids)
                 rows = np.flatnonzero((number >= 0) & segment.alive())
                 if not len(rows):
@@ -139,6 +148,9 @@ class FindChanged:
 @dataclass(frozen=True)
 class ResolveChanges:
     """Applies the changes in order, and writes new subscriptions as parts.
+
+    The weights of ranked subscriptions stay those of the version. If it has none, because these are
+    its first ranked subscriptions, the weights are counted over them.
 
     Parameters
     ----------
@@ -166,9 +178,13 @@ class ResolveChanges:
             {"what": what, "rows": rows} for what, rows in taken.items()
         ]
         if len(part.subscriptions):
-            router = artifact.read(self.version).router
-            written = write_parts(folder, self.work, part, router)
-            results += [{"what": "part", **one, "rejected": None} for one in written]
+            version = artifact.read(self.version)
+            weights = version.weights
+            if weights is None and part.subscriptions.rankings is not None:
+                weights = _count_weights(folder, part)
+                results.append({"what": "weights", **vars(weights)})
+            scorer = read_scorer(folder, weights, version.scoring)
+            results += write_parts(folder, self.work, part, version.router, scorer)
         if len(dead):
             name = f"{self.work}/{secrets.token_hex(8)}"
             digest, _ = folder.write_arrays(name, "ids", ids_to_arrays(dead), {})
@@ -193,6 +209,8 @@ class ApplyChanges:
         The new subscriptions of each shard: names and digests, as JSON.
     fold
         Whether every shard becomes one segment, however little has changed.
+    weights
+        The first weights of the version, if it has had none.
     """
 
     folder: str
@@ -200,11 +218,13 @@ class ApplyChanges:
     dead: Stored | None
     parts: str
     fold: bool = False
+    weights: Stored | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the shards with these numbers."""
         artifact = Artifact(self.folder)
         version = artifact.read(self.version)
+        version = replace(version, weights=self.weights or version.weights)
         dead = IdTable()
         if self.dead is not None:
             where = artifact.folder.fetch(self.dead.name, self.dead.digest)
@@ -223,7 +243,8 @@ class _ShardChange:
         self._version = version
         self._shard = shard
         self._refs = version.shards[shard].segments
-        self._segments = [open_segment(folder, ref) for ref in self._refs]
+        self._scorer = open_scorer(folder, version)
+        self._segments = [open_segment(folder, ref, self._scorer) for ref in self._refs]
         self._alive = [
             segment.alive() & (dead.find(segment.subscriptions.ids) < 0)
             for segment in self._segments
@@ -276,9 +297,8 @@ class _ShardChange:
             return ShardRef(before)
         found = [bits for _, bits in pieces if bits is not None]
         bits = np.concatenate(found) if found else None
-        segment = write_segment(
-            self._folder, data_name(), part, self._builder(), several_shards(bits)
-        )
+        own = several_shards(bits)
+        segment = write_segment(self._folder, data_name(), part, self._builder(), own, self._scorer)
         return ShardRef((*before, segment))
 
     def _builder(self) -> Builder:
@@ -289,6 +309,13 @@ def read_changes(folder: Folder, stored: Stored) -> pa.Table:
     """Return the rows that `SpoolChanges` wrote."""
     arrays, _ = read_arrays(folder.fetch(stored.name, stored.digest), "changes")
     return pa.ipc.open_stream(pa.py_buffer(arrays["table"])).read_all()
+
+
+def _count_weights(folder: Folder, part: Part) -> Stored:
+    """Store the weights of the first ranked subscriptions of a version."""
+    frequency, ranked = count_tokens(part)
+    weights = combine_counts([(part.vocabulary, frequency, ranked)])
+    return write_weights(folder, data_name(), weights)
 
 
 def _read_found(folder: Folder, stored: Stored) -> Found:

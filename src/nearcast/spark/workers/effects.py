@@ -8,7 +8,7 @@ whether the id exists in the end, and which rows of the changes set its conditio
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from nearcast.columns import Regions, Subscriptions, place_conjunctions
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["OPERATIONS", "Effects", "net_effects", "with_places"]
+__all__ = ["OPERATIONS", "Effects", "Places", "net_effects", "with_places"]
 
 OPERATIONS = ("insert", "delete", "move")
 """The operations; their numbers are their positions."""
@@ -27,19 +27,43 @@ _EXISTS = "is registered already; delete it first, or move it"
 _UNKNOWN = "is not registered"
 
 
+class Places(NamedTuple):
+    """Which subscriptions have a point for a place, and which moves have one.
+
+    Those that are ranked by distance have a point, all others have a region: ``registered`` has one
+    value per id, ``inserted`` one per row. ``regions`` and ``points`` tell which rows have a valid
+    region, and a valid point.
+    """
+
+    registered: NDArray[np.bool_]
+    inserted: NDArray[np.bool_]
+    regions: NDArray[np.bool_]
+    points: NDArray[np.bool_]
+
+    @classmethod
+    def only_regions(cls, ids: int, rows: int) -> Places:
+        """Return that no subscription is ranked by distance, and that every row has a region."""
+        no_row = np.zeros(rows, np.bool_)
+        return cls(np.zeros(ids, np.bool_), no_row, ~no_row, no_row)
+
+
 @dataclass(frozen=True, eq=False)
 class Effects:
     """The net effect on each id, and the changes that could not be applied.
 
     ``exists`` tells which ids exist in the end. ``condition`` and ``place`` are rows of the
-    changes, -1 if the subscription keeps its old one. ``changed`` tells which ids differ.
+    changes, -1 if the subscription keeps its old one. ``changed`` tells which ids differ, ``point``
+    which have a point for a place. Of ``misplaced`` moves the place is invalid: as a point if the
+    value is True, otherwise as a region.
     """
 
     exists: NDArray[np.bool_]
     condition: NDArray[np.int64]
     place: NDArray[np.int64]
     changed: NDArray[np.bool_]
+    point: NDArray[np.bool_]
     rejected: dict[int, str]
+    misplaced: dict[int, bool]
     taken: dict[str, int]
 
 
@@ -48,6 +72,7 @@ def net_effects(
     operation: NDArray[np.int8],
     order: NDArray[np.int64],
     existed: NDArray[np.bool_],
+    places: Places | None = None,
 ) -> Effects:
     """Apply changes in order.
 
@@ -61,6 +86,8 @@ def net_effects(
         The rows in the order in which they are applied.
     existed
         Which ids exist before the changes.
+    places
+        Which places are points; by default none, and all are valid.
 
     Examples
     --------
@@ -75,14 +102,23 @@ def net_effects(
     {3: 'is not registered'}
     """
     exists = existed.tolist()
+    given = places or Places.only_regions(len(exists), len(number))
+    point, inserted, regions, points = (column.tolist() for column in given)
+    misplaced: dict[int, bool] = {}
     condition, place = [-1] * len(exists), [-1] * len(exists)
     rejected: dict[int, str] = {}
     taken = dict.fromkeys(OPERATIONS, 0)
     for row, one, what in zip(
         order.tolist(), number[order].tolist(), operation[order].tolist(), strict=True
     ):
+        if what == _MOVE and not (regions[row] or points[row]):
+            misplaced[row] = exists[one] and point[one]
+            continue
         if exists[one] == (what == _INSERT):
             rejected[row] = _EXISTS if exists[one] else _UNKNOWN
+            continue
+        if what == _MOVE and not (points if point[one] else regions)[row]:
+            misplaced[row] = point[one]
             continue
         taken[OPERATIONS[what]] += 1
         exists[one] = what != _DELETE
@@ -90,9 +126,19 @@ def net_effects(
             place[one] = row
         else:
             condition[one] = place[one] = row if what == _INSERT else -1
+            point[one] = what == _INSERT and inserted[row]
     exists_now, new_place = np.array(exists, np.bool_), np.array(place, np.int64)
     changed = (exists_now != existed) | (exists_now & (new_place >= 0))
-    return Effects(exists_now, np.array(condition, np.int64), new_place, changed, rejected, taken)
+    return Effects(
+        exists_now,
+        np.array(condition, np.int64),
+        new_place,
+        changed,
+        np.array(point, np.bool_),
+        rejected,
+        misplaced,
+        taken,
+    )
 
 
 def with_places(subscriptions: Subscriptions, places: Subscriptions) -> Subscriptions:

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.columns import NO_WEIGHTS
 from nearcast.intake import read_messages
-from nearcast.spark.artifact.segments import open_router, open_segment
+from nearcast.spark.artifact.segments import open_router, open_scorer, open_segment
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.shards.shard_dedup import owned_matches
 from nearcast.spark.workers.answers import Answer, Costs, answer_batches, cost_batch
@@ -113,6 +114,7 @@ class _Opened:
     def __init__(self, artifact: Artifact, version: Version) -> None:
         self._folder = artifact.folder
         self._version = version
+        self._scorer = open_scorer(artifact.folder, version)
         self._router: MessageRouter | None = None
         # The process caches some segments; this keeps all of a version, which may have more.
         self._segments: dict[int, list[ShardSegment]] = {}
@@ -121,8 +123,9 @@ class _Opened:
         """Match messages against all shards, and count them."""
         batch, rejects = read_messages(table, now_us=now_us, unique=False)
         costs.messages, costs.rejected = len(batch), len(rejects)
+        weight = self._text_weight(batch)
         if self._version.router is None:
-            yield from self._shard(0, batch, None)
+            yield from self._shard(0, batch, weight, None)
             return
         if self._router is None:
             self._router = MessageRouter(open_router(self._folder, self._version))
@@ -130,7 +133,8 @@ class _Opened:
         message = routed.message
         for shard in np.unique(routed.shard).tolist():
             rows = message[routed.shard == shard]
-            yield from self._shard(shard, batch.take(rows), routed.bits[rows])
+            own_weight = weight[rows] if len(weight) else weight
+            yield from self._shard(shard, batch.take(rows), own_weight, routed.bits[rows])
 
     def own_shards(self, table: pa.Table) -> Iterator[Answer]:
         """Match routed messages against their shards."""
@@ -139,16 +143,26 @@ class _Opened:
             own = table.filter(pc.equal(table["_shard"], shard))
             messages = own.drop_columns(ROUTE.names)
             batch, _ = read_messages(messages, now_us=now_us, unique=False)
-            yield from self._shard(shard, batch, bits_of(own["_shards"]))
+            yield from self._shard(shard, batch, self._text_weight(batch), bits_of(own["_shards"]))
+
+    def _text_weight(self, batch: MessageBatch) -> NDArray[np.float64]:
+        """Return the weights of the texts of messages, if scores depend on them."""
+        return NO_WEIGHTS if self._scorer is None else self._scorer.text_weight(batch.words)
 
     def _shard(
-        self, shard: int, batch: MessageBatch, bits: NDArray[np.uint64] | None
+        self,
+        shard: int,
+        batch: MessageBatch,
+        text_weight: NDArray[np.float64],
+        bits: NDArray[np.uint64] | None,
     ) -> Iterator[Answer]:
         if shard not in self._segments:
             refs = self._version.shards[shard].segments
-            self._segments[shard] = [open_segment(self._folder, ref) for ref in refs]
+            opened = [open_segment(self._folder, ref, self._scorer) for ref in refs]
+            self._segments[shard] = opened
         for segment in self._segments[shard]:
-            matches = segment.match(batch.number(segment.vocabulary))
+            weight = text_weight if segment.ranked else NO_WEIGHTS
+            matches = segment.match(batch.number(segment.vocabulary, text_weight=weight))
             if bits is not None and segment.shards is not None:
                 matches = owned_matches(matches, segment.shards, bits, shard)
             yield Answer(batch.ids, segment.subscriptions.ids, matches)

@@ -9,24 +9,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import NEVER, Ids, Subscriptions
+from nearcast.columns import NEVER, PROXIMITY, Ids, Subscriptions
 from nearcast.intake import Rejects, read_subscriptions
 from nearcast.intake.arrow_columns import read_texts
 from nearcast.intake.ids import read_ids
 from nearcast.intake.rejects import RowErrors, cell_value, record_json
 from nearcast.intake.times import read_times
+from nearcast.model.json_form import POINT, RANKED
 from nearcast.segments.parts import Part, unite
-from nearcast.spark.workers.effects import OPERATIONS, Effects, net_effects, with_places
+from nearcast.spark.workers.effects import (
+    OPERATIONS,
+    Effects,
+    Places,
+    net_effects,
+    with_places,
+)
 from nearcast.text import IdTable, Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
 __all__ = ["Found", "Numbered", "Resolved", "number_ids", "resolve"]
 
-_CONDITION = ("keywords", "expression", "owner", "expires_at")
+_CONDITION = ("keywords", "expression", "owner", "expires_at", *RANKED)
+_BY_DISTANCE = {"delta": 0.5, "tau": 0.5, "max_distance_m": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,25 +97,31 @@ def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
     operation = _operations(table, numbered.errors)
     time = read_times(table, "time", numbered.errors)
     vocabulary = Vocabulary()
-    inserts = _Read.of(table, operation == 0, numbered.errors, vocabulary, ())
-    moves = _Read.of(table, operation == 2, numbered.errors, Vocabulary(), _CONDITION)
-    valid = numbered.errors.valid.copy()
-    for read in (inserts, moves):
-        valid[read.rejects.row] = False
-    rows = np.flatnonzero(valid)
-    at = np.where(time.given, time.us, NEVER)[rows]
+    inserts = _Read.of(table, operation == 0, numbered.errors, vocabulary)
+    inserted = np.zeros(table.num_rows, np.bool_)
+    inserted[inserts.position >= 0] = _by_distance(inserts.subscriptions)
     existed = np.zeros(numbered.table.handles, np.bool_)
+    registered = existed.copy()
     for one in found:
         existed[one.number] = True
+        registered[one.number] = _by_distance(one.part.subscriptions)
+    points = bool(inserted.any() or registered.any())
+    moves = _Moves.of(table, operation == 2, numbered.errors, points)
+    valid = numbered.errors.valid.copy()
+    valid[inserts.rejects.row] = False
+    rows = np.flatnonzero(valid)
+    at = np.where(time.given, time.us, NEVER)[rows]
     order = np.argsort(at, kind="stable")
-    effects = net_effects(numbered.number[rows], operation[rows], order, existed)
+    moved = (read.position[rows] >= 0 for read in moves)
+    places = Places(registered, inserted[rows], *moved)
+    effects = net_effects(numbered.number[rows], operation[rows], order, existed, places)
     part = _new_subscriptions(effects, rows, inserts, moves, found, vocabulary)
     for reason in set(effects.rejected.values()):
         mask = np.zeros(table.num_rows, np.bool_)
         mask[rows[[row for row, why in effects.rejected.items() if why == reason]]] = True
         numbered.errors.add(mask, "id", reason)
     rejects = Rejects.concatenate(
-        [numbered.errors.rejects(table), inserts.rejects, moves.rejects]
+        [numbered.errors.rejects(table), inserts.rejects, *moves.rejects(rows, effects.misplaced)]
     ).in_order()
     row_of = np.zeros(len(existed), np.int64)
     named = np.flatnonzero(numbered.number >= 0)
@@ -131,15 +145,18 @@ class _Read:
         wanted: NDArray[np.bool_],
         errors: RowErrors,
         vocabulary: Vocabulary,
-        without: Sequence[str],
+        without: Sequence[str] = (),
+        more: Mapping[str, float | None] | None = None,
     ) -> _Read:
-        """Read the rows that are valid so far, without some of the columns."""
+        """Read the rows that are valid so far, without some columns and with others in addition."""
         position = np.full(table.num_rows, -1, np.int64)
         rows = np.flatnonzero(wanted & errors.valid)
         if not len(rows):
             return cls(Subscriptions.empty(), position, Rejects.empty())
         kept = [name for name in table.column_names if name not in (*without, "op", "time")]
         chosen = table.select(kept).take(pa.array(rows))
+        for name, value in (more or {}).items():
+            chosen = chosen.append_column(name, pa.array([value] * len(rows), pa.float64()))
         read, rejects = read_subscriptions(chosen, vocabulary, rows=rows, unique=False)
         rejects = replace(
             rejects, record=tuple(_record(table, row) for row in rejects.row.tolist())
@@ -147,6 +164,54 @@ class _Read:
         taken = np.setdiff1d(rows, rejects.row, assume_unique=True)
         position[taken] = np.arange(len(taken))
         return cls(read, position, rejects)
+
+
+class _Moves(NamedTuple):
+    """The places of moves, read in two ways: which one counts depends on what moves."""
+
+    regions: _Read
+    points: _Read
+
+    @classmethod
+    def of(
+        cls, table: pa.Table, wanted: NDArray[np.bool_], errors: RowErrors, points: bool
+    ) -> _Moves:
+        """Read the places; points only if some subscription has one."""
+        # Moves of points need no column for a radius.
+        lacking = {*POINT} <= {*table.column_names} and "radius_m" not in table.column_names
+        radius = {"radius_m": None} if lacking else {}
+        regions = _Read.of(table, wanted, errors, Vocabulary(), _CONDITION, radius)
+        placed = wanted if points else np.zeros(len(wanted), np.bool_)
+        return cls(regions, _Read.of(table, placed, errors, Vocabulary(), _CONDITION, _BY_DISTANCE))
+
+    def subscriptions(self, row: NDArray[np.int64], point: NDArray[np.bool_]) -> Subscriptions:
+        """Return the places of these rows of the table, read as points or as regions."""
+        both = Subscriptions.concatenate([read.subscriptions for read in self])
+        after = self.points.position[row] + len(self.regions.subscriptions)
+        return both.take(np.where(point, after, self.regions.position[row]))
+
+    def rejects(
+        self, rows: NDArray[np.int64], misplaced: Mapping[int, bool]
+    ) -> tuple[Rejects, Rejects]:
+        """Return why moves are invalid: as regions, and as points."""
+        found = []
+        for read, as_point in zip(self, (False, True), strict=True):
+            wrong = {int(rows[row]) for row, point in misplaced.items() if point == as_point}
+            every = zip(read.rejects.row.tolist(), *_reasons(read.rejects), strict=True)
+            found.append(Rejects.of([one for one in every if one[0] in wrong]))
+        return found[0], found[1]
+
+
+def _reasons(rejects: Rejects) -> tuple[tuple[str, ...], ...]:
+    return rejects.field, rejects.reason, rejects.record
+
+
+def _by_distance(subscriptions: Subscriptions) -> NDArray[np.bool_]:
+    """Return which subscriptions are ranked by distance."""
+    if subscriptions.rankings is None:
+        return np.zeros(len(subscriptions), np.bool_)
+    by_distance: NDArray[np.bool_] = subscriptions.rankings.kind == PROXIMITY
+    return by_distance
 
 
 def _record(table: pa.Table, row: int) -> str:
@@ -167,7 +232,7 @@ def _new_subscriptions(
     effects: Effects,
     rows: NDArray[np.int64],
     inserts: _Read,
-    moves: _Read,
+    moves: _Moves,
     found: Sequence[Found],
     vocabulary: Vocabulary,
 ) -> Part:
@@ -179,7 +244,7 @@ def _new_subscriptions(
     moved = new & (condition >= 0) & (place != condition)
     if moved.any():
         inserted = inserts.subscriptions.take(inserts.position[rows[condition[moved]]])
-        places = moves.subscriptions.take(moves.position[rows[place[moved]]])
+        places = moves.subscriptions(rows[place[moved]], effects.point[moved])
         parts.append(Part(with_places(inserted, places), vocabulary))
     moved = new & (condition < 0)
     if moved.any():
@@ -188,6 +253,6 @@ def _new_subscriptions(
         number = np.concatenate([one.number for one in found])
         position[number] = np.arange(len(number))
         registered = base.subscriptions.take(position[moved])
-        places = moves.subscriptions.take(moves.position[rows[place[moved]]])
+        places = moves.subscriptions(rows[place[moved]], effects.point[moved])
         parts.append(Part(with_places(registered, places), base.vocabulary))
     return unite(parts)

@@ -16,6 +16,7 @@ FAMILIES = {
     "quadtrees": "[ir]q-tree|trie-quadtree|quadtrees|test_[ir]q_|test_trie_quadtree",
     "ap-tree": "ap-tree|ap_tree|test_ap_",
     "trie-pyramid": "trie-pyramid|keyword-first|trie_pyramid|keyword_first",
+    "ranked-pyramid": "ranked-pyramid|ranked_pyramid",
 }
 """Indexes that share kernels, and how the names of their tests and modules are recognized."""
 

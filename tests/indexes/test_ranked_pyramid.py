@@ -53,6 +53,7 @@ from nearcast.testing.ranked_checks import assert_same_scores
 
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 DISTANCE_M = 1000.0
+TRIES = 400 if JIT else 40
 
 
 class Entry(NamedTuple):
@@ -265,8 +266,9 @@ def test_caps_are_those_of_circles() -> None:
     rng = np.random.default_rng(SEED)
     box = np.empty((2, 4), np.int32)
     for _ in range(500):
-        lon = int(rng.choice([rng.integers(WORLD[0], WORLD[2]), WORLD[0], WORLD[2] - 5]))
-        lat = int(rng.choice([rng.integers(WORLD[1], WORLD[3]), WORLD[1], WORLD[3] - 7]))
+        lon, lat = rng.integers(WORLD[:2], WORLD[2:]).tolist()
+        if rng.random() < 0.3:
+            lon, lat = rng.choice([WORLD[0], WORLD[2] - 5]), rng.choice([WORLD[1], WORLD[3] - 7])
         radius_m = float(10 ** rng.uniform(-2, 7.4))
         count = cap_box(False, float(lon), float(lat), radius_m, box)
         expected = cap_boxes(lon, lat, radius_m)
@@ -382,6 +384,7 @@ def test_the_table_of_tokens_has_no_clashes_for_short_messages() -> None:
 # --- pruning -------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(not JIT, reason="so many subscriptions take too long as plain Python")
 @pytest.mark.parametrize(
     ("dataset", "kind", "similarity", "tokens", "range_share", "most"),
     [
@@ -412,11 +415,11 @@ def test_it_examines_few_more_than_match(
 
 
 def test_records_of_sole_entries_are_not_kept() -> None:
-    ranked = Workload("tweets", seed=5).ranked(20_000)
+    ranked = Workload("tweets", seed=5).ranked(2_000)
     arrays = indexes.create("ranked-pyramid").build(ranked).arrays()
     records, soles = len(arrays["record"]) // RECORD_FIELDS, len(arrays["sole"]) // 4
     assert records + soles == len(ranked)
-    assert soles > 500
+    assert soles > 0.03 * len(ranked)
 
 
 # --- crafted arrays ------------------------------------------------------------------------------
@@ -430,7 +433,7 @@ def test_crafted_arrays_are_refused_or_harmless(kind: str, list_size: int) -> No
     options = RankedPyramidOptions(list_size)
     index = RankedPyramid.build(case.ranked, options)
     arrays, refused = dict(index.arrays()), 0
-    for _ in range(400 if JIT else 40):
+    for _ in range(TRIES):
         name = sorted(arrays)[int(rng.integers(len(arrays)))]
         changed = arrays | {name: crafted(arrays[name], rng)}
         try:

@@ -17,6 +17,7 @@ FAMILIES = {
     "ap-tree": "ap-tree|ap_tree|test_ap_",
     "trie-pyramid": "trie-pyramid|keyword-first|trie_pyramid|keyword_first",
     "stamp": "stamp",
+    "ranked-pyramid": "ranked-pyramid|ranked_pyramid",
 }
 """Indexes that share kernels, and how the names of their tests and modules are recognized."""
 

@@ -37,6 +37,7 @@ BUILDERS = {
     "trie-pyramid, all nodes": create("trie-pyramid", list_size=2, child_size=0),
     "trie-pyramid, deep pyramids": create("trie-pyramid", list_size=3),
     "trie-pyramid, many children": create("trie-pyramid", child_size=0),
+    "ranked-pyramid, deep pyramids": create("ranked-pyramid", list_size=2),
     "ir-tree, hilbert": tree("ir-tree", 4, "hilbert"),
     "rt-tree, str": tree("rt-tree", 3, "str"),
     "rt+-tree, str, local-df": tree("rt+-tree", 4, "str", "local-df"),

@@ -27,7 +27,7 @@ SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 TRIES = 400 if JIT else 60
 
 BUILDERS: dict[str, Builder] = {
-    **{name: indexes.create(name) for name in indexes.names()},
+    **{name: indexes.create(name) for name in indexes.names("boolean")},
     "ap-tree, small": indexes.create("ap-tree", fanout=4, leaf=2),
     "iq-tree, small": indexes.create("iq-tree", list_size=2, depth=5),
     "pt-quadtree, small": indexes.create("pt-quadtree", list_size=2),

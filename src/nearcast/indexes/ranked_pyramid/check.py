@@ -148,8 +148,8 @@ def check_lists(
     end, parts = np.int64(len(pyramid) - PADDING), np.int64(0)
     for i in range(len(target)):
         if target[i] & HAS_HEAD:
-            position = np.int64(target[i] ^ HAS_HEAD)
-            if position + HEAD_WORDS > end:
+            position = position_of(target[i])
+            if size_of(target[i] ^ HAS_HEAD) > 0 or position + HEAD_WORDS > end:
                 return np.int64(-1)
             counts, sizes = pyramid[position + COUNTS], pyramid[position + SIZES]
             soles, loose = np.int64(counts & LOW32), np.int64(counts >> BITS32)

@@ -21,6 +21,7 @@ from nearcast.compiled.pyramids import (
 from nearcast.compiled.scoring import ScoringCodes
 from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.errors import InvalidInput
+from nearcast.indexes.damage import require
 from nearcast.indexes.in_place import check_tokens
 from nearcast.indexes.options import check_whole
 from nearcast.indexes.ranked import RankedIndex, ranked_columns
@@ -141,7 +142,9 @@ class RankedPyramid(RankedIndex):
         """Make the index from its arrays."""
         own = {name: read_only(arrays[name], dtype) for name, dtype in SAVED.items()}
         own["rounded_boxes"] = own["pyramid"].view(np.int16)
-        own["own_weight"] = own["record"].view(np.float64)
+        whole = own["record"].size % RECORD_FIELDS == 0
+        require(cls.name, whole, f"record must have {RECORD_FIELDS} values per subscription")
+        own["own_weight"] = own["record"].reshape(-1).view(np.float64)
         return cls(content, options, RankedPyramidArrays(**own, weight=content.weight))
 
     def check_structure(self) -> None:

@@ -72,7 +72,7 @@ FILTERS = {
 }
 """The filters of the paper, as they are combined in its experiments."""
 
-_RUNS, _CANDIDATES, _HITS = 512, 4096, 4096
+_RUNS, _CANDIDATES, _HITS = 1024, 4096, 4096
 
 _DELETED_SHARE = 4
 """A leaf is packed again when one in this many of its members is deleted."""

@@ -50,6 +50,7 @@ from nearcast.indexes.stamp.layout import (
     SHARE,
     SLOT_COUNT,
     SLOT_START,
+    SLOT_TOKEN,
     THRESHOLD,
     TOKEN,
     Filters,
@@ -101,8 +102,9 @@ class MatchScratch(NamedTuple):
       -1 where free, and their weights.
     - ``gap`` float64[regions]: the distance from the message, see `region_gap_m`.
     - ``opened`` int64[regions]: the last epoch in which each region was opened.
-    - ``slots`` int64[tokens + 1]: the slots of the message's tokens.
-    - ``run`` int64[any, 3]: first and last posting, and the token; ``run_gap`` float64[any].
+    - ``slots`` int64[tokens + 1]: the slots of the message's tokens and of the dummy, or -1.
+    - ``run`` int64[any, 3]: an entry, later the first and last posting, and the token; ``run_gap``
+      float64[any].
     - ``candidate`` int32[any, 2]: record and token; ``distance`` float64[any]: in meters, or -1.
     - ``tally`` int64[TALLY_WIDTH].
     """
@@ -217,10 +219,11 @@ def begin_message(
         measure_regions(codes, stamp, messages, message, radius_m, scratch.gap)
     else:
         scratch.gap[:] = INSIDE
-    for i in range(known):
-        scratch.slots[i] = find_token(stamp.slot, tokens[i])
-        if scratch.slots[i] >= 0:
-            prefetch(stamp.entry, stamp.slot[scratch.slots[i], SLOT_START])
+    slot, slots, entry = stamp.slot, scratch.slots, stamp.entry
+    for i in range(known + 1):
+        slots[i] = find_token(slot, tokens[i] if i < known else DUMMY)
+        if slots[i] >= 0:
+            prefetch(entry, slot[slots[i], SLOT_START])
     tally = scratch.tally
     tally[EPOCH] += 1
     for i in range(1, TALLY_WIDTH):
@@ -360,6 +363,25 @@ def score_candidates(
 
 
 @kernel
+def find_runs(stamp: StampArrays, scratch: MatchScratch) -> None:
+    """Replace the entries that wait by the runs of postings to read."""
+    entry, lists, posting = stamp.entry, stamp.list, stamp.posting
+    run, run_gap, opened, tally = scratch.run, scratch.run_gap, scratch.opened, scratch.tally
+    waiting, epoch, visited = tally[RUNS], tally[EPOCH], 0
+    for i in range(waiting):
+        if i + AHEAD < waiting:
+            prefetch(lists, run[i + AHEAD, 0])
+        at, inside = run[i, 0], run_gap[i] < 0.0
+        region, first = np.int64(entry[at, REGION]), np.int64(lists[at, NEXT])
+        prefetch(posting, first)
+        run[i, 0] = first
+        run[i, 1] = first + (lists[at, OWN_SET] if inside else lists[at, MARKED])
+        visited += opened[region] != epoch
+        opened[region] = epoch
+    tally[VISITED] += visited
+
+
+@kernel
 def read_runs(
     index: Index,
     messages: RankedMessages,
@@ -369,10 +391,11 @@ def read_runs(
     output: ScoredOutput,
     count: Number,
 ) -> Number:
-    """Read the runs of postings that wait; those that reach the message become candidates.
+    """Read the lists that wait; postings that reach the message become candidates.
 
     Return as `score_candidates` does, which is called whenever there is no room for more.
     """
+    find_runs(index.stamp, scratch)
     codes, posting = index.codes, index.stamp.posting
     tally, candidate, distances = scratch.tally, scratch.candidate, scratch.distance
     run, run_gap = scratch.run, scratch.run_gap
@@ -438,15 +461,7 @@ def match_messages(
         tokens = messages.token[begin : begin + known]
         place = place_of(index.codes, messages, message, reach_of(stamp.state[FARTHEST]))
         count = np.int64(output.start[message])
-        for i in range(known + 1):
-            token = np.int64(tokens[i]) if i < known else DUMMY
-            slot = scratch.slots[i] if i < known else find_token(stamp.slot, DUMMY)
-            if slot >= 0:
-                count = open_regions(
-                    index, messages, message, place, scratch, output, (slot, token, count)
-                )
-            if count == NO_ROOM:
-                break
+        count = open_regions(index, messages, message, place, scratch, output, (known, count))
         if count != NO_ROOM:
             count = read_runs(index, messages, message, place, scratch, output, count)
         if count != NO_ROOM:
@@ -470,22 +485,25 @@ def open_regions(
     place: Place,
     scratch: MatchScratch,
     output: ScoredOutput,
-    looking: tuple[Number, Number, Number],
+    limits: tuple[Number, Number],
 ) -> Number:
-    """Go through the entries of a token; the lists of leaves that are open become runs.
+    """Go through the entries of all tokens; the lists of leaves that are open become runs.
 
-    ``looking``: the slot, the token, and the end of what was written. Return as
+    ``limits``: the number of tokens, and the end of what was written. Return as
     `score_candidates` does.
     """
-    slot, token, count = looking
     stamp, tally, gaps = index.stamp, scratch.tally, scratch.gap
-    entry, lists, posting, opened = stamp.entry, stamp.list, stamp.posting, scratch.opened
-    run, run_gap = scratch.run, scratch.run_gap
-    epoch, visited, runs = tally[EPOCH], np.int64(0), tally[RUNS]
-    i = np.int64(stamp.slot[slot, SLOT_START])
-    end = i + stamp.slot[slot, SLOT_COUNT]
-    while i < end:
-        while i < end and runs < len(run):
+    slot, entry, lists, opened = stamp.slot, stamp.entry, stamp.list, scratch.opened
+    run, run_gap, slots = scratch.run, scratch.run_gap, scratch.slots
+    epoch, visited, runs = tally[EPOCH], np.int64(0), np.int64(0)
+    count = np.int64(limits[1])
+    for t in range(limits[0] + 1):
+        if slots[t] < 0:
+            continue
+        token = np.int64(slot[slots[t], SLOT_TOKEN])
+        i = np.int64(slot[slots[t], SLOT_START])
+        end = i + slot[slots[t], SLOT_COUNT]
+        while i < end:
             region, reach = np.int64(entry[i, REGION]), reach_of(entry[i, REACH])
             gap = gaps[max(region, ~region)]
             is_open = np.int64(gap < 0.0) | np.int64(reach >= gap)
@@ -495,23 +513,15 @@ def open_regions(
                 i += 1 if is_open else lists[i, NEXT]
                 continue
             # Whether a leaf is open is hard to predict: written in any case, kept if it is.
-            run[runs, 0], run_gap[runs] = i, gap
+            run[runs, 0], run[runs, 2], run_gap[runs] = i, token, gap
             runs += is_open
             i += 1
-        for j in range(tally[RUNS], runs):
-            at, gap = run[j, 0], run_gap[j]
-            first = np.int64(lists[at, NEXT])
-            prefetch(posting, first)
-            size = np.int64(lists[at, MARKED] if gap >= 0.0 else lists[at, OWN_SET])
-            run[j, 0], run[j, 1], run[j, 2] = first, first + size, token
-            region = np.int64(entry[at, REGION])
-            visited += opened[region] != epoch
-            opened[region] = epoch
-        tally[RUNS] = runs
-        if runs == len(run):
-            count = read_runs(index, messages, message, place, scratch, output, count)
-            if count == NO_ROOM:
-                return count
-            runs = np.int64(0)
+            if runs == len(run):
+                tally[RUNS] = runs
+                count = read_runs(index, messages, message, place, scratch, output, count)
+                if count == NO_ROOM:
+                    return count
+                runs = np.int64(0)
+    tally[RUNS] = runs
     tally[VISITED] += visited
-    return np.int64(count)
+    return count

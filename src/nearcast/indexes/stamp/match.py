@@ -38,6 +38,7 @@ from nearcast.indexes.stamp.layout import (
     LON,
     MARKED,
     NEXT,
+    NO_MORE,
     OWN_SET,
     POSTING_LAT,
     POSTING_LON,
@@ -73,6 +74,9 @@ AHEAD = 16
 """How many records ahead are prefetched."""
 
 NO_ROOM = -1
+
+_AT_ONCE = 5
+"""Tokens of a record that are looked up without branches."""
 
 _SMALL_TURN = 19.0 * UNITS
 _SMALL_ARC_M = _SMALL_TURN * METERS_PER_UNIT
@@ -269,43 +273,62 @@ def weight_of_shared(
     return set_weight[at] if token_set[at] >= 0 else -1.0
 
 
-@inlined_kernel
-def shared_tokens(
-    record: NDArray[np.int32],
-    long_token: NDArray[np.int32],
+@kernel
+def shared_one_by_one(
+    tokens: NDArray[np.int32],
     token_set: NDArray[np.int32],
     set_weight: NDArray[np.float64],
-    at: Number,
     wanted: Number,
-) -> tuple[Number, Number]:
-    """Return the first token that a record shares with the message, and the weight of all.
+) -> Number:
+    """Return the weight of the tokens that are in the set, or -1 if the wanted one is not first.
 
-    `DUMMY` if it shares none. Stops if the first is not the wanted one, -1 for any.
+    `DUMMY` is wanted where none may be shared, -1 where any may be the first.
     """
-    first, shared = DUMMY, 0.0
-    if record[at, TOKEN + RECORD_TOKENS - 1] == ELSEWHERE:
-        begin = record[at, TOKEN]
-        for i in range(begin, begin + record[at, TOKEN + 1]):
-            weight = weight_of_shared(token_set, set_weight, long_token[i])
-            if weight >= 0.0:
-                shared += weight
-                if first == DUMMY:
-                    first = np.int64(long_token[i])
-                    if wanted >= 0 and first != wanted:
-                        break
-    else:
-        for i in range(TOKEN, TOKEN + RECORD_TOKENS):
-            token = record[at, i]
-            if token < 0:
-                break
-            weight = weight_of_shared(token_set, set_weight, token)
-            if weight >= 0.0:
-                shared += weight
-                if first == DUMMY:
-                    first = np.int64(token)
-                    if wanted >= 0 and first != wanted:
-                        break
-    return first, shared
+    shared, is_first = 0.0, True
+    for i in range(len(tokens)):
+        if tokens[i] < 0:
+            break
+        weight = weight_of_shared(token_set, set_weight, tokens[i])
+        if weight >= 0.0:
+            if is_first and wanted >= 0 and tokens[i] != wanted:
+                return -1.0
+            is_first = False
+            shared += weight
+    return shared
+
+
+@inlined_kernel
+def shared_at_once(
+    record: NDArray[np.int32],
+    at: Number,
+    token_set: NDArray[np.int32],
+    set_weight: NDArray[np.float64],
+    wanted: Number,
+) -> Number:
+    """Return the same for the first tokens of a record, without branches; -2 if that is too few.
+
+    Which tokens are shared is hard to predict. Where two tokens of the message meet in one slot,
+    or there are more tokens, the answer is -2.
+    """
+    met, refused = np.int64(wanted < 0), np.int64(0)
+    shared: Number = 0.0
+    unclear = np.int64(record[at, TOKEN + _AT_ONCE] != NO_MORE)
+    unclear |= np.int64(record[at, TOKEN + RECORD_TOKENS - 1] != NO_MORE)
+    for i in range(TOKEN, TOKEN + _AT_ONCE):
+        token = record[at, i]
+        slot = token_home(max(token, 0), len(token_set))
+        there = token_set[slot]
+        is_token = np.int64(token >= 0)
+        hit = np.int64(there == token) & is_token
+        unclear |= np.int64(there >= 0) & np.int64(there != token) & is_token
+        met |= np.int64(token == wanted)
+        refused |= hit & (np.int64(1) - met)
+        shared += set_weight[slot] if hit else 0.0
+    if refused:
+        shared = -1.0
+    if unclear:
+        shared = -2.0
+    return shared
 
 
 @kernel
@@ -338,8 +361,13 @@ def score_candidates(
         if i + AHEAD < waiting:
             prefetch(record, candidate[i + AHEAD, 0])
         at, wanted = np.int64(candidate[i, 0]), np.int64(candidate[i, 1])
-        first, shared = shared_tokens(record, long_token, token_set, set_weight, at, wanted)
-        if wanted >= 0 and first != wanted:
+        shared = shared_at_once(record, at, token_set, set_weight, wanted)
+        if shared == -2.0:
+            tokens = record[at, TOKEN:]
+            if tokens[RECORD_TOKENS - 1] == ELSEWHERE:
+                tokens = long_token[tokens[0] : np.int64(tokens[0]) + tokens[1]]
+            shared = shared_one_by_one(tokens, token_set, set_weight, wanted)
+        if shared < 0.0:
             continue
         text = text_score(similarity, shared, own_weight(record, at), weight)
         largest_cm = np.int32(record[at, DISTANCE]).view(np.uint32)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, borrow, kernel
+from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel
 from nearcast.indexes.stamp.layout import (
     DUMMY,
     FARTHEST,
@@ -54,7 +54,7 @@ from nearcast.indexes.stamp.match import (
     begin_message,
     clear_tokens,
     distance_from,
-    latitude_gap_m,
+    is_beyond,
     place_of,
     score_candidates,
     token_weight,
@@ -169,7 +169,7 @@ def order_slots(
     sets.order[known] = find_token(index.stamp.slot, DUMMY)
 
 
-@kernel
+@inlined_kernel
 def add_hit(
     hit: NDArray[np.int64],
     leaves: NDArray[np.int64],
@@ -260,7 +260,7 @@ def collect_all(
     return True
 
 
-@kernel
+@inlined_kernel
 def collect(
     index: Index,
     messages: RankedMessages,
@@ -294,16 +294,14 @@ def collect(
                     chosen[where, STATUS] = TO_VERIFY
                 j += 1
                 continue
-            alone = reach_of(more[j, MORE_ALONE])
-            distance, lat = -1.0, np.float64(posting[j, POSTING_LAT])
-            if alone < np.inf and latitude_gap_m(place, lat) <= reach:
+            alone, distance = reach_of(more[j, MORE_ALONE]), -1.0
+            if alone < np.inf or reach < np.inf:
                 lon = np.float64(posting[j, POSTING_LON])
+                lat = np.float64(posting[j, POSTING_LAT])
+                if is_beyond(place, lon, lat, reach):
+                    j += 1
+                    continue
                 distance = distance_from(codes, place, messages, message, lon, lat)
-            elif reach < np.inf:
-                distance = latitude_gap_m(place, lat)
-                if distance <= reach:
-                    lon = np.float64(posting[j, POSTING_LON])
-                    distance = distance_from(codes, place, messages, message, lon, lat)
             if distance <= reach:
                 if used == len(chosen):
                     return False
@@ -393,7 +391,7 @@ def find_lists(index: Index, known: Number, scratch: MatchScratch, sets: SetScra
     return True
 
 
-@kernel
+@inlined_kernel
 def worth_reading(
     index: Index, leaf: Number, current: Number, sets: SetScratch, cost: NDArray[np.float64]
 ) -> Number:
@@ -424,7 +422,7 @@ def worth_reading(
     return not index.filters.by_cost or filtering < verifying
 
 
-@kernel
+@inlined_kernel
 def read_set(
     index: Index, leaf: Number, current: Number, scratch: MatchScratch, sets: SetScratch
 ) -> None:

@@ -232,7 +232,7 @@ def test_costs_of_the_example() -> None:
 @cache
 def tweets(distance: str = "geodesic") -> tuple[Ranked, Messages]:
     workload = Workload("tweets", seed=5)
-    count = 4000 if JIT else 300
+    count = 4000 if JIT else 1500
     ranked = workload.ranked(
         count, max_distance_m=(20_000.0, 500_000.0), scoring=Scoring(distance=distance)
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, kernel
+from nearcast.compiled.jit import Number, borrow, kernel
 from nearcast.indexes.stamp.bounds import Plan, border_distance_m, make_plan, plan_postings
 from nearcast.indexes.stamp.layout import (
     CAPACITY,
@@ -74,8 +74,6 @@ if TYPE_CHECKING:
 
 FANOUT = 16
 """Regions that lie in one region, as far as they are packed."""
-
-_SHORT_RUN = 24
 
 
 class Packed(NamedTuple):
@@ -215,9 +213,12 @@ def _with_lists(
         stamp = stamp._replace(slot=larger)
     postings = int(progress[1])
     stamp.slot[:, SLOT_COUNT] = 0
-    sorted_by_token = np.empty(postings, np.int32)
     start = np.empty(len(stamp.slot) + 1, np.int64)
-    runs = sort_by_token(flat, postings, stamp, start, sorted_by_token)
+    stamp = stamp._replace(
+        posting=np.empty((postings, 4), np.int32),
+        more=np.empty((postings if filters.sets else 0, 2), np.int32),
+    )
+    runs = sort_by_token(flat, postings, stamp, start)
     end = np.empty(len(stamp.region), np.int32)
     levels = int(subtree_ends(stamp.region, end))
     entries = int(runs) + levels * (int(runs) // 2)
@@ -225,10 +226,8 @@ def _with_lists(
         entry=np.empty((entries, 2), np.int32),
         list=np.empty((entries, ENTRY_COLUMNS), np.int32),
         set_end=np.empty((entries if filters.sets else 0, SETS), np.int32),
-        posting=np.empty((postings, 4), np.int32),
-        more=np.empty((postings if filters.sets else 0, 2), np.int32),
     )
-    fill_lists(codes, filters, flat, start, sorted_by_token, (end, levels), stamp)
+    fill_lists(codes, filters, start, (end, levels), stamp)
     used = int(stamp.state[ENTRIES])
     stamp.state[POSTINGS] = postings
     set_end = stamp.set_end[:used] if filters.sets else stamp.set_end
@@ -246,11 +245,20 @@ class Flat(NamedTuple):
     more: NDArray[np.int32]
 
 
+class SortScratch(NamedTuple):
+    """Scratch for sorting a list: keys int64[any], postings int32[any, 4], more int32[any, 2]."""
+
+    key: NDArray[np.int64]
+    posting: NDArray[np.int32]
+    more: NDArray[np.int32]
+
+
 @kernel
 def fill_records(
     rows: RankedColumns, order: NDArray[np.int64], first: Number, stamp: StampArrays
 ) -> None:
     """Write the records of rows, from record ``first`` on."""
+    rows, stamp = borrow(rows), borrow(stamp)
     record, state = stamp.record, stamp.state
     for i in range(len(order)):
         row, at = order[i], first + i
@@ -308,6 +316,9 @@ def plan_all(
     ``progress`` int64[2] has the records and postings that are done. Return whether all are; if
     not, the table of slots is half full.
     """
+    rows, plan, flat = borrow(rows), borrow(plan), borrow(flat)
+    planned, reach, info, alone = plan.token, plan.reach, plan.info, plan.alone
+    flat_token, flat_record, flat_reach, flat_more = flat
     tokens = 0
     for i in range(len(slot)):
         tokens += slot[i, SLOT_TOKEN] >= 0
@@ -317,16 +328,16 @@ def plan_all(
         if 2 * (tokens + count) > len(slot):
             return False
         for i in range(count):
-            token = plan.token[i]
+            token = planned[i]
             new = claim_token(slot, token)
             if slot[new, SLOT_CAPACITY] < 0:
                 slot[new, SLOT_CAPACITY] = 0
                 tokens += 1
-            flat.token[at], flat.record[at] = token, record
-            flat.reach[at] = float_bits(plan.reach[i])
+            flat_token[at], flat_record[at] = token, record
+            flat_reach[at] = float_bits(reach[i])
             if filters.sets:
-                flat.more[at, MORE_INFO] = plan.info[i]
-                flat.more[at, MORE_ALONE] = float_bits(plan.alone[i])
+                flat_more[at, MORE_INFO] = info[i]
+                flat_more[at, MORE_ALONE] = float_bits(alone[i])
             at += 1
         progress[0], progress[1] = record + 1, at
     return True
@@ -338,29 +349,38 @@ def sort_by_token(
     postings: Number,
     stamp: StampArrays,
     start: NDArray[np.int64],
-    found: NDArray[np.int32],
 ) -> Number:
     """Sort postings by the slots of their tokens; those of a token stay in order.
 
-    ``start`` int64[slots + 1] and ``found`` int32[postings] are filled. Return how often the token
-    or the leaf changes.
+    ``start`` int64[slots + 1] is filled, and ``flat.token`` becomes slots. Return how often the
+    token or the leaf changes.
     """
-    slot, leaf = stamp.slot, stamp.leaf
+    flat, stamp = borrow(flat), borrow(stamp)
+    slot, leaf, posting, more = stamp.slot, stamp.leaf, stamp.posting, stamp.more
+    found, record, reach, flat_more = flat
     for i in range(postings):
-        slot[find_token(slot, flat.token[i]), SLOT_COUNT] += 1
+        at = find_token(slot, found[i])
+        found[i] = at
+        slot[at, SLOT_COUNT] += 1
     start[0] = 0
     for i in range(len(slot)):
         start[i + 1] = start[i] + slot[i, SLOT_COUNT]
         slot[i, SLOT_COUNT] = 0
     for i in range(postings):
-        at = find_token(slot, flat.token[i])
-        found[start[at] + slot[at, SLOT_COUNT]] = i
+        at, who = found[i], record[i]
+        target = start[at] + slot[at, SLOT_COUNT]
         slot[at, SLOT_COUNT] += 1
+        posting[target, POSTING_RECORD], posting[target, POSTING_REACH] = who, reach[i]
+        posting[target, POSTING_LON] = stamp.record[who, LON]
+        posting[target, POSTING_LAT] = stamp.record[who, LAT]
+        if len(more) > 0:
+            more[target, MORE_INFO] = flat_more[i, MORE_INFO]
+            more[target, MORE_ALONE] = flat_more[i, MORE_ALONE]
     runs = 0
     for at in range(len(slot)):
         before = -1
         for i in range(start[at], start[at + 1]):
-            now = leaf[flat.record[found[i]]]
+            now = leaf[posting[i, POSTING_RECORD]]
             runs += now != before
             before = now
     return runs
@@ -388,34 +408,39 @@ def subtree_ends(region: NDArray[np.int32], end: NDArray[np.int32]) -> Number:
 def fill_lists(
     codes: ScoringCodes,
     filters: Filters,
-    flat: Flat,
     start: NDArray[np.int64],
-    found: NDArray[np.int32],
     below: tuple[NDArray[np.int32], Number],
     stamp: StampArrays,
 ) -> None:
-    """Write the entries of every token, in preorder of their regions, and their lists.
+    """Write the entries of every token, in preorder of their regions, and sort their lists.
 
-    ``below``: the end of what is below each region, and the depth of the tree.
+    ``start`` int64[slots + 1]: the postings of every slot. ``below``: the end of what is below each
+    region, and the depth of the tree.
     """
+    stamp = borrow(stamp)
     slot, entry, region, state = stamp.slot, stamp.entry, stamp.region, stamp.state
+    posting, lists, leaf_of, box = stamp.posting, stamp.list, stamp.leaf, stamp.box
     end, depth = below
     open_entry, path = np.empty(depth + 1, np.int64), np.empty(depth + 1, np.int64)
-    key = np.empty(1 + len(found), np.int64)
+    scratch = SortScratch(
+        np.empty(len(posting) + 1, np.int64),
+        np.empty((len(posting) + 1, 4), np.int32),
+        np.empty((len(posting) + 1, 2), np.int32),
+    )
     farthest, used = np.int32(0), 0
     for at in range(len(slot)):
         if slot[at, SLOT_TOKEN] < 0:
             continue
         slot[at, SLOT_START] = used
-        opened, first = 0, start[at]
-        while first < start[at + 1]:
-            leaf = stamp.leaf[flat.record[found[first]]]
+        opened, first, finish = 0, start[at], start[at + 1]
+        while first < finish:
+            leaf = leaf_of[posting[first, POSTING_RECORD]]
             last = first + 1
-            while last < start[at + 1] and stamp.leaf[flat.record[found[last]]] == leaf:
+            while last < finish and leaf_of[posting[last, POSTING_RECORD]] == leaf:
                 last += 1
             while opened > 0 and end[~entry[open_entry[opened - 1], REGION]] <= leaf:
                 opened -= 1
-                stamp.list[open_entry[opened], NEXT] = used - open_entry[opened]
+                lists[open_entry[opened], NEXT] = used - open_entry[opened]
             # Open the regions around this leaf that the next one is in, too.
             top = 0 if opened == 0 else ~entry[open_entry[opened - 1], REGION]
             steps, above = 0, region[leaf, PARENT]
@@ -424,8 +449,8 @@ def fill_lists(
                 steps += 1
                 above = region[above, PARENT]
             after = len(region)
-            if last < start[at + 1]:
-                after = stamp.leaf[flat.record[found[last]]]
+            if last < finish:
+                after = leaf_of[posting[last, POSTING_RECORD]]
             while steps > 0 and after < end[path[steps - 1]]:
                 steps -= 1
                 new_entry(stamp, used, ~path[steps])
@@ -433,23 +458,23 @@ def fill_lists(
                 opened += 1
                 used += 1
             new_entry(stamp, used, leaf)
-            fill_list(codes, filters, flat, found[first:last], first, used, key, stamp)
-            for i in range(first, first + stamp.list[used, OWN_SET]):
-                bits = stamp.posting[i, POSTING_REACH]
+            sort_list(codes, filters, stamp, used, (first, last), scratch)
+            for i in range(first, first + lists[used, OWN_SET]):
+                bits = posting[i, POSTING_REACH]
                 if bits > farthest and as_float(bits) < np.inf:
                     farthest = bits
-                spot = stamp.posting[i, POSTING_LON], stamp.posting[i, POSTING_LAT]
+                spot = posting[i, POSTING_LON], posting[i, POSTING_LAT]
                 for j in range(opened):
                     over = open_entry[j]
                     if bits > entry[over, REACH] and is_marked(
-                        codes, filters, stamp.box[~entry[over, REGION]], bits, spot
+                        codes, filters, box[~entry[over, REGION]], bits, spot
                     ):
                         entry[over, REACH] = bits
             used += 1
             first = last
         while opened > 0:
             opened -= 1
-            stamp.list[open_entry[opened], NEXT] = used - open_entry[opened]
+            lists[open_entry[opened], NEXT] = used - open_entry[opened]
         slot[at, SLOT_COUNT] = slot[at, SLOT_CAPACITY] = used - slot[at, SLOT_START]
     state[ENTRIES], state[FARTHEST] = used, farthest
     for at in range(len(slot)):
@@ -491,70 +516,47 @@ def sort_key(current: Number, marked: Number, bits: Number) -> Number:
 
 
 @kernel
-def fill_list(
+def sort_list(
     codes: ScoringCodes,
     filters: Filters,
-    flat: Flat,
-    chosen: NDArray[np.int32],
-    first: Number,
-    at: Number,
-    key: NDArray[np.int64],
     stamp: StampArrays,
+    at: Number,
+    part: tuple[Number, Number],
+    scratch: SortScratch,
 ) -> None:
-    """Write the sorted list of an entry from posting ``first`` on."""
-    lists, count = stamp.list, len(chosen)
-    leaf = stamp.entry[at, REGION]
+    """Sort the postings of an entry, and write how many there are of each kind."""
+    lists, posting, more, key = stamp.list, stamp.posting, stamp.more, scratch.key
+    leaf, (first, last) = stamp.entry[at, REGION], part
     box = stamp.box[leaf]
     lists[at, NEXT] = first
-    lists[at, COUNT] = lists[at, CAPACITY] = count
-    for i in range(count):
-        record, bits = flat.record[chosen[i]], flat.reach[chosen[i]]
-        spot = stamp.record[record, LON], stamp.record[record, LAT]
-        current = flat.more[chosen[i], MORE_INFO] & SET_BITS if filters.sets else 0
+    lists[at, COUNT] = lists[at, CAPACITY] = last - first
+    marks, own, sorted_already = 0, 0, True
+    for i in range(first, last):
+        bits, spot = posting[i, POSTING_REACH], (posting[i, POSTING_LON], posting[i, POSTING_LAT])
+        current = more[i, MORE_INFO] & SET_BITS if filters.sets else 0
         marked = current > 0 or is_marked(codes, filters, box, bits, spot)
-        key[i] = sort_key(current, marked, bits) if filters.regions else 0
-        lists[at, OWN_SET] += current == 0
-        lists[at, MARKED] += current == 0 and marked
+        key[i - first] = sort_key(current, marked, bits)
+        sorted_already = sorted_already and (i == first or key[i - first - 1] <= key[i - first])
+        own += current == 0
+        marks += current == 0 and marked
         if filters.sets:
             stamp.set_total[leaf, current] += 1
-    if count > 1 and filters.regions:
-        sort_run(key, chosen)
-    for i in range(count):
-        copy_flat(flat, chosen[i], first + i, stamp)
-    if filters.sets:
-        for i in range(count):
-            for c in range(stamp.more[first + i, MORE_INFO] & SET_BITS, SETS):
+            for c in range(current, SETS):
                 stamp.set_end[at, c] += 1
-    if lists[at, MARKED] > 0:
-        stamp.entry[at, REACH] = stamp.posting[first, POSTING_REACH]
-
-
-@kernel
-def copy_flat(flat: Flat, source: Number, target: Number, stamp: StampArrays) -> None:
-    """Copy a posting to its list."""
-    record, posting = flat.record[source], stamp.posting
-    posting[target, POSTING_RECORD], posting[target, POSTING_REACH] = record, flat.reach[source]
-    posting[target, POSTING_LON] = stamp.record[record, LON]
-    posting[target, POSTING_LAT] = stamp.record[record, LAT]
-    if len(stamp.more) > 0:
-        stamp.more[target, MORE_INFO] = flat.more[source, MORE_INFO]
-        stamp.more[target, MORE_ALONE] = flat.more[source, MORE_ALONE]
-
-
-@kernel
-def sort_run(key: NDArray[np.int64], chosen: NDArray[np.int32]) -> None:
-    """Sort positions by their keys, in place."""
-    count = len(chosen)
-    if count > _SHORT_RUN:
-        order = np.argsort(key[:count])
-        copy = chosen.copy()
-        for i in range(count):
-            chosen[i] = copy[order[i]]
-        return
-    for i in range(1, count):
-        moving, position = key[i], chosen[i]
-        j = i
-        while j > 0 and key[j - 1] > moving:
-            key[j], chosen[j] = key[j - 1], chosen[j - 1]
-            j -= 1
-        key[j], chosen[j] = moving, position
+    if not sorted_already and filters.regions:
+        order = np.argsort(key[: last - first])
+        for i in range(last - first):
+            for column in range(4):
+                scratch.posting[i, column] = posting[first + i, column]
+            if filters.sets:
+                for column in range(2):
+                    scratch.more[i, column] = more[first + i, column]
+        for i in range(last - first):
+            for column in range(4):
+                posting[first + i, column] = scratch.posting[order[i], column]
+            if filters.sets:
+                for column in range(2):
+                    more[first + i, column] = scratch.more[order[i], column]
+    lists[at, OWN_SET], lists[at, MARKED] = own, marks
+    if marks > 0:
+        stamp.entry[at, REACH] = posting[first, POSTING_REACH]

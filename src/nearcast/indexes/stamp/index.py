@@ -72,7 +72,7 @@ FILTERS = {
 }
 """The filters of the paper, as they are combined in its experiments."""
 
-_RUNS, _CANDIDATES, _HITS = 512, 4096, 4096
+_RUNS, _CANDIDATES, _HITS = 1024, 4096, 4096
 
 _DELETED_SHARE = 4
 """A leaf is packed again when one in this many of its members is deleted."""
@@ -219,7 +219,8 @@ class Stamp(RankedIndex, UpdatableIndex):
 
     def make_scratch(self, tokens: int) -> list[Any]:
         """Return scratch for messages of at most ``tokens`` tokens."""
-        size = 1 << max(8, (8 * tokens - 1).bit_length())
+        # Few tokens meet in one slot: see `nearcast.indexes.stamp.match.shared_at_once`.
+        size = 1 << max(8, (16 * tokens - 1).bit_length())
         regions = len(self._arrays.region)
         scratch = MatchScratch(
             np.full(size, -1, np.int32),
@@ -238,7 +239,7 @@ class Stamp(RankedIndex, UpdatableIndex):
         sets = SetScratch(
             np.empty(tokens + 1, np.int64),
             np.empty(tokens),
-            np.empty((_HITS, 4), np.int64),
+            np.empty((_HITS, 3), np.int64),
             np.full((regions, LEAF_COLUMNS), -1, np.int64),
             np.empty(regions, np.int64),
             np.empty((_CANDIDATES, 4), np.int32),
@@ -311,7 +312,7 @@ class Stamp(RankedIndex, UpdatableIndex):
                 return int(done), int(examined), int(visited)
             sets = scratch[1]
             scratch[1] = sets._replace(
-                hit=np.empty((2 * len(sets.hit), 4), np.int64),
+                hit=np.empty((2 * len(sets.hit), 3), np.int64),
                 chosen=np.empty((2 * len(sets.chosen), 4), np.int32),
                 distance=np.empty(2 * len(sets.chosen)),
             )

@@ -38,6 +38,7 @@ from nearcast.indexes.stamp.layout import (
     LON,
     MARKED,
     NEXT,
+    NO_MORE,
     OWN_SET,
     POSTING_LAT,
     POSTING_LON,
@@ -50,6 +51,7 @@ from nearcast.indexes.stamp.layout import (
     SHARE,
     SLOT_COUNT,
     SLOT_START,
+    SLOT_TOKEN,
     THRESHOLD,
     TOKEN,
     Filters,
@@ -72,6 +74,9 @@ AHEAD = 16
 """How many records ahead are prefetched."""
 
 NO_ROOM = -1
+
+_AT_ONCE = 5
+"""Tokens of a record that are looked up without branches."""
 
 _SMALL_TURN = 19.0 * UNITS
 _SMALL_ARC_M = _SMALL_TURN * METERS_PER_UNIT
@@ -101,8 +106,9 @@ class MatchScratch(NamedTuple):
       -1 where free, and their weights.
     - ``gap`` float64[regions]: the distance from the message, see `region_gap_m`.
     - ``opened`` int64[regions]: the last epoch in which each region was opened.
-    - ``slots`` int64[tokens + 1]: the slots of the message's tokens.
-    - ``run`` int64[any, 3]: first and last posting, and the token; ``run_gap`` float64[any].
+    - ``slots`` int64[tokens + 1]: the slots of the message's tokens and of the dummy, or -1.
+    - ``run`` int64[any, 3]: an entry, later the first and last posting, and the token; ``run_gap``
+      float64[any].
     - ``candidate`` int32[any, 2]: record and token; ``distance`` float64[any]: in meters, or -1.
     - ``tally`` int64[TALLY_WIDTH].
     """
@@ -217,10 +223,11 @@ def begin_message(
         measure_regions(codes, stamp, messages, message, radius_m, scratch.gap)
     else:
         scratch.gap[:] = INSIDE
-    for i in range(known):
-        scratch.slots[i] = find_token(stamp.slot, tokens[i])
-        if scratch.slots[i] >= 0:
-            prefetch(stamp.entry, stamp.slot[scratch.slots[i], SLOT_START])
+    slot, slots, entry = stamp.slot, scratch.slots, stamp.entry
+    for i in range(known + 1):
+        slots[i] = find_token(slot, tokens[i] if i < known else DUMMY)
+        if slots[i] >= 0:
+            prefetch(entry, slot[slots[i], SLOT_START])
     tally = scratch.tally
     tally[EPOCH] += 1
     for i in range(1, TALLY_WIDTH):
@@ -252,6 +259,18 @@ def latitude_gap_m(place: Place, lat: Number) -> Number:
     return max(0.0, place.south - lat, lat - place.north) * METERS_PER_UNIT
 
 
+@inlined_kernel
+def is_beyond(place: Place, lon: Number, lat: Number, reach: Number) -> Number:
+    """Tell whether a place is clearly farther away than a reach; cheaper than a distance.
+
+    4 R^2 sin^2(x / 2 R) is at least 0.99 x^2 up to 19 degrees.
+    """
+    along = latitude_gap_m(place, lat)
+    across = min(short_way(lon - place.lon), _SMALL_TURN)
+    square = min(along, _SMALL_ARC_M) ** 2 + across * across * place.narrow
+    return along > reach or 0.99 * square > reach * reach
+
+
 # --- scoring -------------------------------------------------------------------------------------
 
 
@@ -266,43 +285,62 @@ def weight_of_shared(
     return set_weight[at] if token_set[at] >= 0 else -1.0
 
 
-@inlined_kernel
-def shared_tokens(
-    record: NDArray[np.int32],
-    long_token: NDArray[np.int32],
+@kernel
+def shared_one_by_one(
+    tokens: NDArray[np.int32],
     token_set: NDArray[np.int32],
     set_weight: NDArray[np.float64],
-    at: Number,
     wanted: Number,
-) -> tuple[Number, Number]:
-    """Return the first token that a record shares with the message, and the weight of all.
+) -> Number:
+    """Return the weight of the tokens that are in the set, or -1 if the wanted one is not first.
 
-    `DUMMY` if it shares none. Stops if the first is not the wanted one, -1 for any.
+    `DUMMY` is wanted where none may be shared, -1 where any may be the first.
     """
-    first, shared = DUMMY, 0.0
-    if record[at, TOKEN + RECORD_TOKENS - 1] == ELSEWHERE:
-        begin = record[at, TOKEN]
-        for i in range(begin, begin + record[at, TOKEN + 1]):
-            weight = weight_of_shared(token_set, set_weight, long_token[i])
-            if weight >= 0.0:
-                shared += weight
-                if first == DUMMY:
-                    first = np.int64(long_token[i])
-                    if wanted >= 0 and first != wanted:
-                        break
-    else:
-        for i in range(TOKEN, TOKEN + RECORD_TOKENS):
-            token = record[at, i]
-            if token < 0:
-                break
-            weight = weight_of_shared(token_set, set_weight, token)
-            if weight >= 0.0:
-                shared += weight
-                if first == DUMMY:
-                    first = np.int64(token)
-                    if wanted >= 0 and first != wanted:
-                        break
-    return first, shared
+    shared, is_first = 0.0, True
+    for i in range(len(tokens)):
+        if tokens[i] < 0:
+            break
+        weight = weight_of_shared(token_set, set_weight, tokens[i])
+        if weight >= 0.0:
+            if is_first and wanted >= 0 and tokens[i] != wanted:
+                return -1.0
+            is_first = False
+            shared += weight
+    return shared
+
+
+@inlined_kernel
+def shared_at_once(
+    record: NDArray[np.int32],
+    at: Number,
+    token_set: NDArray[np.int32],
+    set_weight: NDArray[np.float64],
+    wanted: Number,
+) -> Number:
+    """Return the same for the first tokens of a record, without branches; -2 if that is too few.
+
+    Which tokens are shared is hard to predict. Where two tokens of the message meet in one slot,
+    or there are more tokens, the answer is -2.
+    """
+    met, refused = np.int64(wanted < 0), np.int64(0)
+    shared: Number = 0.0
+    unclear = np.int64(record[at, TOKEN + _AT_ONCE] != NO_MORE)
+    unclear |= np.int64(record[at, TOKEN + RECORD_TOKENS - 1] != NO_MORE)
+    for i in range(TOKEN, TOKEN + _AT_ONCE):
+        token = record[at, i]
+        slot = token_home(max(token, 0), len(token_set))
+        there = token_set[slot]
+        is_token = np.int64(token >= 0)
+        hit = np.int64(there == token) & is_token
+        unclear |= np.int64(there >= 0) & np.int64(there != token) & is_token
+        met |= np.int64(token == wanted)
+        refused |= hit & (np.int64(1) - met)
+        shared += set_weight[slot] if hit else 0.0
+    if refused:
+        shared = -1.0
+    if unclear:
+        shared = -2.0
+    return shared
 
 
 @kernel
@@ -335,8 +373,13 @@ def score_candidates(
         if i + AHEAD < waiting:
             prefetch(record, candidate[i + AHEAD, 0])
         at, wanted = np.int64(candidate[i, 0]), np.int64(candidate[i, 1])
-        first, shared = shared_tokens(record, long_token, token_set, set_weight, at, wanted)
-        if wanted >= 0 and first != wanted:
+        shared = shared_at_once(record, at, token_set, set_weight, wanted)
+        if shared == -2.0:
+            tokens = record[at, TOKEN:]
+            if tokens[RECORD_TOKENS - 1] == ELSEWHERE:
+                tokens = long_token[tokens[0] : np.int64(tokens[0]) + tokens[1]]
+            shared = shared_one_by_one(tokens, token_set, set_weight, wanted)
+        if shared < 0.0:
             continue
         text = text_score(similarity, shared, own_weight(record, at), weight)
         largest_cm = np.int32(record[at, DISTANCE]).view(np.uint32)
@@ -360,6 +403,25 @@ def score_candidates(
 
 
 @kernel
+def find_runs(stamp: StampArrays, scratch: MatchScratch) -> None:
+    """Replace the entries that wait by the runs of postings to read."""
+    entry, lists, posting = stamp.entry, stamp.list, stamp.posting
+    run, run_gap, opened, tally = scratch.run, scratch.run_gap, scratch.opened, scratch.tally
+    waiting, epoch, visited = tally[RUNS], tally[EPOCH], 0
+    for i in range(waiting):
+        if i + AHEAD < waiting:
+            prefetch(lists, run[i + AHEAD, 0])
+        at, inside = run[i, 0], run_gap[i] < 0.0
+        region, first = np.int64(entry[at, REGION]), np.int64(lists[at, NEXT])
+        prefetch(posting, first)
+        run[i, 0] = first
+        run[i, 1] = first + (lists[at, OWN_SET] if inside else lists[at, MARKED])
+        visited += opened[region] != epoch
+        opened[region] = epoch
+    tally[VISITED] += visited
+
+
+@kernel
 def read_runs(
     index: Index,
     messages: RankedMessages,
@@ -369,10 +431,11 @@ def read_runs(
     output: ScoredOutput,
     count: Number,
 ) -> Number:
-    """Read the runs of postings that wait; those that reach the message become candidates.
+    """Read the lists that wait; postings that reach the message become candidates.
 
     Return as `score_candidates` does, which is called whenever there is no room for more.
     """
+    find_runs(index.stamp, scratch)
     codes, posting = index.codes, index.stamp.posting
     tally, candidate, distances = scratch.tally, scratch.candidate, scratch.distance
     run, run_gap = scratch.run, scratch.run_gap
@@ -386,16 +449,9 @@ def read_runs(
             accessed += 1
             distance = -1.0
             if reach < np.inf:
-                lat = np.float64(posting[j, POSTING_LAT])
-                along = latitude_gap_m(place, lat)
-                if along > reach:
-                    continue
                 lon = np.float64(posting[j, POSTING_LON])
-                # 4 R^2 sin^2(d / 2 R) is at least 0.99 of its first term up to 20 degrees.
-                across = min(short_way(lon - place.lon), _SMALL_TURN)
-                if 0.99 * (min(along, _SMALL_ARC_M) ** 2 + across * across * place.narrow) > (
-                    reach * reach
-                ):
+                lat = np.float64(posting[j, POSTING_LAT])
+                if is_beyond(place, lon, lat, reach):
                     continue
                 distance = distance_from(codes, place, messages, message, lon, lat)
                 if distance > reach:
@@ -438,15 +494,7 @@ def match_messages(
         tokens = messages.token[begin : begin + known]
         place = place_of(index.codes, messages, message, reach_of(stamp.state[FARTHEST]))
         count = np.int64(output.start[message])
-        for i in range(known + 1):
-            token = np.int64(tokens[i]) if i < known else DUMMY
-            slot = scratch.slots[i] if i < known else find_token(stamp.slot, DUMMY)
-            if slot >= 0:
-                count = open_regions(
-                    index, messages, message, place, scratch, output, (slot, token, count)
-                )
-            if count == NO_ROOM:
-                break
+        count = open_regions(index, messages, message, place, scratch, output, (known, count))
         if count != NO_ROOM:
             count = read_runs(index, messages, message, place, scratch, output, count)
         if count != NO_ROOM:
@@ -470,22 +518,25 @@ def open_regions(
     place: Place,
     scratch: MatchScratch,
     output: ScoredOutput,
-    looking: tuple[Number, Number, Number],
+    limits: tuple[Number, Number],
 ) -> Number:
-    """Go through the entries of a token; the lists of leaves that are open become runs.
+    """Go through the entries of all tokens; the lists of leaves that are open become runs.
 
-    ``looking``: the slot, the token, and the end of what was written. Return as
+    ``limits``: the number of tokens, and the end of what was written. Return as
     `score_candidates` does.
     """
-    slot, token, count = looking
     stamp, tally, gaps = index.stamp, scratch.tally, scratch.gap
-    entry, lists, posting, opened = stamp.entry, stamp.list, stamp.posting, scratch.opened
-    run, run_gap = scratch.run, scratch.run_gap
-    epoch, visited, runs = tally[EPOCH], np.int64(0), tally[RUNS]
-    i = np.int64(stamp.slot[slot, SLOT_START])
-    end = i + stamp.slot[slot, SLOT_COUNT]
-    while i < end:
-        while i < end and runs < len(run):
+    slot, entry, lists, opened = stamp.slot, stamp.entry, stamp.list, scratch.opened
+    run, run_gap, slots = scratch.run, scratch.run_gap, scratch.slots
+    epoch, visited, runs = tally[EPOCH], np.int64(0), np.int64(0)
+    count = np.int64(limits[1])
+    for t in range(limits[0] + 1):
+        if slots[t] < 0:
+            continue
+        token = np.int64(slot[slots[t], SLOT_TOKEN])
+        i = np.int64(slot[slots[t], SLOT_START])
+        end = i + slot[slots[t], SLOT_COUNT]
+        while i < end:
             region, reach = np.int64(entry[i, REGION]), reach_of(entry[i, REACH])
             gap = gaps[max(region, ~region)]
             is_open = np.int64(gap < 0.0) | np.int64(reach >= gap)
@@ -495,23 +546,15 @@ def open_regions(
                 i += 1 if is_open else lists[i, NEXT]
                 continue
             # Whether a leaf is open is hard to predict: written in any case, kept if it is.
-            run[runs, 0], run_gap[runs] = i, gap
+            run[runs, 0], run[runs, 2], run_gap[runs] = i, token, gap
             runs += is_open
             i += 1
-        for j in range(tally[RUNS], runs):
-            at, gap = run[j, 0], run_gap[j]
-            first = np.int64(lists[at, NEXT])
-            prefetch(posting, first)
-            size = np.int64(lists[at, MARKED] if gap >= 0.0 else lists[at, OWN_SET])
-            run[j, 0], run[j, 1], run[j, 2] = first, first + size, token
-            region = np.int64(entry[at, REGION])
-            visited += opened[region] != epoch
-            opened[region] = epoch
-        tally[RUNS] = runs
-        if runs == len(run):
-            count = read_runs(index, messages, message, place, scratch, output, count)
-            if count == NO_ROOM:
-                return count
-            runs = np.int64(0)
+            if runs == len(run):
+                tally[RUNS] = runs
+                count = read_runs(index, messages, message, place, scratch, output, count)
+                if count == NO_ROOM:
+                    return count
+                runs = np.int64(0)
+    tally[RUNS] = runs
     tally[VISITED] += visited
-    return np.int64(count)
+    return count

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, borrow, kernel
+from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel
 from nearcast.indexes.stamp.layout import (
     DUMMY,
     FARTHEST,
@@ -54,7 +54,7 @@ from nearcast.indexes.stamp.match import (
     begin_message,
     clear_tokens,
     distance_from,
-    latitude_gap_m,
+    is_beyond,
     place_of,
     score_candidates,
     token_weight,
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
 
     from nearcast.compiled.scoring import RankedMessages, ScoredOutput
 
-HIT_ENTRY, HIT_READ, HIT_NEXT, HIT_TOKEN = range(4)
-"""Columns of ``hit``: the entry, how many of its postings were read, the next hit of the leaf, and
-the position of the token."""
+HIT_ENTRY, HIT_READ, HIT_NEXT = range(3)
+"""Columns of ``hit``: the entry, how many of its postings were read, and the next hit of the
+leaf."""
 
 HEAD, TAIL, FIRST, LAST, WANTED, AT = range(6)
 LEAF_COLUMNS = 6
@@ -87,7 +87,7 @@ class SetScratch(NamedTuple):
     """Scratch space for one message.
 
     - ``order`` int64[tokens + 1], ``weight`` float64[tokens]: its tokens, the heaviest first.
-    - ``hit`` int64[any, 4]: lists of its tokens in leaf regions, chained by leaf.
+    - ``hit`` int64[any, 3]: lists of its tokens in leaf regions, chained by leaf.
     - ``leaf`` int64[regions, 6], ``open_leaf`` int64[regions]: leaves, and those that are open.
     - ``chosen`` int32[any, 4], ``distance`` float64[any]: candidates, those of a leaf together.
     - ``position`` int32[records]: where the candidate of a record would be in ``chosen``.
@@ -135,9 +135,9 @@ def match_by_sets(
         sets.used[:] = 0
         count = np.int64(NO_ROOM)
         if open_leaves(index, known + 1, scratch, sets) and collect_all(
-            index, messages, message, place, known, scratch, sets
+            index, messages, message, place, scratch, sets
         ):
-            if use_further_sets(index, messages, message, place, known, scratch, sets, cost):
+            if use_further_sets(index, known, scratch, sets, cost):
                 count = np.int64(output.start[message])
                 count = score_chosen(index, messages, message, place, scratch, sets, output, count)
         clear_tokens(tokens, scratch.token_set)
@@ -169,21 +169,26 @@ def order_slots(
     sets.order[known] = find_token(index.stamp.slot, DUMMY)
 
 
-@kernel
-def add_hit(sets: SetScratch, at: Number, leaf: Number, read: Number, token: Number) -> Number:
+@inlined_kernel
+def add_hit(
+    hit: NDArray[np.int64],
+    leaves: NDArray[np.int64],
+    used: NDArray[np.int64],
+    at: Number,
+    leaf: Number,
+    read: Number,
+) -> Number:
     """Append a list to those of a leaf; return whether there was room."""
-    new = sets.used[HITS]
-    if new == len(sets.hit):
+    new = used[HITS]
+    if new == len(hit):
         return False
-    hit, leaves = sets.hit, sets.leaf
     hit[new, HIT_ENTRY], hit[new, HIT_READ], hit[new, HIT_NEXT] = at, read, -1
-    hit[new, HIT_TOKEN] = token
     if leaves[leaf, HEAD] < 0:
         leaves[leaf, HEAD] = new
     else:
         hit[leaves[leaf, TAIL], HIT_NEXT] = new
     leaves[leaf, TAIL] = new
-    sets.used[HITS] = new + 1
+    used[HITS] = new + 1
     return True
 
 
@@ -192,13 +197,14 @@ def open_leaves(index: Index, tokens: Number, scratch: MatchScratch, sets: SetSc
     """Find the lists that the message has to read, leaf by leaf; return whether they fit."""
     stamp, gaps, opened = index.stamp, scratch.gap, scratch.opened
     entry, lists, leaves, tally = stamp.entry, stamp.list, sets.leaf, scratch.tally
+    slots, order, open_leaf, used, hit = stamp.slot, sets.order, sets.open_leaf, sets.used, sets.hit
     epoch = tally[EPOCH]
     for t in range(tokens):
-        slot = sets.order[t]
+        slot = order[t]
         if slot < 0:
             continue
-        i = np.int64(stamp.slot[slot, SLOT_START])
-        end = i + stamp.slot[slot, SLOT_COUNT]
+        i = np.int64(slots[slot, SLOT_START])
+        end = i + slots[slot, SLOT_COUNT]
         while i < end:
             region = np.int64(entry[i, REGION])
             number = max(region, ~region)
@@ -211,13 +217,13 @@ def open_leaves(index: Index, tokens: Number, scratch: MatchScratch, sets: SetSc
                 tally[VISITED] += 1
                 if region >= 0:
                     leaves[number, HEAD] = -1
-                    sets.open_leaf[sets.used[OPEN_LEAVES]] = number
-                    sets.used[OPEN_LEAVES] += 1
-            if region >= 0 and not add_hit(sets, i, number, 0, t):
+                    open_leaf[used[OPEN_LEAVES]] = number
+                    used[OPEN_LEAVES] += 1
+            if region >= 0 and not add_hit(hit, leaves, used, i, number, 0):
                 tally[SHORT] = 1
                 return False
             i += 1
-    tally[LEAVES] = sets.used[OPEN_LEAVES]
+    tally[LEAVES] = used[OPEN_LEAVES]
     return True
 
 
@@ -227,40 +233,40 @@ def collect_all(
     messages: RankedMessages,
     message: Number,
     place: Place,
-    known: Number,
     scratch: MatchScratch,
     sets: SetScratch,
 ) -> Number:
     """Collect the candidates of the first set in all open leaves; return whether they fit."""
-    for i in range(sets.used[OPEN_LEAVES]):
-        leaf = sets.open_leaf[i]
-        sets.leaf[leaf, FIRST] = sets.used[CHOSEN]
-        if not collect(index, messages, message, place, leaf, known, scratch, sets):
+    leaves, used, chosen, gaps = sets.leaf, sets.used, sets.chosen, scratch.gap
+    epoch, open_leaf = scratch.tally[EPOCH], sets.open_leaf
+    for i in range(used[OPEN_LEAVES]):
+        leaf = open_leaf[i]
+        first = used[CHOSEN]
+        if not collect(index, messages, message, place, leaf, scratch, sets):
             scratch.tally[SHORT] = 1
             return False
-        first, last = sets.leaf[leaf, FIRST], sets.used[CHOSEN]
-        sets.leaf[leaf, LAST] = last
+        last = used[CHOSEN]
+        leaves[leaf, FIRST], leaves[leaf, LAST] = first, last
         # A message inside has read all tokens of subscriptions that have the first set only.
         undecided = 0
         for j in range(first, last):
-            if sets.chosen[j, STATUS] == UNDECIDED:
-                last_set = (sets.chosen[j, INFO] >> LAST_SHIFT) & SET_BITS
-                if scratch.gap[leaf] < 0.0 and last_set == 0:
-                    sets.chosen[j, STATUS] = REFUSED
+            if chosen[j, STATUS] == UNDECIDED:
+                last_set = (chosen[j, INFO] >> LAST_SHIFT) & SET_BITS
+                if gaps[leaf] < 0.0 and last_set == 0:
+                    chosen[j, STATUS] = REFUSED
                 else:
                     undecided += 1
-        sets.leaf[leaf, WANTED] = scratch.tally[EPOCH] if undecided > 0 else -1
+        leaves[leaf, WANTED] = epoch if undecided > 0 else -1
     return True
 
 
-@kernel
+@inlined_kernel
 def collect(
     index: Index,
     messages: RankedMessages,
     message: Number,
     place: Place,
     leaf: Number,
-    known: Number,
     scratch: MatchScratch,
     sets: SetScratch,
 ) -> Number:
@@ -288,16 +294,14 @@ def collect(
                     chosen[where, STATUS] = TO_VERIFY
                 j += 1
                 continue
-            alone = reach_of(more[j, MORE_ALONE])
-            distance, lat = -1.0, np.float64(posting[j, POSTING_LAT])
-            if alone < np.inf and latitude_gap_m(place, lat) <= reach:
+            alone, distance = reach_of(more[j, MORE_ALONE]), -1.0
+            if alone < np.inf or reach < np.inf:
                 lon = np.float64(posting[j, POSTING_LON])
+                lat = np.float64(posting[j, POSTING_LAT])
+                if is_beyond(place, lon, lat, reach):
+                    j += 1
+                    continue
                 distance = distance_from(codes, place, messages, message, lon, lat)
-            elif reach < np.inf:
-                distance = latitude_gap_m(place, lat)
-                if distance <= reach:
-                    lon = np.float64(posting[j, POSTING_LON])
-                    distance = distance_from(codes, place, messages, message, lon, lat)
             if distance <= reach:
                 if used == len(chosen):
                     return False
@@ -318,43 +322,41 @@ def collect(
 @kernel
 def use_further_sets(
     index: Index,
-    messages: RankedMessages,
-    message: Number,
-    place: Place,
     known: Number,
     scratch: MatchScratch,
     sets: SetScratch,
     cost: NDArray[np.float64],
 ) -> Number:
     """Decide about candidates by the further sets, leaf by leaf; return whether all fits."""
-    stamp, epoch = index.stamp, scratch.tally[EPOCH]
+    region, epoch = index.stamp.region, scratch.tally[EPOCH]
+    leaves, open_leaf, chosen = sets.leaf, sets.open_leaf, sets.chosen
     wanted = 0
     for i in range(sets.used[OPEN_LEAVES]):
-        leaf = sets.open_leaf[i]
-        if sets.leaf[leaf, WANTED] == epoch:
+        leaf = open_leaf[i]
+        if leaves[leaf, WANTED] == epoch:
             wanted += 1
-            sets.leaf[leaf, AT], sets.leaf[leaf, HEAD] = sets.leaf[leaf, HEAD], -1
-            above = stamp.region[leaf, PARENT]
+            leaves[leaf, AT], leaves[leaf, HEAD] = leaves[leaf, HEAD], -1
+            above = region[leaf, PARENT]
             while above >= 0:
-                sets.leaf[above, WANTED] = epoch
-                above = stamp.region[above, PARENT]
+                leaves[above, WANTED] = epoch
+                above = region[above, PARENT]
     if wanted == 0:
         return True
     if not find_lists(index, known, scratch, sets):
         scratch.tally[SHORT] = 1
         return False
     for i in range(sets.used[OPEN_LEAVES]):
-        leaf = sets.open_leaf[i]
-        if sets.leaf[leaf, WANTED] != epoch:
+        leaf = open_leaf[i]
+        if leaves[leaf, WANTED] != epoch:
             continue
         for current in range(1, SETS):
             if not worth_reading(index, leaf, current, sets, cost):
                 break
             scratch.tally[SETS_USED] += 1
             read_set(index, leaf, current, scratch, sets)
-        for j in range(sets.leaf[leaf, FIRST], sets.leaf[leaf, LAST]):
-            if sets.chosen[j, STATUS] == UNDECIDED:
-                sets.chosen[j, STATUS] = TO_VERIFY
+        for j in range(leaves[leaf, FIRST], leaves[leaf, LAST]):
+            if chosen[j, STATUS] == UNDECIDED:
+                chosen[j, STATUS] = TO_VERIFY
     return True
 
 
@@ -366,12 +368,13 @@ def find_lists(index: Index, known: Number, scratch: MatchScratch, sets: SetScra
     """
     stamp, epoch = index.stamp, scratch.tally[EPOCH]
     entry, lists, leaves, hit = stamp.entry, stamp.list, sets.leaf, sets.hit
+    slots, order, used = stamp.slot, sets.order, sets.used
     for t in range(known):
-        slot = sets.order[t]
+        slot = order[t]
         if slot < 0:
             continue
-        i = np.int64(stamp.slot[slot, SLOT_START])
-        end = i + stamp.slot[slot, SLOT_COUNT]
+        i = np.int64(slots[slot, SLOT_START])
+        end = i + slots[slot, SLOT_COUNT]
         while i < end:
             region = np.int64(entry[i, REGION])
             if leaves[max(region, ~region), WANTED] != epoch:
@@ -382,13 +385,13 @@ def find_lists(index: Index, known: Number, scratch: MatchScratch, sets: SetScra
                 if before >= 0 and hit[before, HIT_ENTRY] == i:
                     read = hit[before, HIT_READ]
                     leaves[region, AT] = hit[before, HIT_NEXT]
-                if not add_hit(sets, i, region, read, t):
+                if not add_hit(hit, leaves, used, i, region, read):
                     return False
             i += 1
     return True
 
 
-@kernel
+@inlined_kernel
 def worth_reading(
     index: Index, leaf: Number, current: Number, sets: SetScratch, cost: NDArray[np.float64]
 ) -> Number:
@@ -396,7 +399,7 @@ def worth_reading(
 
     ``cost`` float64[2] adds up what both would cost for the second set.
     """
-    chosen, hit = sets.chosen, sets.hit
+    chosen, hit, set_end = sets.chosen, sets.hit, index.stamp.set_end
     undecided, verifying = 0, 0
     for j in range(sets.leaf[leaf, FIRST], sets.leaf[leaf, LAST]):
         if chosen[j, STATUS] == UNDECIDED:
@@ -408,7 +411,7 @@ def worth_reading(
     h = sets.leaf[leaf, HEAD]
     while h >= 0:
         at = hit[h, HIT_ENTRY]
-        postings += index.stamp.set_end[at, current] - hit[h, HIT_READ]
+        postings += set_end[at, current] - hit[h, HIT_READ]
         h = hit[h, HIT_NEXT]
     total = index.stamp.set_total[leaf, current]
     share: Number = min(1.0, postings / total) if total > 0 else 1.0
@@ -419,22 +422,23 @@ def worth_reading(
     return not index.filters.by_cost or filtering < verifying
 
 
-@kernel
+@inlined_kernel
 def read_set(
     index: Index, leaf: Number, current: Number, scratch: MatchScratch, sets: SetScratch
 ) -> None:
     """Read the lists of a leaf up to the end of a set; refuse who shares too few tokens."""
     stamp, hit, chosen = index.stamp, sets.hit, sets.chosen
     posting, more, used, accessed = stamp.posting, stamp.more, sets.used[CHOSEN], 0
+    lists, set_end, position, distance = stamp.list, stamp.set_end, sets.position, sets.distance
     h = sets.leaf[leaf, HEAD]
     while h >= 0:
         at = hit[h, HIT_ENTRY]
-        first = np.int64(stamp.list[at, NEXT])
-        end = np.int64(stamp.set_end[at, current])
+        first = np.int64(lists[at, NEXT])
+        end = np.int64(set_end[at, current])
         for j in range(first + hit[h, HIT_READ], first + end):
             accessed += 1
             record = posting[j, POSTING_RECORD]
-            where = sets.position[record]
+            where = position[record]
             if where >= used or chosen[where, WHO] != record:
                 continue
             if chosen[where, STATUS] != UNDECIDED:
@@ -442,9 +446,9 @@ def read_set(
             # A bound of a set holds only while no more tokens were shared than it allows for.
             if chosen[where, SHARED] > more[j, MORE_INFO] & SET_BITS:
                 chosen[where, STATUS] = TO_VERIFY
-            elif sets.distance[where] > reach_of(posting[j, POSTING_REACH]):
+            elif distance[where] > reach_of(posting[j, POSTING_REACH]):
                 chosen[where, STATUS] = REFUSED
-            elif sets.distance[where] <= reach_of(more[j, MORE_ALONE]):
+            elif distance[where] <= reach_of(more[j, MORE_ALONE]):
                 chosen[where, STATUS] = TO_VERIFY
             else:
                 chosen[where, SHARED] += 1
@@ -471,12 +475,13 @@ def score_chosen(
 ) -> Number:
     """Score the candidates that are left; return as `score_candidates` does."""
     chosen, candidate, tally = sets.chosen, scratch.candidate, scratch.tally
+    distances, known_distance = scratch.distance, sets.distance
     waiting = np.int64(0)
     for j in range(sets.used[CHOSEN]):
         if chosen[j, STATUS] != TO_VERIFY:
             continue
         candidate[waiting, 0], candidate[waiting, 1] = chosen[j, WHO], -1
-        scratch.distance[waiting] = sets.distance[j]
+        distances[waiting] = known_distance[j]
         waiting += 1
         if waiting == len(candidate):
             tally[CANDIDATES] = waiting

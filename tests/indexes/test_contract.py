@@ -42,6 +42,7 @@ BUILDERS = {
     "rt-tree, str": tree("rt-tree", 3, "str"),
     "rt+-tree, str, local-df": tree("rt+-tree", 4, "str", "local-df"),
     "rt++-tree, str, idf": tree("rt++-tree", 3, "str", "idf"),
+    "ir-tree-1, str": tree("ir-tree-1", 3, "str"),
     "mbr-trie, cost, alphabet": create("mbr-trie", probe="cost", order="alphabet"),
     "mbr-trie, tokens, alphabet": create("mbr-trie", probe="tokens", order="alphabet"),
     "mbr-trie, trie, alphabet": create("mbr-trie", probe="trie", order="alphabet"),
@@ -68,6 +69,12 @@ if JIT:  # the choice above is enough for kernels as plain Python, which takes i
         "rt++-tree, insert, df": tree("rt++-tree", 3, "insert", "df"),
         "rt++-tree, str, local-df": tree("rt++-tree", 4, "str", "local-df"),
         "rt++-tree, insert, local-idf": tree("rt++-tree", 4, "insert", "local-idf"),
+        "rt++-tree, no lists of the index": create(
+            "rt++-tree", least=2, most=3, load="insert", anywhere="nodes"
+        ),
+        "ir-tree-1, insert": tree("ir-tree-1", 4, "insert"),
+        "ir-tree-100, hilbert": tree("ir-tree-100", 3, "hilbert"),
+        "ir-tree-100, insert": tree("ir-tree-100", 4, "insert"),
         "mbr-trie, tokens": create("mbr-trie", probe="tokens"),
         "mbr-trie, trie": create("mbr-trie", probe="trie"),
         "pt-quadtree, mx-cif": create("pt-quadtree", list_size=3, area_share=1e-3, push=0.0),

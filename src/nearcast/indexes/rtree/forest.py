@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.columns import read_only
-from nearcast.compiled.jit import Number, kernel
+from nearcast.compiled.jit import Number, kernel, lowest_bit
 from nearcast.indexes.rtree.balance import (
     SplitScratch,
     condense,
@@ -44,13 +44,8 @@ def build_forest(
     counts = [int(part.state[NODES]) for part in parts]
     bases = np.cumsum([0, *counts])
     leaf_of = np.full(len(box), -1, np.int32)
-    for some, part, count, base in zip(items, parts, counts, bases.tolist(), strict=False):
-        leaf = part.level[:count] == 0
-        entry = part.entry[:count]
-        # Entries of unused slots are 0; they stay inside the arrays, whatever they become.
-        entry[leaf] = some[entry[leaf]] if len(some) else 0
-        entry[~leaf] += base
-        part.parent[:count][part.parent[:count] >= 0] += base
+    for some, part, base in zip(items, parts, bases.tolist(), strict=False):
+        renumber(part, some, base)
         leaf_of[some] = part.leaf_of[: len(some)] + base
     joined = {
         name: np.concatenate([getattr(p, name)[:n] for p, n in zip(parts, counts, strict=True)])
@@ -60,6 +55,20 @@ def build_forest(
     state = np.array([0, bases[-1], -1, 0, 0], np.int64)
     roots = np.array([part.state[ROOT] for part in parts]) + bases[:-1]
     return RTree(**joined, leaf_of=leaf_of, state=state), roots.astype(np.int64)
+
+
+@kernel
+def renumber(tree: RTree, items: NDArray[np.int64], base: Number) -> None:
+    """Give the items of a tree these numbers, and its nodes the numbers from ``base`` on."""
+    for node in range(tree.state[NODES]):
+        left = tree.used[node]
+        while left != np.uint64(0):
+            slot = lowest_bit(left)
+            left &= left - np.uint64(1)
+            entry = tree.entry[node, slot]
+            tree.entry[node, slot] = items[entry] if tree.level[node] == 0 else entry + base
+        if tree.parent[node] >= 0:
+            tree.parent[node] += base
 
 
 def insert_into_forest(

@@ -85,7 +85,7 @@ def check_signatures(
 ) -> None:
     """Raise `StorageError` unless signatures are those of the subscriptions."""
     expected = signatures(codes, rows, clauses)
-    fits = all(np.array_equal(a, b) for a, b in zip(keys, expected, strict=True))
+    fits = all(np.array_equal(getattr(keys, n), getattr(expected, n)) for n in Keys._fields)
     require(name, fits, "key", "does not agree with the subscriptions")
 
 

@@ -79,9 +79,9 @@ class ListArrays(NamedTuple):
     """A tree with token lists.
 
     ``far_tables`` and ``far_lists`` are the lists of the whole index; ``far`` int64[2] tells
-    whether there are any, and whether every clause is a row. ``limit`` float32[nodes, most] and ``node_limit`` float32[nodes]: the
-    largest limit of what is kept below a slot, and in a node. ``row`` and ``box`` are those of
-    clauses.
+    whether there are any, and whether every clause is a row. ``limit`` float32[nodes, most] and
+    ``node_limit`` float32[nodes]: the largest limit of what is kept below a slot, and in a node.
+    ``row`` and ``box`` are those of clauses.
     """
 
     tree: RTree

@@ -301,21 +301,22 @@ def read_far_leaf(
 
     Only subscriptions that share a token can match, and they are few.
     """
-    tree, tables, shared, hit = index.tree, index.tables, scratch.shared, np.uint64(0)
+    tree, tables, shared = index.tree, index.tables, scratch.shared
+    hit: Number = np.uint64(0)
     leaf, slot = place
     above = frame_above(tree, leaf, scratch)
     for i in range(scratch.size[above]):
         if (scratch.entries[above, i] >> np.uint64(slot)) & np.uint64(1) == np.uint64(0):
             continue
         at = find_slot(tables, leaf, scratch.token[above, i])
-        entries = tables.slot[at, 1] if at >= 0 else np.uint64(0)
+        entries: Number = tables.slot[at, 1] if at >= 0 else np.uint64(0)
         while entries != np.uint64(0):
             one = lowest_bit(entries)
             entries &= entries - np.uint64(1)
             before = shared[one] if (hit >> np.uint64(one)) & np.uint64(1) != np.uint64(0) else 0.0
             shared[one] = before + scratch.weight[above, i]
             hit |= np.uint64(1) << np.uint64(one)
-    hit &= tree.used[leaf]
+    hit = hit & tree.used[leaf]
     bound = index.bound[leaf]
     while hit != np.uint64(0):
         one = lowest_bit(hit)

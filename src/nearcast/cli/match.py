@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearcast.cli.options import parse_assignments
+from nearcast.cli.options import Distance, Similarity, parse_assignments
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -31,16 +31,8 @@ def match(
         typer.Option(metavar="NAME=VALUE", help="Option of the index; may be repeated."),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
-    similarity: Annotated[
-        str,
-        typer.Option(
-            help="How ranked subscriptions compare words: containment, overlap, jaccard, dice or "
-            "cosine."
-        ),
-    ] = "containment",
-    distance: Annotated[
-        str, typer.Option(help="How they measure distance: geodesic or planar.")
-    ] = "geodesic",
+    similarity: Similarity = "containment",
+    distance: Distance = "geodesic",
     top: Annotated[
         int | None, typer.Option(min=1, help="Only so many matches per message, the best first.")
     ] = None,

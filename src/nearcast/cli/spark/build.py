@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.options import parse_assignments
+from nearcast.cli.options import Distance, Similarity, parse_assignments
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -50,16 +50,8 @@ def build(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Option of the index; may be repeated."),
     ] = None,
-    similarity: Annotated[
-        str,
-        typer.Option(
-            help="How ranked subscriptions compare words: containment, overlap, jaccard, dice or "
-            "cosine."
-        ),
-    ] = "containment",
-    distance: Annotated[
-        str, typer.Option(help="How they measure distance: geodesic or planar.")
-    ] = "geodesic",
+    similarity: Similarity = "containment",
+    distance: Distance = "geodesic",
     format: Format = None,
     rejects: Rejects = None,
     master: Master = None,

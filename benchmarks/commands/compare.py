@@ -15,7 +15,16 @@ from nearcast.cli.output import (
     show_table,
     step_progress,
 )
-from nearcast.cli.ranked_options import Alpha, Delta, MaxDistance, Tau, Theta, parse_ranges
+from nearcast.cli.ranked_options import (
+    Alpha,
+    Delta,
+    Distance,
+    MaxDistance,
+    Similarity,
+    Tau,
+    Theta,
+    parse_ranges,
+)
 
 if TYPE_CHECKING:
     from benchmarks.ranking import Ranking
@@ -63,10 +72,8 @@ def compare(
     max_distance_m: MaxDistance = None,
     alpha: Alpha = None,
     theta: Theta = None,
-    similarity: Annotated[
-        str, typer.Option(help="containment, overlap, jaccard, dice or cosine.")
-    ] = "containment",
-    distance: Annotated[str, typer.Option(help="geodesic or planar.")] = "geodesic",
+    similarity: Similarity = "containment",
+    distance: Distance = "geodesic",
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearcast.cli.options import Distance, Similarity, parse_assignments
+from nearcast.cli.options import parse_assignments
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -14,6 +14,7 @@ from nearcast.cli.output import (
     show_pairs,
     show_table,
 )
+from nearcast.cli.ranked_options import Distance, Similarity
 from nearcast.errors import InvalidInput
 
 __all__ = ["match"]

@@ -1,27 +1,17 @@
-"""Options of several commands, and parsers for values such as ``6-20`` and ``name=value``."""
+"""Parsers for option values such as ``6-20`` and ``name=value``."""
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 __all__ = [
-    "Distance",
-    "Similarity",
     "parse_assignments",
     "parse_counts",
     "parse_distances",
     "parse_names",
     "parse_shares",
 ]
-
-Similarity = Annotated[
-    str,
-    typer.Option(
-        help="How ranked subscriptions compare words: containment, overlap, jaccard, dice or cosine."
-    ),
-]
-Distance = Annotated[str, typer.Option(help="How they measure distance: geodesic or planar.")]
 
 MIN_DISTANCE_M, MAX_DISTANCE_M = 0.01, 42_949_672.95
 """The limits of a largest distance, which is a whole number of centimeters in 32 bits."""

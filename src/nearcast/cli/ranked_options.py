@@ -7,7 +7,17 @@ import typer
 
 from nearcast.cli.options import parse_distances, parse_shares
 
-__all__ = ["Alpha", "Delta", "MaxDistance", "Tau", "Theta", "parse_ranges", "show_ranges"]
+__all__ = [
+    "Alpha",
+    "Delta",
+    "Distance",
+    "MaxDistance",
+    "Similarity",
+    "Tau",
+    "Theta",
+    "parse_ranges",
+    "show_ranges",
+]
 
 Delta = Annotated[
     str | None,
@@ -30,6 +40,14 @@ Alpha = Annotated[
 Theta = Annotated[
     str | None, typer.Option(metavar="A-B", help="Overlap: the threshold.  [default: 0.5-1]")
 ]
+
+Similarity = Annotated[
+    str,
+    typer.Option(
+        help="How ranked ones compare words: containment, overlap, jaccard, dice or cosine."
+    ),
+]
+Distance = Annotated[str, typer.Option(help="How they measure distance: geodesic or planar.")]
 
 _KIND_OF = {
     "delta": "proximity",

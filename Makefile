@@ -54,7 +54,7 @@ tests: install
 	$(PYTEST) --ignore tests/spark --ignore tests/kafka
 
 # The kernels once more as plain Python: what Numba compiles is what was written.
-KERNEL_TESTS = $(addprefix tests/compiled/test_,borrow.py partition.py simd_boxes.py sorting.py token_table.py)
+KERNEL_TESTS = $(addprefix tests/compiled/test_,borrow.py distances_and_areas.py partition.py simd_boxes.py sorting.py token_table.py)
 tests-interpreted: install
 	NUMBA_DISABLE_JIT=1 $(PYTEST) tests/indexes tests/text $(KERNEL_TESTS)
 

@@ -79,7 +79,7 @@ class GatherScratch(NamedTuple):
 def make_pools(nodes: int, tokens: int, height: int) -> tuple[Tables, Postings]:
     """Return pools without tables and lists; large ones, since untouched memory costs nothing."""
     tables = _make_tables(1024 + 2 * tokens * (height + 1), nodes)
-    return tables, Postings(np.empty(1024 + tokens, np.int32), np.zeros(1, np.int64))
+    return tables, Postings(np.zeros(1024 + tokens, np.int32), np.zeros(1, np.int64))
 
 
 def make_gather_scratch(slots: int, height: int) -> GatherScratch:
@@ -89,14 +89,14 @@ def make_gather_scratch(slots: int, height: int) -> GatherScratch:
 
 def _make_tables(slots: int, owners: int) -> Tables:
     return Tables(
-        np.empty((slots, 2), np.uint64), np.zeros((owners, 3), np.int64), np.zeros(1, np.int64)
+        np.zeros((slots, 2), np.uint64), np.zeros((owners, 3), np.int64), np.zeros(1, np.int64)
     )
 
 
 def grow_tables(tables: Tables, more: int) -> Tables:
     """Return the tables in a pool with space for ``more`` slots; unused regions are dropped."""
     used = int(tables.table[:, SIZE].sum())
-    slot = np.empty((more + used + used // 2, 2), np.uint64)
+    slot = np.zeros((more + used + used // 2, 2), np.uint64)
     move_tables(tables, slot)
     return tables._replace(slot=slot)
 
@@ -104,7 +104,7 @@ def grow_tables(tables: Tables, more: int) -> Tables:
 def grow_postings(tree: RTree, tables: Tables, postings: Postings, more: int) -> Postings:
     """Return the lists in a pool with space for ``more`` postings; unused parts are dropped."""
     used = int(postings.top[0])
-    posting = np.empty(more + used + used // 2, np.int32)
+    posting = np.zeros(more + used + used // 2, np.int32)
     move_postings(tree, tables, postings, posting)
     return postings._replace(posting=posting)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel
+from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
 from nearcast.indexes.stamp.layout import (
     DUMMY,
     FARTHEST,
@@ -39,6 +39,7 @@ from nearcast.indexes.stamp.layout import (
 )
 from nearcast.indexes.stamp.match import (
     ACCESSED,
+    AHEAD,
     CANDIDATES,
     EPOCH,
     EXAMINED,
@@ -228,6 +229,19 @@ def open_leaves(index: Index, tokens: Number, scratch: MatchScratch, sets: SetSc
 
 
 @kernel
+def prefetch_postings(index: Index, sets: SetScratch, first: Number) -> None:
+    """Prefetch what is read next of all lists, from hit ``first`` on."""
+    hit, lists, posting, more = sets.hit, index.stamp.list, index.stamp.posting, index.stamp.more
+    count = sets.used[HITS]
+    for h in range(first, count):
+        if h + AHEAD < count:
+            prefetch(lists, hit[h + AHEAD, HIT_ENTRY])
+        start = np.int64(lists[hit[h, HIT_ENTRY], NEXT]) + hit[h, HIT_READ]
+        prefetch(posting, start)
+        prefetch(more, start)
+
+
+@kernel
 def collect_all(
     index: Index,
     messages: RankedMessages,
@@ -237,85 +251,59 @@ def collect_all(
     sets: SetScratch,
 ) -> Number:
     """Collect the candidates of the first set in all open leaves; return whether they fit."""
-    leaves, used, chosen, gaps = sets.leaf, sets.used, sets.chosen, scratch.gap
-    epoch, open_leaf = scratch.tally[EPOCH], sets.open_leaf
-    for i in range(used[OPEN_LEAVES]):
-        leaf = open_leaf[i]
-        first = used[CHOSEN]
-        if not collect(index, messages, message, place, leaf, scratch, sets):
-            scratch.tally[SHORT] = 1
-            return False
-        last = used[CHOSEN]
-        leaves[leaf, FIRST], leaves[leaf, LAST] = first, last
-        # A message inside has read all tokens of subscriptions that have the first set only.
-        undecided = 0
-        for j in range(first, last):
-            if chosen[j, STATUS] == UNDECIDED:
-                last_set = (chosen[j, INFO] >> LAST_SHIFT) & SET_BITS
-                if gaps[leaf] < 0.0 and last_set == 0:
-                    chosen[j, STATUS] = REFUSED
-                else:
-                    undecided += 1
-        leaves[leaf, WANTED] = epoch if undecided > 0 else -1
-    return True
-
-
-@inlined_kernel
-def collect(
-    index: Index,
-    messages: RankedMessages,
-    message: Number,
-    place: Place,
-    leaf: Number,
-    scratch: MatchScratch,
-    sets: SetScratch,
-) -> Number:
-    """Collect the candidates of the first set in a leaf; return whether they fit."""
-    stamp, codes, gap = index.stamp, index.codes, scratch.gap[leaf]
+    prefetch_postings(index, sets, 0)
+    stamp, codes, gaps, tally = index.stamp, index.codes, scratch.gap, scratch.tally
     posting, more, lists, hit = stamp.posting, stamp.more, stamp.list, sets.hit
     chosen, distances, position = sets.chosen, sets.distance, sets.position
-    used, accessed = sets.used[CHOSEN], 0
-    h = sets.leaf[leaf, HEAD]
-    while h >= 0:
-        at = hit[h, HIT_ENTRY]
-        first = np.int64(lists[at, NEXT])
-        last = first + (lists[at, MARKED] if gap >= 0.0 else lists[at, OWN_SET])
-        j = first
-        while j < last:
-            reach = reach_of(posting[j, POSTING_REACH])
-            if reach < gap:
-                break
-            accessed += 1
-            record = posting[j, POSTING_RECORD]
-            where = position[record]
-            if where < used and chosen[where, WHO] == record:
-                # The second token that is shared: no bound of this posting holds any longer.
-                if chosen[where, STATUS] == UNDECIDED:
+    leaves, open_leaf, epoch = sets.leaf, sets.open_leaf, tally[EPOCH]
+    used, accessed = np.int64(0), np.int64(0)
+    for i in range(sets.used[OPEN_LEAVES]):
+        leaf = open_leaf[i]
+        gap, undecided = gaps[leaf], 0
+        leaves[leaf, FIRST] = used
+        h = leaves[leaf, HEAD]
+        while h >= 0:
+            at = hit[h, HIT_ENTRY]
+            first = np.int64(lists[at, NEXT])
+            last = first + (lists[at, MARKED] if gap >= 0.0 else lists[at, OWN_SET])
+            j = first
+            while j < last and reach_of(posting[j, POSTING_REACH]) >= gap:
+                record, reach = posting[j, POSTING_RECORD], reach_of(posting[j, POSTING_REACH])
+                alone, distance, where = reach_of(more[j, MORE_ALONE]), -1.0, position[record]
+                is_new = where >= used or chosen[where, WHO] != record
+                if not is_new and chosen[where, STATUS] == UNDECIDED:
+                    # The second token that is shared: bounds of one token hold no longer.
                     chosen[where, STATUS] = TO_VERIFY
+                if is_new and (alone < np.inf or reach < np.inf):
+                    lon = np.float64(posting[j, POSTING_LON])
+                    lat = np.float64(posting[j, POSTING_LAT])
+                    is_new = not is_beyond(place, lon, lat, reach)
+                    if is_new:
+                        distance = distance_from(codes, place, messages, message, lon, lat)
+                if is_new and distance <= reach:
+                    if used == len(chosen):
+                        tally[SHORT] = 1
+                        return False
+                    status = TO_VERIFY if distance <= alone else UNDECIDED
+                    chosen[used, WHO], chosen[used, SHARED] = record, 1
+                    chosen[used, INFO], chosen[used, STATUS] = more[j, MORE_INFO], status
+                    distances[used], position[record] = distance, used
+                    used += 1
                 j += 1
-                continue
-            alone, distance = reach_of(more[j, MORE_ALONE]), -1.0
-            if alone < np.inf or reach < np.inf:
-                lon = np.float64(posting[j, POSTING_LON])
-                lat = np.float64(posting[j, POSTING_LAT])
-                if is_beyond(place, lon, lat, reach):
-                    j += 1
-                    continue
-                distance = distance_from(codes, place, messages, message, lon, lat)
-            if distance <= reach:
-                if used == len(chosen):
-                    return False
-                status = TO_VERIFY if distance <= alone else UNDECIDED
-                chosen[used, WHO], chosen[used, SHARED] = record, 1
-                chosen[used, INFO], chosen[used, STATUS] = more[j, MORE_INFO], status
-                distances[used] = distance
-                position[record] = used
-                used += 1
-            j += 1
-        hit[h, HIT_READ] = j - first
-        h = hit[h, HIT_NEXT]
+            accessed += j - first
+            hit[h, HIT_READ] = j - first
+            h = hit[h, HIT_NEXT]
+        for k in range(leaves[leaf, FIRST], used):
+            if chosen[k, STATUS] == UNDECIDED:
+                # A message inside has read all tokens of who has the first set only.
+                if gap < 0.0 and (chosen[k, INFO] >> LAST_SHIFT) & SET_BITS == 0:
+                    chosen[k, STATUS] = REFUSED
+                else:
+                    undecided += 1
+        leaves[leaf, LAST] = used
+        leaves[leaf, WANTED] = epoch if undecided > 0 else -1
     sets.used[CHOSEN] = used
-    scratch.tally[ACCESSED] += accessed
+    tally[ACCESSED] += accessed
     return True
 
 
@@ -342,9 +330,12 @@ def use_further_sets(
                 above = region[above, PARENT]
     if wanted == 0:
         return True
+    first = sets.used[HITS]
     if not find_lists(index, known, scratch, sets):
         scratch.tally[SHORT] = 1
         return False
+    if not index.filters.by_cost:
+        prefetch_postings(index, sets, first)
     for i in range(sets.used[OPEN_LEAVES]):
         leaf = open_leaf[i]
         if leaves[leaf, WANTED] != epoch:
@@ -368,7 +359,7 @@ def find_lists(index: Index, known: Number, scratch: MatchScratch, sets: SetScra
     """
     stamp, epoch = index.stamp, scratch.tally[EPOCH]
     entry, lists, leaves, hit = stamp.entry, stamp.list, sets.leaf, sets.hit
-    slots, order, used = stamp.slot, sets.order, sets.used
+    slots, order, used, set_end = stamp.slot, sets.order, sets.used, stamp.set_end
     for t in range(known):
         slot = order[t]
         if slot < 0:
@@ -385,6 +376,7 @@ def find_lists(index: Index, known: Number, scratch: MatchScratch, sets: SetScra
                 if before >= 0 and hit[before, HIT_ENTRY] == i:
                     read = hit[before, HIT_READ]
                     leaves[region, AT] = hit[before, HIT_NEXT]
+                prefetch(set_end, i)
                 if not add_hit(hit, leaves, used, i, region, read):
                     return False
             i += 1

@@ -257,10 +257,10 @@ def test_no_subscription_below_an_entry_scores_more_than_it_promises(
             shared, space = np.zeros(64), np.zeros(64)
             shared[slot] = sum(weight[t] for t in has & set().union(*(tokens[r] for r in rows)))
             write_text_bounds(
-                index.codes.similarity, bounds[node], seen.text_weight[message], shared
+                index.codes.similarity, bounds[node], seen.text_weight[message], 4, shared
             )
-            write_spaces(index.codes, slots.box[node], bounds[node][4], seen, message, space)
-            possible = int(matching_slots(bounds[node], shared, space)) >> slot & 1
+            write_spaces(index.codes, slots.box[node], bounds[node][4], seen, message, 4, space)
+            possible = int(matching_slots(bounds[node], shared, space, 4)) >> slot & 1
             most = max(
                 space[slot] + float(bounds[node][end, slot]) * (shared[slot] - space[slot])
                 for end in (P_MIN, P_MAX)
@@ -311,8 +311,8 @@ def test_no_match_lies_beyond_the_limit_of_an_entry(kind: str, scoring: Scoring)
         }
         for node, slot, below in slots.each():
             gap = np.zeros(64)
-            write_gaps(index.codes, slots.box[node], seen, message, gap)
-            near = int(near_slots(gap, arrays["limit"][node])) >> slot & 1
+            write_gaps(index.codes, slots.box[node], seen, message, 4, gap)
+            near = int(near_slots(gap, arrays["limit"][node], 4)) >> slot & 1
             depth = top - slots.level[node] + (slots.level[node] > 0)
             for clause in below:
                 if slots.row[clause] in matching:
@@ -348,7 +348,8 @@ def test_gaps_are_at_most_the_distance_to_any_place_in_a_box(
         )
         index = built("rt++-tree", near)
         gap = np.zeros(64)
-        write_gaps(index.codes, box, ranked_messages(Messages.of([[1]], [message]), near), 0, gap)
+        seen = ranked_messages(Messages.of([[1]], [message]), near)
+        write_gaps(index.codes, box, seen, 0, 1, gap)
         assert gap_distance_m(index.codes, gap[0]) <= measure(*place, message) + 1e-6
 
 

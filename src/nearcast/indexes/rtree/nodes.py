@@ -163,6 +163,15 @@ def entry_count(tree: RTree, node: Number) -> Number:
 
 
 @kernel
+def slot_end(tree: RTree, node: Number) -> Number:
+    """Return the end of the slots of a node that are in use."""
+    used, end = tree.used[node], np.int64(tree.entry.shape[1])
+    while end > 0 and (used >> np.uint64(end - 1)) & np.uint64(1) == np.uint64(0):
+        end -= 1
+    return end
+
+
+@kernel
 def slot_of(tree: RTree, leaf: Number, item: Number) -> Number:
     """Return the slot of an item in its leaf."""
     left = tree.used[leaf]

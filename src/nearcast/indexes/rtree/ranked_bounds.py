@@ -156,7 +156,8 @@ def widen_bounds(
             set_bound(bound, node, slot, wider(codes, value, get_bound(bound, node, slot)))
 
 
-# What a message can score at most. ``bound`` is that of a node: float32[5, most].
+# What a message can score at most below the first ``most`` slots of a node. ``bound`` is that of
+# the node: float32[5, ...].
 
 
 @kernel
@@ -164,10 +165,11 @@ def write_text_bounds(
     similarity: Number,
     bound: NDArray[np.float32],
     message_weight: Number,
+    most: Number,
     shared: NDArray[np.float64],
 ) -> None:
     """Replace the weight that slots share at most with a message by the largest T."""
-    for slot in range(bound.shape[1]):
+    for slot in range(most):
         least = np.float64(bound[WEIGHT, slot])
         whole = least
         if similarity == JACCARD:
@@ -199,26 +201,30 @@ def write_text_scores(
     similarity: Number,
     bound: NDArray[np.float32],
     message_weight: Number,
+    most: Number,
     shared: NDArray[np.float64],
 ) -> None:
     """Replace the weight that the subscriptions of a leaf share with a message by T."""
-    for slot in range(bound.shape[1]):
+    for slot in range(most):
         least = np.float64(bound[WEIGHT, slot])
         shared[slot] = text_below(similarity, least, message_weight, shared[slot])
 
 
 @kernel
 def matching_slots(
-    bound: NDArray[np.float32], text: NDArray[np.float64], space: NDArray[np.float64]
+    bound: NDArray[np.float32],
+    text: NDArray[np.float64],
+    space: NDArray[np.float64],
+    most: Number,
 ) -> Number:
     """Return the slots below which a match is possible if T and S are at most these."""
     slots = np.uint64(0)
-    for slot in range(bound.shape[1]):
+    for slot in range(most):
         t, s = text[slot], space[slot]
-        most = max(
+        best = max(
             s + np.float64(bound[P_MIN, slot]) * (t - s),
             s + np.float64(bound[P_MAX, slot]) * (t - s),
         )
-        enough = most >= np.float64(bound[Q_MIN, slot]) - SLACK
+        enough = best >= np.float64(bound[Q_MIN, slot]) - SLACK
         slots |= np.uint64(enough) << np.uint64(slot)
     return slots

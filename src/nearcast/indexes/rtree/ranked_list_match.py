@@ -20,7 +20,7 @@ from nearcast.compiled.messages import Output, known_tokens
 from nearcast.compiled.token_filter import FILTER_WORDS, clear_filter, occurs, set_filter
 from nearcast.compiled.token_lists import list_count, list_start
 from nearcast.compiled.token_table import LOW32, NO_TOKEN, SIZE, START, find_slot, home
-from nearcast.indexes.rtree.nodes import ROOT, depth_of
+from nearcast.indexes.rtree.nodes import ROOT, depth_of, slot_end
 from nearcast.indexes.rtree.ranked_lists import ListArrays, first_kept
 from nearcast.indexes.rtree.ranked_space import near_slots, place_gap, write_gaps
 
@@ -236,8 +236,9 @@ def walk_lists(
             prefetch_files(index, scratch.stack[top - 1], text)
         if tree.level[node] > 0 and depth_of(tree, node) > 0:
             done = read_lists(index, codes, node, messages, message, text, scratch, found, done)
-        write_gaps(codes, tree.box[node], messages, message, scratch.gap)
-        slots = near_slots(scratch.gap, index.limit[node]) & tree.used[node]
+        most = slot_end(tree, node)
+        write_gaps(codes, tree.box[node], messages, message, most, scratch.gap)
+        slots = near_slots(scratch.gap, index.limit[node], most) & tree.used[node]
         if tree.level[node] == 0:
             if done.waiting >= WAITING:
                 done = verify_waiting(index, text, scratch, found, done)

@@ -20,7 +20,7 @@ from nearcast.compiled.jit import Number, bit_count, borrow, kernel, lowest_bit,
 from nearcast.compiled.messages import Output, known_tokens
 from nearcast.compiled.token_table import SIZE, START, Tables, find_slot, home
 from nearcast.indexes.rtree.match import NODE_BITS
-from nearcast.indexes.rtree.nodes import Box, RTree, overlapping_slots
+from nearcast.indexes.rtree.nodes import Box, RTree, overlapping_slots, slot_end
 from nearcast.indexes.rtree.ranked_bounds import (
     EXTENT,
     P_MAX,
@@ -210,7 +210,7 @@ def walk_bounds(
 ) -> tuple[Number, Number]:
     """Append the candidates of a message; return their end (-1 if full) and the nodes visited."""
     tree, count, visited = index.tree, start[message], np.int64(0)
-    weight, most = messages.text_weight[message], tree.entry.shape[1]
+    weight = messages.text_weight[message]
     top = push_roots(tree, index.root, scratch.stack)
     for i in range(top):
         scratch.above[i] = 1.0
@@ -222,23 +222,24 @@ def walk_bounds(
         if top > 0:
             prefetch_tokens(tree, index.tables, scratch.stack[top - 1], scratch)
         if level == 0:
-            if count + most > len(found):
+            if count + tree.entry.shape[1] > len(found):
                 return np.int64(-1), visited
             if is_far:
                 count = read_far_leaf(index, codes, (node, slot), weight, scratch, found, count)
                 continue
-        share_tokens(index, node, slot, scratch)
+        most = slot_end(tree, node)
+        share_tokens(index, node, slot, most, scratch)
         if level == 0:
-            write_text_scores(codes.similarity, bound, weight, scratch.shared)
+            write_text_scores(codes.similarity, bound, weight, most, scratch.shared)
         else:
-            write_text_bounds(codes.similarity, bound, weight, scratch.shared)
+            write_text_bounds(codes.similarity, bound, weight, most, scratch.shared)
         if is_far:
             for i in range(most):
                 scratch.space[i] = 0.0
         else:
             sizes = bound[EXTENT]
-            write_spaces(codes, tree.box[node], sizes, messages, message, scratch.space)
-        slots = matching_slots(bound, scratch.shared, scratch.space) & tree.used[node]
+            write_spaces(codes, tree.box[node], sizes, messages, message, most, scratch.space)
+        slots = matching_slots(bound, scratch.shared, scratch.space, most) & tree.used[node]
         if level == 0:
             count = append_rows(tree, node, slots, found, count)
         else:
@@ -337,10 +338,11 @@ def split_place(place: Number) -> tuple[Number, Number]:
 
 
 @kernel
-def share_tokens(index: BoundArrays, node: Number, slot: Number, scratch: WalkScratch) -> None:
+def share_tokens(
+    index: BoundArrays, node: Number, slot: Number, most: Number, scratch: WalkScratch
+) -> None:
     """Fill the frame of a node from its parent's, and add up the weights that slots share."""
     tables, level = index.tables, np.int64(index.tree.level[node])
-    most = index.tree.entry.shape[1]
     above, wanted = frame_above(index.tree, node, scratch), np.int64(0)
     for i in range(most):
         scratch.shared[i] = 0.0

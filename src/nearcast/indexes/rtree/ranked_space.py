@@ -83,13 +83,13 @@ def write_gaps(
     box: NDArray[np.int32],
     messages: RankedMessages,
     message: Number,
+    most: Number,
     gap: NDArray[np.float64],
 ) -> None:
-    """Write the gap between a message and every slot of a node: ``box`` int32[4, most].
+    """Write the gaps between a message and the first ``most`` slots of a node (int32[4, ...]).
 
     The boxes of unused slots have gaps without meaning.
     """
-    most = box.shape[1]
     for slot in range(most):
         gap[slot] = np.inf
     for piece in range(messages.piece_start[message], messages.piece_start[message + 1]):
@@ -151,10 +151,10 @@ def place_gap(
 
 
 @kernel
-def near_slots(gap: NDArray[np.float64], limit: NDArray[np.float32]) -> Number:
-    """Return the slots whose gap is within their limit (float32[most])."""
+def near_slots(gap: NDArray[np.float64], limit: NDArray[np.float32], most: Number) -> Number:
+    """Return the slots, of the first ``most``, whose gap is within their limit (float32[...])."""
     slots = np.uint64(0)
-    for slot in range(len(limit)):
+    for slot in range(most):
         slots |= np.uint64(gap[slot] <= np.float64(limit[slot])) << np.uint64(slot)
     return slots
 
@@ -179,17 +179,18 @@ def write_spaces(
     size: NDArray[np.float32],
     messages: RankedMessages,
     message: Number,
+    most: Number,
     space: NDArray[np.float64],
 ) -> None:
-    """Write a bound of S for every slot of a node.
+    """Write a bound of S for the first ``most`` slots of a node.
 
-    ``size`` float32[most] has the largest distance (meters) or the smallest area of a slot.
+    ``size`` float32[...] has the largest distance (meters) or the smallest area of a slot.
     """
     if codes.proximity == 0:
-        write_coverage(box, size, messages, message, space)
+        write_coverage(box, size, messages, message, most, space)
         return
-    write_gaps(codes, box, messages, message, space)
-    for slot in range(box.shape[1]):
+    write_gaps(codes, box, messages, message, most, space)
+    for slot in range(most):
         distance_m = gap_distance_m(codes, space[slot])
         space[slot] = max(0.0, 1.0 - distance_m / np.float64(size[slot]))
 
@@ -200,10 +201,10 @@ def write_coverage(
     size: NDArray[np.float32],
     messages: RankedMessages,
     message: Number,
+    most: Number,
     space: NDArray[np.float64],
 ) -> None:
-    """Write a bound of the share of a region that a message covers, for every slot of a node."""
-    most = box.shape[1]
+    """Write a bound of the share of a region that a message covers, for slots of a node."""
     is_point = messages.area[message] == 0.0
     for slot in range(most):
         space[slot] = 0.0

@@ -52,7 +52,9 @@ class Run(NamedTuple):
 
 def smaller(experiment: Experiment, last: int = 0) -> Experiment:
     """Return an experiment with its last figures (0: all), and few panels."""
-    figures = tuple(fewer_panels(figure) for figure in experiment.figures[-last:])
+    # Ranked experiments have dozens of data sets: those of the first panels are enough.
+    panels = 1 if is_ranked(experiment) else None
+    figures = tuple(fewer_panels(figure, panels) for figure in experiment.figures[-last:])
     small = with_simple_indexes(replace(experiment, figures=figures, statements=()))
     kept = [
         replace(one, cases=tuple(case for case in one.cases if measures(small, one, case)))
@@ -61,12 +63,12 @@ def smaller(experiment: Experiment, last: int = 0) -> Experiment:
     return replace(small, statements=tuple(statement for statement in kept if statement.cases))
 
 
-def fewer_panels(figure: Figure | Sweep) -> Figure | Sweep:
-    """Keep the first and the last of the groups, lengths and values."""
+def fewer_panels(figure: Figure | Sweep, most: int | None) -> Figure | Sweep:
+    """Keep the first and the last of the groups, lengths and values, and some panels of sweeps."""
     if isinstance(figure, Sweep):
         panels = {
             title: {name: dict(ends(list(line.items()))) for name, line in lines.items()}
-            for title, lines in figure.panels.items()
+            for title, lines in list(figure.panels.items())[:most]
         }
         return replace(figure, panels=panels)
     groups = ends(figure.groups)
@@ -163,7 +165,7 @@ def test_figures_and_tables_are_written(run: Run, tmp_path: Path) -> None:
     if is_ranked(run.experiment):
         header, rows = summary_table(run.experiment, run.result)
         assert header[-2:] == ["bytes/sub", "build"]
-        assert header.count("ns/match") == 2
+        assert header.count("ns/match") == (1 if run.experiment.name == "stamp" else 2)
         assert {len(row) for row in rows} == {len(header)}
         assert "`ranked-pyramid`" in [row[0] for row in rows]
 
@@ -214,7 +216,8 @@ def test_the_command_writes_everything(
     block = readme_block([result | {"machine": MACHINE}])
     options = f"--subscriptions 2000 --messages {messages} --rounds 1 --seed 0"
     assert f"nearcast bench paper {name} {options}" in block
-    assert (NOTES.get(name, "") in block) == (name in NOTES)
+    if name in NOTES:
+        assert NOTES[name] in block
     first = small.statements[0]
     assert f"| {first.says} | {first.source} |" in block
 

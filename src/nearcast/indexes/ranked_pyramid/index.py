@@ -114,10 +114,10 @@ class RankedPyramid(RankedIndex):
     ) -> None:
         super().__init__(ranked, options)
         self._arrays = arrays
-        special = ranked_columns(ranked.take(special_rows(ranked)))
-        self._special_bytes = _bytes_of(special) if len(special.text_weight) else 0
+        chosen = special_rows(ranked)
+        self._special = ranked_columns(ranked.take(chosen)) if len(chosen) else None
         weighing = Weighing(arrays.weight, float(ranked.unknown_weight), int(ranked.scoring.weighs))
-        self._matcher = Matcher(self.codes, arrays, weighing, special)
+        self._matcher = Matcher(self.codes, arrays, weighing)
 
     @classmethod
     def build(cls, content: Ranked, options: RankedPyramidOptions) -> Self:
@@ -133,7 +133,7 @@ class RankedPyramid(RankedIndex):
     @property
     def nbytes(self) -> int:
         """The bytes of the index itself, with the columns of subscriptions without a record."""
-        return super().nbytes + self._special_bytes
+        return super().nbytes + (0 if self._special is None else _bytes_of(self._special))
 
     @classmethod
     def from_arrays(
@@ -149,13 +149,14 @@ class RankedPyramid(RankedIndex):
 
     def check_structure(self) -> None:
         """Raise `StorageError` unless the arrays are safe for every kernel."""
-        check_arrays(self._arrays, len(self.ranked), len(self._matcher.special.text_weight))
+        special = 0 if self._special is None else len(self._special.text_weight)
+        check_arrays(self._arrays, len(self.ranked), special)
 
     def match_part(
         self, messages: RankedMessages, part: tuple[int, int], scratch: Any, output: ScoredOutput
     ) -> Progress:
         """Look up the tokens of each message, and score what their lists reach it with."""
-        return match_messages(self._matcher, messages, part, scratch, output)
+        return match_messages(self._matcher, self._special, messages, part, scratch, output)
 
     def make_scratch(self, tokens: int) -> Scratch:
         """Return scratch space; pages that stay untouched cost nothing."""

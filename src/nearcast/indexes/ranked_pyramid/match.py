@@ -122,7 +122,6 @@ class Matcher(NamedTuple):
     codes: ScoringCodes
     arrays: RankedPyramidArrays
     weighing: Weighing
-    special: RankedColumns
 
 
 class Queues(NamedTuple):
@@ -621,14 +620,14 @@ def write_matches(
 
 @kernel
 def score_special(
-    matcher: Matcher,
+    codes: ScoringCodes,
+    rows: RankedColumns,
     messages: RankedMessages,
     message: Number,
     tokens: TokenTable,
     row: Number,
 ) -> Number:
     """Return the score of a subscription that does not fit a record."""
-    codes, rows = matcher.codes, matcher.special
     shared = 0.0
     for i in range(rows.token_start[row], rows.token_start[row + 1]):
         token = np.int64(rows.token[i])
@@ -643,6 +642,7 @@ def score_special(
 @kernel
 def write_specials(
     matcher: Matcher,
+    special: RankedColumns,
     messages: RankedMessages,
     message: Number,
     scratch: Scratch,
@@ -657,7 +657,7 @@ def write_specials(
         if mark_seen(scratch.seen, scratch.touched, scratch.counts, at):
             base = np.uint64(at) << RECORD_BITS
             row = np.int64(record[base + TOKENS])
-            score = score_special(matcher, messages, message, scratch.tokens, row)
+            score = score_special(matcher.codes, special, messages, message, scratch.tokens, row)
             output.row[total], output.score[total] = record[base + ROW], score
             total += np.int64(score >= share(record[base + THRESHOLD]) - TOLERANCE)
     return total
@@ -681,12 +681,16 @@ def set_windows(messages: RankedMessages, message: Number, scratch: Scratch) -> 
 @kernel
 def match_messages(
     matcher: Matcher,
+    special: RankedColumns | None,
     messages: RankedMessages,
     part: tuple[Number, Number],
     scratch: Scratch,
     output: ScoredOutput,
 ) -> tuple[Number, Number, Number]:
     """Match the messages of a part.
+
+    ``special`` has the columns of subscriptions that do not fit a record. If there are none, as is
+    usual, the kernel is compiled without them: passing so many arrays takes microseconds.
 
     Return the message at which the output was full (or the end), examined and visited. Examined are
     sole entries and candidates, visited the lists that were opened.
@@ -755,8 +759,11 @@ def match_messages(
             if far > CANDIDATES:
                 score_without_space(codes.similarity, weight, pending, far)
                 total = write_matches(pending, np.int64(CANDIDATES), far, output, total)
-            if specials > 0:
-                total = write_specials(matcher, messages, message, scratch, specials, output, total)
+            if special is not None:
+                if specials > 0:
+                    total = write_specials(
+                        matcher, special, messages, message, scratch, specials, output, total
+                    )
             done += count
             if (
                 stretch == heads

@@ -13,9 +13,6 @@ __all__ = [
     "parse_shares",
 ]
 
-MIN_DISTANCE_M, MAX_DISTANCE_M = 0.01, 42_949_672.95
-"""The limits of a largest distance, which is a whole number of centimeters in 32 bits."""
-
 
 def parse_counts(text: str) -> tuple[int, int]:
     """Parse a range of whole numbers, ``A-B`` or ``A``.
@@ -59,6 +56,8 @@ def parse_distances(text: str) -> tuple[float, float]:
     >>> parse_distances("100000"), parse_distances("5e3-5e5")
     ((100000.0, 100000.0), (5000.0, 500000.0))
     """
+    from nearcast.model.rankings import MAX_DISTANCE_M, MIN_DISTANCE_M
+
     try:
         minimum, maximum = (float(part) for part in _split_range(text))
     except ValueError:

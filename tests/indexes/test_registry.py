@@ -48,6 +48,14 @@ def test_every_index_says_what_it_is(name: str) -> None:
     assert indexes.get(name).summary
 
 
+def test_stored_options_include_those_of_the_ranked_form() -> None:
+    chosen = indexes.create("rt++-tree", most=30, least=10, anywhere="nodes")
+    again = indexes.create("rt++-tree", **chosen.stored_options())
+    for kind in ("boolean", "proximity"):
+        assert again.for_kind(kind).options == chosen.for_kind(kind).options
+    assert indexes.create("trie-pyramid", list_size=7).stored_options()["list_size"] == 7
+
+
 def test_an_index_is_not_loaded_as_another(tmp_path: Path) -> None:
     indexes.create("scan").build(draw("lattice").clauses).save(tmp_path / "scan")
     with pytest.raises(StorageError, match="holds an index 'scan', expected 'trie-pyramid'"):

@@ -187,9 +187,9 @@ def test_a_folder_that_cannot_be_written(spark: SparkSession, tmp_path: Path) ->
         build(spark.createDataFrame(subscription_table(3)), tmp_path / "file" / "artifact")
 
 
-def _another_digest(folder: str, parts: str, index: str, options: str) -> BuildShards:
+def _another_digest(folder: str, parts: str, *more: Any) -> BuildShards:
     """Let workers look for parts that are not those that were written."""
-    return BuildShards(folder, parts.replace('", "', '", "0'), index, options)
+    return BuildShards(folder, parts.replace('", "', '", "0'), *more)
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -57,11 +57,14 @@ BAD_MESSAGES: list[tuple[str, dict[str, Any]]] = [
 ]
 SQUARE = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 0]]]}
 BOX = {"west": "0", "south": "0", "east": "1", "north": "1"}
+NEAR = {"delta": "0.5", "tau": "0.6", "max_distance_m": "1e3"}
 GOOD_SUBSCRIPTIONS: list[dict[str, Any]] = [
     {"id": "a", "keywords": "hot tea", **BOX},
     {"id": "b", "expression": "tea \t AND NOT milk", "lon": "1", "lat": "1", "radius_m": "50.5"},
     {"id": "c", "geometry": json.dumps(SQUARE), "owner": "Ann", "expires_at": "2024-05-06"},
     {"id": "d", "geometry": "POINT (1 2)", "keywords": '["flat white"]'},
+    {"id": "e", "lon": "1", "lat": "1", "keywords": "tea", "expression": "NOT milk", **NEAR},
+    {"id": "f", **BOX, "keywords": "tea", "alpha": "0.5", "theta": "0.25"},
 ]
 BAD_SUBSCRIPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("id", {"keywords": "tea", **BOX}),
@@ -74,7 +77,9 @@ BAD_SUBSCRIPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("north", {"id": "a", **BOX, "north": "99"}),
     ("expires_at", {"id": "a", **BOX, "expires_at": "never"}),
     ("owner", {"id": "a", **BOX, "owner": ""}),
-    ("alpha", {"id": "a", **BOX, "alpha": "0.5"}),
+    ("theta", {"id": "a", **BOX, "alpha": "0.5"}),
+    ("tau", {"id": "a", "lon": "1", "lat": "1", **NEAR, "tau": "1.5"}),
+    ("radius_m", {"id": "a", "lon": "1", "lat": "1", "radius_m": "5", **NEAR}),
 ]
 
 
@@ -139,11 +144,14 @@ def test_messages_of_text_become_typed() -> None:
 
 def test_subscriptions_of_text_become_typed() -> None:
     rows, _ = run("subscriptions", batch_of(GOOD_SUBSCRIPTIONS, "subscriptions"))
-    assert rows["keywords"].to_pylist() == [["hot", "tea"], None, None, ["flat white"]]
+    wanted = [["hot", "tea"], None, None, ["flat white"], ["tea"], ["tea"]]
+    assert rows["keywords"].to_pylist() == wanted
+    assert rows["max_distance_m"].to_pylist() == [None] * 4 + [1000.0, None]
+    assert rows["theta"].to_pylist() == [None] * 5 + [0.25]
     assert rows["expression"].to_pylist()[1] == "tea AND NOT milk"
     assert rows["radius_m"].to_pylist()[1] == 50.5
     assert rows["geometry"].to_pylist()[3] == "POINT (1 2)"
-    assert rows["owner"].to_pylist() == [None, None, "Ann", None]
+    assert rows["owner"].to_pylist() == [None, None, "Ann", None, None, None]
     assert rows["expires_at"].to_pylist()[2] == datetime(2024, 5, 6, tzinfo=UTC)
 
 

@@ -100,6 +100,17 @@ def test_what_is_expected_is_what_the_scan_finds() -> None:
         assert found == sorted((message[m], subscription[s]) for m, s in pairs)
 
 
+def test_every_ranked_index_can_be_stored(tmp_path: Path) -> None:
+    artifact = Artifact(tmp_path)
+    table, messages = mixed_table(120, 8), message_table(30, 8)
+    expected = scored(table, messages)
+    ranked = {name for kind in ("proximity", "overlap") for name in indexes.names(kind)}
+    assert indexes.RANKED_DEFAULT in ranked
+    for name in sorted(ranked - {"scan"}):
+        version = build_locally(artifact, table, 2, index=name)
+        assert replicated(artifact, version, messages) == expected, name
+
+
 def test_one_table_whatever_the_tasks_and_the_shards(tmp_path: Path) -> None:
     table = mixed_table(200, 2)
     ranked = sum(one is not None for name in ("tau", "theta") for one in table[name].to_pylist())

@@ -73,8 +73,10 @@ class Builder:
         return Vocabulary() if statistics is None else statistics.vocabulary
 
     def stored_options(self) -> dict[str, Any]:
-        """Return the options for JSON; loaded statistics are left out."""
-        return stored_options(self.options)
+        """Return the options of all indexes of this name for JSON, without loaded statistics."""
+        named = [b for b in (*self.others, self) if b.index.name == self.index.name]
+        every = [stored_options(builder.options) for builder in named]
+        return {name: value for options in every for name, value in options.items()}
 
     def build(self, content: Clauses | Ranked) -> Index:
         """Build an index over clauses or ranked subscriptions; their kind decides which one."""

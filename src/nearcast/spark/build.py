@@ -237,7 +237,7 @@ class _Build:
             routing = RouteParts(folder.uri, work, stored, unrouted, weights, self._scoring)
             numbers = self._numbers(len(written.unrouted))
             written.add(numbers.mapInArrow(routing, ddl(PARTS)).collect())
-        parts, options = json.dumps(written.parts), json.dumps(vars(builder.options))
+        parts, options = json.dumps(written.parts), json.dumps(builder.stored_options())
         building = BuildShards(
             folder.uri, parts, builder.index.name, options, weights, self._scoring
         )
@@ -248,7 +248,7 @@ class _Build:
         built = {row.shard: ShardRef.from_json(row.segments) for row in made}
         version = Version(
             index=builder.index.name,
-            options=vars(builder.options),
+            options=builder.stored_options(),
             ids="integer" if id_type(frame) == pa.int64() else "string",
             shards=tuple(built[shard] for shard in range(shards)),
             router=stored,

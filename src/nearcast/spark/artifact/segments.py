@@ -86,7 +86,7 @@ def write_segment(
 ) -> SegmentRef:
     """Build the index of a part and store both; ranked subscriptions need a scorer."""
     subscriptions = _without_needless_rankings(part.subscriptions)
-    meta: dict[str, Any] = {"index": builder.index.name, "options": vars(builder.options)}
+    meta: dict[str, Any] = {"index": builder.index.name, "options": builder.stored_options()}
     if subscriptions.rankings is not None:
         meta["scorer"] = _required(scorer, name).key
     part = Part(subscriptions, part.vocabulary)

@@ -26,7 +26,7 @@ class Outlines(NamedTuple):
     Shape ``s`` has the rings from ``ring_start[s]`` on, and ring ``r`` the closed places
     ``point[point_start[r]:point_start[r + 1]]`` (float64, lon and lat in units, relative to
     ``origin[s]``, so that small shapes keep their precision). Outer rings run counterclockwise,
-    holes clockwise. ``bounds`` float64[shapes, 4] are relative to the origin, too.
+    holes clockwise. ``bounds`` float64[rings, 4] are relative to the origin, too.
     """
 
     origin: NDArray[np.int64]
@@ -81,15 +81,16 @@ def area_below(x0: Number, y0: Number, x1: Number, y1: Number, height: Number) -
 @kernel
 def outline_area(outlines: Outlines, shape: Number, box: NDArray[np.int32]) -> Number:
     """Return the area of a shape inside a box."""
-    x, y, bounds = outlines.origin[shape, 0], outlines.origin[shape, 1], outlines.bounds[shape]
-    west = max(np.float64(box[0] - x), bounds[0])
-    south = max(np.float64(box[1] - y), bounds[1])
-    width = min(np.float64(box[2] - x), bounds[2]) - west
-    height = min(np.float64(box[3] - y), bounds[3]) - south
+    x, y = outlines.origin[shape, 0], outlines.origin[shape, 1]
     area = 0.0
-    if width <= 0.0 or height <= 0.0:
-        return area
     for ring in range(outlines.ring_start[shape], outlines.ring_start[shape + 1]):
+        # Relative to a corner of the ring: the rings of a shape may lie a turn apart.
+        west = max(np.float64(box[0] - x), outlines.bounds[ring, 0])
+        south = max(np.float64(box[1] - y), outlines.bounds[ring, 1])
+        width = min(np.float64(box[2] - x), outlines.bounds[ring, 2]) - west
+        height = min(np.float64(box[3] - y), outlines.bounds[ring, 3]) - south
+        if width <= 0.0 or height <= 0.0:
+            continue
         for i in range(outlines.point_start[ring], outlines.point_start[ring + 1] - 1):
             x0, y0 = outlines.point[i, 0] - west, outlines.point[i, 1] - south
             x1, y1 = outlines.point[i + 1, 0] - west, outlines.point[i + 1, 1] - south

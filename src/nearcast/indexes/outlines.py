@@ -43,7 +43,7 @@ def outlines_of(shapes: Shapes) -> Outlines:
     flat = [ring for each in rings for ring in each]
     first = shapes.point_start[shapes.ring_start[:-1]]
     origin = shapes.point[first].astype(np.int64)
-    bounds = [_bounds(each) for each in rings]
+    bounds = [[*ring.min(axis=0).tolist(), *ring.max(axis=0).tolist()] for ring in flat]
     return Outlines(
         read_only(origin, np.int64, 2),
         read_only(np.array(bounds).reshape(-1, 4), np.float64, 4),
@@ -85,10 +85,3 @@ def _rings(shapes: Shapes, shape: int) -> list[NDArray[np.float64]]:
 def _signed_area(ring: NDArray[np.float64]) -> float:
     x, y = ring.T
     return float((x[:-1] * y[1:] - x[1:] * y[:-1]).sum())
-
-
-def _bounds(rings: list[NDArray[np.float64]]) -> list[float]:
-    if not rings:
-        return [0.0] * 4
-    place = np.concatenate(rings)
-    return [*place.min(axis=0).tolist(), *place.max(axis=0).tolist()]

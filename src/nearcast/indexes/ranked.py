@@ -25,9 +25,7 @@ from nearcast.columns import (
     read_only,
     starts,
 )
-from nearcast.compiled.areas import Outlines, outline_area
 from nearcast.compiled.clauses import ClauseTokens
-from nearcast.compiled.jit import kernel
 from nearcast.compiled.messages import Output
 from nearcast.compiled.scoring import (
     Conditions,
@@ -42,6 +40,7 @@ from nearcast.compiled.scoring import (
 from nearcast.errors import InvalidInput
 from nearcast.indexes.batches import BatchIndex, Progress
 from nearcast.indexes.boolean import shape_arrays
+from nearcast.indexes.candidates import outline_areas, sort_candidates
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.outlines import outlines_of
 
@@ -311,26 +310,6 @@ class RankedLinear(CandidateIndex):
     ) -> Self:
         """Take the subscriptions as they are."""
         return cls(content, options)
-
-
-@kernel
-def sort_candidates(found: Output, part: tuple[int, int]) -> None:
-    """Sort the candidates of every message."""
-    for message in range(part[0], part[1]):
-        found.clause[found.start[message] : found.start[message + 1]].sort()
-
-
-@kernel
-def outline_areas(
-    outlines: Outlines,
-    shape: NDArray[np.int32],
-    world: NDArray[np.int32],
-    area: NDArray[np.float64],
-) -> None:
-    """Replace the area of every row that has an exact shape by that of its outline."""
-    for row in range(len(shape)):
-        if shape[row] >= 0:
-            area[row] = outline_area(outlines, shape[row], world)
 
 
 def ranked_columns(ranked: Ranked) -> RankedColumns:

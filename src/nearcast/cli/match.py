@@ -35,7 +35,8 @@ def match(
     similarity: Similarity = "containment",
     distance: Distance = "geodesic",
     top: Annotated[
-        int | None, typer.Option(min=1, help="Only so many matches per message, the best first.")
+        int | None,
+        typer.Option(min=1, help="At most this many matches a message, the best first."),
     ] = None,
     rejects: Annotated[
         Path | None, typer.Option(help="File for invalid rows.  [default: OUT.rejects.ndjson]")

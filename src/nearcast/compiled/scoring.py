@@ -40,7 +40,7 @@ TOLERANCE = 1.001e-9
 scores exactly 1e-9 below a threshold exist; the last bit must not decide them."""
 
 GUARD = 1e-12
-"""Two correct evaluations of a score differ by less. Bounds must leave this much room."""
+"""Two correct evaluations of a score differ by less than this. Bounds allow for it."""
 
 CONTAINMENT, OVERLAP, JACCARD, DICE, COSINE = range(len(SIMILARITIES))
 GEODESIC, PLANAR = range(len(DISTANCES))

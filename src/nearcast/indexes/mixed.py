@@ -80,17 +80,17 @@ class Mixed(Index):
     @classmethod
     def build(cls, content: Any, options: Any) -> Self:
         """Refuse: only a builder knows which index each kind gets."""
-        raise NotImplementedError("use Builder.build")
+        raise TypeError("a mixed index is made by Builder.build")
 
     @classmethod
     def build_small(cls, content: Any) -> Index:
         """Refuse: only a builder knows which index each kind gets."""
-        raise NotImplementedError("use Builder.build_small")
+        raise TypeError("a mixed index is made by Builder.build_small")
 
     @classmethod
     def from_arrays(cls, content: Any, options: Any, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Refuse: only a builder knows which index each kind gets."""
-        raise NotImplementedError("use Builder.restore")
+        raise TypeError("a mixed index is made by Builder.restore")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self._builder, self._content, dict(self.arrays()))

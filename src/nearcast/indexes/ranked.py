@@ -187,15 +187,15 @@ class RankedIndex(BatchIndex):
         return _Found(start[first : last + 1], row[:end], score[:end], examined, visited)
 
 
-class _Room:
-    """Room for the candidates of some messages, up to the message ``reached``.
+class _Candidates:
+    """Space for the candidates of some messages, up to the message ``reached``.
 
     Candidates whose matches do not fit into the output stay there until the next call.
     """
 
     def __init__(self) -> None:
-        self.candidate = np.empty(1 << 16, np.int32)
-        self.found = Output(np.empty(0, np.int64), self.candidate)
+        self.row = np.empty(1 << 16, np.int32)
+        self.found = Output(np.empty(0, np.int64), self.row)
         self.reached = 0
 
 
@@ -219,9 +219,9 @@ class CandidateIndex(RankedIndex):
         return None
 
     def make_scratch(self, tokens: int) -> Any:
-        """Return scratch for finding, a set of tokens, and room for candidates."""
+        """Return scratch for finding, a set of tokens, and space for candidates."""
         token_set = np.full(1 << max(6, (2 * tokens - 1).bit_length()), -1, np.int32)
-        return self.make_find_scratch(tokens), token_set, _Room()
+        return self.make_find_scratch(tokens), token_set, _Candidates()
 
     def match_part(
         self,
@@ -231,36 +231,36 @@ class CandidateIndex(RankedIndex):
         output: ScoredOutput,
     ) -> Progress:
         """Find candidates and score them, some messages at a time."""
-        find_scratch, token_set, room = scratch
+        find_scratch, token_set, candidates = scratch
         done, last = part
         examined = visited = 0
         while done < last:
-            if done >= room.reached:
+            if done >= candidates.reached:
                 some = (done, min(last, done + _MESSAGES_AT_A_TIME))
-                found = Output(np.zeros(len(messages.token_start), np.int64), room.candidate)
+                found = Output(np.zeros(len(messages.token_start), np.int64), candidates.row)
                 reached, more_examined, more_visited = self.find_part(
                     messages, some, find_scratch, found
                 )
                 if reached == done:
-                    room.candidate = np.empty(2 * len(room.candidate), np.int32)
+                    candidates.row = np.empty(2 * len(candidates.row), np.int32)
                     continue
                 if self.may_repeat:
                     sort_candidates(found, (done, reached))
                 examined += more_examined
                 visited += more_visited
-                room.found, room.reached = found, reached
+                candidates.found, candidates.reached = found, reached
             done = score_rows(
                 self.codes,
                 self.columns,
                 messages,
-                (done, room.reached),
-                room.found,
+                (done, candidates.reached),
+                candidates.found,
                 token_set,
                 output,
             )
-            if done < room.reached:
+            if done < candidates.reached:
                 return done, examined, visited
-        room.reached = 0
+        candidates.reached = 0
         return last, examined, visited
 
 

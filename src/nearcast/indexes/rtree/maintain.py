@@ -7,6 +7,7 @@ about tokens up to date.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["TokenTree", "clear_marks", "marked_nodes", "with_tables"]
 
 
-class TokenTree:
+class TokenTree(ABC):
     """A tree with tables of tokens that follow it."""
 
     kind: ClassVar[int]
@@ -47,12 +48,13 @@ class TokenTree:
     _postings: Postings
 
     @property
+    @abstractmethod
     def height(self) -> int:
         """The number of levels above the leaves."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _index_arrays(self) -> IndexArrays:
-        raise NotImplementedError
+        """Return the arrays as kernels take them."""
 
     def _rebuild_marked(self) -> None:
         """Rebuild what marked nodes know; token lists of all nodes if the depths changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -144,16 +145,18 @@ class RankedTree(RankedInPlaceIndex):
         return cls.from_arrays(content, options, index.arrays())._with_columns(index)
 
     @classmethod
+    @abstractmethod
     def _with_tree(cls, content: Ranked, options: Any) -> Self:
-        raise NotImplementedError
+        """Return an index with trees over the subscriptions, whose nodes know nothing yet."""
 
     def _with_columns(self, other: Self) -> Self:
         """Take columns that another index over the same subscriptions has made."""
         self._columns = other._columns
         return self
 
+    @abstractmethod
     def _build_nodes(self) -> None:
-        raise NotImplementedError
+        """Build what the nodes know."""
 
     def _forest(self) -> tuple[RTree, NDArray[np.int64]]:
         """Build trees over all clauses."""

@@ -111,7 +111,8 @@ from nearcast.indexes.rtree.index import (
     SpatialFirst,
     TokenOptions,
 )
-from nearcast.indexes.rtree.ranked_index import IrTree1, IrTree100, ListOptions
+from nearcast.indexes.rtree.ranked_index import IrTree1, IrTree100
+from nearcast.indexes.rtree.ranked_list_index import ListOptions
 
 __all__ = [
     "IrTree",

@@ -27,10 +27,10 @@ from nearcast.indexes.rtree.match import (
 )
 from nearcast.indexes.rtree.nodes import NODES, ROOT, RTree
 from nearcast.indexes.rtree.ranked_index import (
-    RankedRtPlusPlusTree,
     RankedRtPlusTree,
     RankedRtTree,
 )
+from nearcast.indexes.rtree.ranked_list_index import RankedRtPlusPlusTree
 from nearcast.indexes.rtree.tokens import (
     FIRST_TOKENS,
     INVERTED_FILES,

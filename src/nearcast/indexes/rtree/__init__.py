@@ -80,7 +80,7 @@ can still score enough:
 Modules: `ranked_space` (how far a message is from the boxes of a node), `ranked_bounds`,
 `ranked_keys` (prefixes and signatures), `ranked_lists` (token lists), `forest` (several trees in
 the arrays of one), `ranked_match` and `ranked_list_match` (the walks), `ranked_check`,
-`ranked_index`.
+`ranked_index` and `ranked_list_index`.
 
 Papers: Yu et al., TKDE 2014, section 6 (overlap). Hu et al., A Location-Aware Publish/Subscribe
 Framework for Parameterized Spatio-Textual Subscriptions, ICDE 2015, section VII (proximity).

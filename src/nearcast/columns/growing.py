@@ -90,6 +90,10 @@ class GrowingArray:
         self._used += count
         return self._rows[self._used - count : self._used]
 
+    def truncate(self, count: int) -> None:
+        """Keep only the first ``count`` rows; what is appended then overwrites the others."""
+        self._used = min(self._used, count)
+
     def reserve(self, count: int) -> None:
         """Reserve capacity for ``count`` rows in total."""
         if count > self._capacity:

@@ -1,0 +1,20 @@
+"""Indexes for subscriptions that move and messages that live for a while.
+
+>>> from nearcast.indexes import moving
+>>> "moving-scan" in moving.names()
+True
+"""
+
+from nearcast.indexes.moving.contract import BEGINS, ENDS, Changes, MovingIndex
+from nearcast.indexes.moving.registry import MovingBuilder, create, get, names
+
+__all__ = [
+    "BEGINS",
+    "ENDS",
+    "Changes",
+    "MovingBuilder",
+    "MovingIndex",
+    "create",
+    "get",
+    "names",
+]

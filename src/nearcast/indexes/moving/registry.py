@@ -1,0 +1,57 @@
+"""The registry of moving indexes: names, as users write them, to classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from nearcast.columns import Clauses
+from nearcast.errors import UnknownName
+from nearcast.indexes.moving.scan import MovingScan
+
+if TYPE_CHECKING:
+    from nearcast.indexes.moving.contract import MovingIndex
+
+__all__ = ["MovingBuilder", "create", "get", "names"]
+
+_INDEXES: dict[str, type[MovingIndex]] = {index.name: index for index in (MovingScan,)}
+
+
+@dataclass(frozen=True)
+class MovingBuilder:
+    """A moving index that is chosen but not built: its class and an instance of its options."""
+
+    index: type[MovingIndex]
+    options: Any
+
+    def build(self, clauses: Clauses | None = None) -> MovingIndex:
+        """Build the index over subscriptions, none if left out."""
+        return self.index.build(Clauses.empty() if clauses is None else clauses, self.options)
+
+
+def names() -> list[str]:
+    """Return the names of all moving indexes."""
+    return sorted(_INDEXES)
+
+
+def get(name: str) -> type[MovingIndex]:
+    """Return the class of a moving index."""
+    if name not in _INDEXES:
+        raise UnknownName("moving index", name, _INDEXES)
+    return _INDEXES[name]
+
+
+def create(name: str, **options: Any) -> MovingBuilder:
+    """Choose a moving index by name and options; ``build`` then makes it.
+
+    Examples
+    --------
+    >>> len(create("moving-scan").build())
+    0
+    """
+    index = get(name)
+    known = [field.name for field in fields(index.Options)]
+    for option in options:
+        if option not in known:
+            raise UnknownName(f"option of {name}", option, known)
+    return MovingBuilder(index, index.Options(**options))

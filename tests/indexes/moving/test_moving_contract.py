@@ -1,0 +1,27 @@
+"""Every moving index, every check."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from nearcast.indexes import moving
+from nearcast.indexes.contract import NoOptions
+from nearcast.indexes.moving import MovingBuilder
+from nearcast.testing.moving_checks import MOVING_CHECKS
+
+from .flat_index import FlatIndex
+
+SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
+
+BUILDERS = {
+    **{name: moving.create(name) for name in moving.names()},
+    "flat": MovingBuilder(FlatIndex, NoOptions()),
+}
+
+
+@pytest.mark.parametrize("check", MOVING_CHECKS)
+@pytest.mark.parametrize("name", BUILDERS)
+def test_moving_checks(name: str, check: str) -> None:
+    MOVING_CHECKS[check](BUILDERS[name], SEED)

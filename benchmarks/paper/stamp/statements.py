@@ -42,8 +42,8 @@ _SIZE = 10_000_000
 _SIMILAR = 2.0
 _TEXTUAL = "SP+RP+ST+HI"
 _WHY = {
-    "st": "verifying a candidate is one cache line and a vector loop here; the prefix saves less than "
-    "a quarter of the candidates, and reads up to fourteen times the postings for it",
+    "st": "verifying a candidate is one cache line and a vector loop here; the prefix saves less "
+    "than a quarter of the candidates, and reads up to fourteen times the postings for it",
     "cost": "the paper weighs postings and candidates alike; here a candidate costs less than the "
     "postings that would save it",
     "delta st": "the more the words count, the more signature sets there are to read",
@@ -52,15 +52,15 @@ _WHY = {
     "ir": "a node of a hundred subscriptions has the words of most messages: looking them up saves "
     "little unless words count most",
     "regions": "with delta 1 no region is too far: every message opens all of them",
-    "few matches": "the more tokens a subscription has, the smaller is the share that a message has "
-    "of them: candidates fall to 17-45 %, and they cost most",
-    "insert": "an insert writes a posting for each prefix token and signature set of its region; our "
-    "R-trees change the few nodes of one path",
+    "few matches": "the more tokens a subscription has, the smaller is the share that a message "
+    "has of them: candidates fall to 17-45 %, and they cost most",
+    "insert": "an insert writes a posting for each prefix token and signature set of its region; "
+    "our R-trees change the few nodes of one path",
     "bytes": "the signature sets: without them (SP+RP+HI) stamp is smaller than the ir-trees",
     "build": "our R-trees are packed from sorted subscriptions, not grown by inserts, which leaves "
     "little to be faster than; prefixes have to be weighed token by token",
-    "weights": "without weights by rarity, frequent words count as much as rare ones, so there are up "
-    "to four times the candidates",
+    "weights": "without weights by rarity, frequent words count as much as rare ones, so there are "
+    "up to four times the candidates",
 }
 """Why we measure something else."""
 

@@ -171,7 +171,7 @@ class Clauses(Arrays):
     def clause_range(self, row: int) -> tuple[int, int]:
         """Return the first clause of a subscription row, and the end."""
         if self.plain:
-            return row, row + 1
+            return min(row, len(self)), min(row + 1, len(self))
         wanted = np.array([row, row + 1], self.row.dtype)
         low, high = np.searchsorted(self.row, wanted).tolist()
         return low, high

@@ -5,14 +5,16 @@ Subscriptions lie in *segments*, immutable columns with an index over them. A wr
 one assignment makes it visible, as a whole. Readers take the state that they find and never wait.
 A thread merges segments in the background, so that there are few of them.
 
-- `engine` is what users see; `sources`, `admission` and `delivery` are the way in and out.
-- `store` holds the segments and the one lock of its writers; `segment`, `linear` (the index of the
-  buffer) and `directory` (where an id lies) are its parts; `merging` says when to merge.
-- `live_messages` and `moving` are for subscriptions that move; `restore` gives subscriptions back;
-  `snapshot` is the engine on disk.
+- `engine` is what users see; `arguments` and `published` are what they pass and get.
+- `store` has the writes, merging and weights; `rows`, its base, knows where rows are; `segment`,
+  `buffer` and `directory` (where an id lies) are its parts; `merging` says when to merge.
+- `live` is what happens over time; `live_messages`, `movers` (subscriptions that have moved),
+  `updates` (what waits for `Engine.advance`) and `schedule` are its parts; `moving` moves.
+- `restore` gives subscriptions back; `explain` tells why; `snapshot` and `stored_live` are the
+  engine on disk.
 """
 
 from nearcast.engine.engine import Engine
-from nearcast.engine.published import Published, Stats
+from nearcast.engine.published import Moved, Published, Stats
 
-__all__ = ["Engine", "Published", "Stats"]
+__all__ = ["Engine", "Moved", "Published", "Stats"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nearcast.model import Id
 
-__all__ = ["ids_of", "list_of", "table_of", "with_taken"]
+__all__ = ["ids_of", "list_of", "table_of", "with_living", "with_taken", "with_unknown"]
 
 T = TypeVar("T")
 
@@ -55,10 +55,33 @@ def ids_of(ids: Id | Iterable[Id] | pa.Array) -> Ids:
 
 def with_taken(table: pa.Table, rejects: Rejects, taken: NDArray[np.bool_]) -> Rejects:
     """Return rejects and, in the order of their rows, those whose id is registered already."""
+    reason = "is registered already; unsubscribe it first, or move it"
+    return _with(table, rejects, _sound(table, rejects)[taken], "id", reason)
+
+
+def with_living(table: pa.Table, rejects: Rejects, living: NDArray[np.bool_]) -> Rejects:
+    """Return rejects and those whose id a living message has."""
+    reason = "is the id of a message that is alive; publish it again when that has expired"
+    return _with(table, rejects, _sound(table, rejects)[living], "id", reason)
+
+
+def with_unknown(table: pa.Table, rejects: Rejects, rows: NDArray[np.int64]) -> Rejects:
+    """Return rejects and the rows whose subscription is not registered."""
+    return _with(table, rejects, rows, "subscription_id", "is not registered, or has expired")
+
+
+def _sound(table: pa.Table, rejects: Rejects) -> NDArray[np.int64]:
+    """Return the rows that were not rejected."""
     sound = np.ones(table.num_rows, np.bool_)
     sound[rejects.row] = False
-    repeated = np.zeros(table.num_rows, np.bool_)
-    repeated[np.flatnonzero(sound)[taken]] = True
+    return np.flatnonzero(sound)
+
+
+def _with(
+    table: pa.Table, rejects: Rejects, rows: NDArray[np.int64], field: str, reason: str
+) -> Rejects:
+    wrong = np.zeros(table.num_rows, np.bool_)
+    wrong[rows] = True
     errors = RowErrors(table.num_rows)
-    errors.add(repeated, "id", "is registered already; unsubscribe it first, or move it")
+    errors.add(wrong, field, reason)
     return Rejects.concatenate([rejects, errors.rejects(table)]).in_order()

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from nearcast.columns import Ids
     from nearcast.model import Id
 
-__all__ = ["NOWHERE", "Directory", "duplicate_id", "unknown_id"]
+__all__ = ["MOVING", "NOWHERE", "Directory", "duplicate_id", "living_id", "unknown_id"]
 
 NOWHERE = -1
 """The segment of an id that is in none."""
+
+MOVING = -2
+"""In place of a segment: the subscription has moved, and its row is one of the moving index."""
 
 
 class Directory:
@@ -165,6 +168,14 @@ def unknown_id(ids: Ids, unknown: NDArray[np.bool_]) -> UnknownId:
     return UnknownId(
         f"no subscription with the id {_listed(ids, unknown)} is registered; "
         "subscribe first, or check whether it has expired"
+    )
+
+
+def living_id(ids: Ids, living: NDArray[np.bool_]) -> DuplicateId:
+    """Return the error for ids of messages that are alive."""
+    return DuplicateId(
+        f"a message with the id {_listed(ids, living)} is alive; "
+        "publish it again when that has expired"
     )
 
 

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import time as clocks
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from nearcast import indexes
-from nearcast.columns import Scoring
-from nearcast.engine.arguments import ids_of, list_of, table_of, with_taken
+from nearcast.columns import Scoring, frozen
+from nearcast.engine.arguments import (
+    ids_of,
+    list_of,
+    table_of,
+    with_living,
+    with_taken,
+    with_unknown,
+)
+from nearcast.engine.directory import living_id
 from nearcast.engine.explain import explain_row
-from nearcast.engine.live_messages import LiveMessages, joined
-from nearcast.engine.moving import moved, updates_of
-from nearcast.engine.published import Published, Stats
+from nearcast.engine.live import Live
+from nearcast.engine.moving import Mover
+from nearcast.engine.published import Moved, Published, Stats
 from nearcast.engine.restore import each_subscription, subscription_of
 from nearcast.engine.snapshot import Snapshot, stored
 from nearcast.engine.store import Store
+from nearcast.engine.stored_live import StoredLive
 from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
-from nearcast.intake import messages_from, read_messages, read_subscriptions, subscriptions_from
+from nearcast.indexes import moving as moving_indexes
+from nearcast.intake import (
+    messages_from,
+    read_messages,
+    read_moves,
+    read_subscriptions,
+    subscriptions_from,
+)
 from nearcast.model import Match, Message, Subscription, time_us
 from nearcast.model.checks import identifier
 from nearcast.segments import Part, Scorer, Segment, deliver
@@ -30,13 +47,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from nearcast.engine.segment import State
+    from numpy.typing import NDArray
+
     from nearcast.intake import MessageBatch, Rejects
     from nearcast.model import Explanation, Id, Region, Time, Update
     from nearcast.segments import Delivery
     from nearcast.text import Tokenizer
 
 __all__ = ["Engine"]
+
+_REPORTS = ("all", "moves")
 
 
 class Engine:
@@ -61,8 +81,14 @@ class Engine:
     distance
         How they measure distance: ``geodesic`` (on the sphere; the default) or ``planar``
         (degrees as on a flat map).
+    moving, moving_options
+        The index of living messages and of subscriptions that have moved, and its options; see
+        `nearcast.indexes.moving.names`.
+    report
+        ``all`` keeps updates that no call returns until `advance` is called; ``moves`` keeps none,
+        for those who never call it.
     clock
-        The present, in seconds since 1970. A subscription whose ``expires_at`` has come is no
+        The current time, in seconds since 1970. A subscription whose ``expires_at`` has come is no
         longer registered. It gets no message of that time or later; an earlier one may still
         reach it.
 
@@ -86,6 +112,9 @@ class Engine:
         tokenizer: Tokenizer = words,
         similarity: str = "containment",
         distance: str = "geodesic",
+        moving: str = moving_indexes.DEFAULT,
+        moving_options: Mapping[str, Any] | None = None,
+        report: str = "all",
         clock: Callable[[], float] = clocks.time,
     ) -> None:
         self._clock = clock
@@ -96,19 +125,44 @@ class Engine:
         if statistics is not None:  # read once: the folder may be gone when segments are merged
             builder = builder.with_statistics(statistics)
             vocabulary = Vocabulary.from_arrays(statistics.vocabulary.arrays())
-        self._live = LiveMessages()
+        if report not in _REPORTS:
+            raise InvalidInput("report", report, f"must be one of {', '.join(_REPORTS)}")
+        self._live = Live(
+            moving_indexes.create(moving, **(moving_options or {})),
+            self._now_us,
+            lambda: self._store.state,
+            reports=report == "all",
+        )
         self._store = Store(
             builder,
             vocabulary,
             self._now_us,
             scorer=Scorer.new(Scoring(similarity, distance)),
+            live=self._live,
             trims=not len(vocabulary),
         )
+        self._mover = Mover(self._store, self._live)
         self._closed = False
         weakref.finalize(self, self._store.worker.stop)
 
-    def subscribe(self, subscriptions: Subscription | Iterable[Subscription]) -> None:
+    def subscribe(
+        self,
+        subscriptions: Subscription | Iterable[Subscription],
+        *,
+        initial: bool = True,
+        time: Time | None = None,
+    ) -> None:
         """Register one or several subscriptions: all of them, or none if one is invalid.
+
+        Parameters
+        ----------
+        subscriptions
+            One subscription or several.
+        initial
+            Whether they match messages that are alive already (`advance` then tells), or only
+            messages from now on.
+        time
+            When they are registered; now if left out.
 
         Raises
         ------
@@ -121,9 +175,17 @@ class Engine:
         given = list_of(subscriptions, Subscription)
         vocabulary = self._store.vocabulary
         columns = subscriptions_from(given, vocabulary, self._tokenizer)
-        self._store.add(Part(columns, vocabulary), skip=False)
+        self._store.add(
+            Part(columns, vocabulary), skip=False, time_us=_time_us(time), initial=initial
+        )
 
-    def subscribe_table(self, table: pa.Table | pa.RecordBatch) -> Rejects:
+    def subscribe_table(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        initial: bool = True,
+        time: Time | None = None,
+    ) -> Rejects:
         """Register the subscriptions of a table, and return the rejected rows.
 
         The accepted ones become visible at the same moment. See
@@ -141,11 +203,20 @@ class Engine:
         table = table_of(table)
         vocabulary = self._store.vocabulary
         columns, rejects = read_subscriptions(table, vocabulary, self._tokenizer)
-        taken = self._store.add(Part(columns, vocabulary), skip=True)
+        taken = self._store.add(
+            Part(columns, vocabulary), skip=True, time_us=_time_us(time), initial=initial
+        )
         return with_taken(table, rejects, taken) if taken.any() else rejects
 
-    def unsubscribe(self, ids: Id | Iterable[Id]) -> None:
+    def unsubscribe(self, ids: Id | Iterable[Id], *, time: Time | None = None) -> None:
         """Remove one or several subscriptions: all of them, or none if one is unknown.
+
+        Parameters
+        ----------
+        ids
+            The ids.
+        time
+            When they are removed; now if left out.
 
         Raises
         ------
@@ -153,7 +224,7 @@ class Engine:
             When an id is not registered, or has expired.
         """
         self._check_open()
-        self._store.remove(ids_of(ids))
+        self._store.remove(ids_of(ids), _time_us(time))
 
     def move(self, id: Id, region: Region | Any, time: Time | None = None) -> list[Update]:
         """Move a subscription to another region, and return the matches that begin or end.
@@ -172,7 +243,7 @@ class Engine:
         -------
         list of Update
             One for every message alive at that time which matches only the new region (sign +1) or
-            only the old one (-1), in the order of the messages' times.
+            only the old one (-1), in the order of publication.
 
         Examples
         --------
@@ -182,30 +253,110 @@ class Engine:
         >>> engine.publish(Message("m1", (5, 5), "Tea!", time=100.0, ttl_s=60.0))
         []
         >>> engine.move("s1", Rect(4, 4, 6, 6), time=159.0)
-        [Update(time=159.0, subscription_id='s1', message_id='m1', sign=1)]
+        [Update(time=159.0, subscription_id='s1', message_id='m1', sign=1, score=None)]
         """
         self._check_open()
         id = identifier("id", id)
-        when = self._clock() if time is None else time
-        when_us = time_us("time", when)
-        # A message is published before the move or after it, never half and half.
+        time_us = _time_us(time)
         with self._live.lock:
-            (segment, row), after = self._store.replace(
-                id, lambda old, row: moved(old, row, region)
-            )
-            self._live.tick(when_us)
-            if not len(self._live):
-                return []
-            live, scorer = self._live.snapshot(), self._store.state.scorer
-        before = Part(segment.subscriptions.take(np.array([row])), segment.vocabulary)
-        return updates_of(before, after, scorer, live, when, when_us)
+            return self._mover.move(id, region, time_us).to_list()
+
+    def move_table(self, table: pa.Table | pa.RecordBatch) -> Moved:
+        """Move the subscriptions of a table; see `nearcast.intake.read_moves` for the columns.
+
+        Rows are taken by time, equal times by row. A subscription that moves twice at one time
+        moves once, to the last place.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from nearcast.model import Message, Rect, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription(7, Rect(0, 0, 1, 1), ["tea"]))
+        >>> _ = engine.publish(Message("m1", (5, 5), "Tea!", ttl_s=60.0))
+        >>> columns = {"subscription_id": [7, 8], "west": [4, 4], "south": [4, 4]}
+        >>> moved = engine.move_table(pa.table({**columns, "east": [6, 6], "north": [6, 6]}))
+        >>> moved.moved, moved.updates["sign"].to_pylist(), moved.rejects.reason
+        (1, [1], ('is not registered, or has expired',))
+        """
+        self._check_open()
+        table = table_of(table)
+        with self._live.lock:
+            batch, rejects = read_moves(table, self._store.by_distance)
+            updates, unknown = self._mover.move_batch(batch)
+        if unknown.any():
+            rejects = with_unknown(table, rejects, batch.row[unknown])
+        return Moved(updates.to_table(), rejects, len(batch) - int(np.count_nonzero(unknown)))
+
+    def replace(self, subscription: Subscription, time: Time | None = None) -> list[Update]:
+        """Replace what a registered subscription asks for, and return what begins or ends.
+
+        Parameters
+        ----------
+        subscription
+            The new definition, with the id of one that is registered.
+        time
+            When that happens; now if left out.
+
+        Examples
+        --------
+        >>> from nearcast.model import Message, Rect, Subscription
+        >>> engine = Engine(clock=lambda: 5.0)
+        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 9, 9), ["tea"]))
+        >>> _ = engine.publish(Message("m1", (5, 5), "Milk", ttl_s=60.0))
+        >>> engine.replace(Subscription("s1", Rect(0, 0, 9, 9), ["milk"]))
+        [Update(time=5.0, subscription_id='s1', message_id='m1', sign=1, score=None)]
+        """
+        self._check_open()
+        [given] = list_of(subscription, Subscription)
+        time_us = _time_us(time)
+
+        def changed(part: Part) -> Part:
+            vocabulary = self._store.vocabulary
+            return Part(subscriptions_from([given], vocabulary, self._tokenizer), vocabulary)
+
+        with self._live.lock:
+            return self._mover.replace(given.id, changed, time_us).to_list()
+
+    def advance(self, time: Time | None = None) -> pa.Table:
+        """Let everything expire until a time, and return all updates that no call returned.
+
+        These are the ends of messages and subscriptions that expired, and what began and ended
+        when subscriptions came and went.
+
+        Parameters
+        ----------
+        time
+            Until when; now if left out.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``time``, ``subscription_id``, ``message_id``, ``sign`` (+1 or -1) and ``score``, in
+            the order of time.
+
+        Examples
+        --------
+        >>> from nearcast.model import Message, Rect, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 9, 9), ["tea"]))
+        >>> _ = engine.publish(Message("m1", (5, 5), "Tea!", time=100.0, ttl_s=60.0))
+        >>> engine.advance(200.0).select(["message_id", "sign"]).to_pylist()
+        [{'message_id': 'm1', 'sign': -1}]
+        """
+        self._check_open()
+        time_us = _time_us(time)
+        with self._live.lock:
+            self._live.begin(time_us)
+            return self._live.outbox.take().to_table()
 
     def publish(
         self, messages: Message | Iterable[Message], *, top: int | None = None
     ) -> list[Match]:
         """Return the matches of one or several messages, in the order of the messages.
 
-        A message whose ``ttl_s`` is more than 0 is kept until it expires, for `move`.
+        A message whose ``ttl_s`` is more than 0 is kept until it expires, for `move`. Its id names
+        it as long as it lives.
 
         Parameters
         ----------
@@ -229,8 +380,7 @@ class Engine:
         given = list_of(messages, Message)
         _check_top(top)
         batch = messages_from(given, self._tokenizer, now_us=self._now_us())
-        state = self._admit(batch)
-        found = deliver(state.segments, batch, version=state.version)
+        batch, found, _ = self._publish(batch, skip=False)
         return _matches(found if top is None else found.best(top), batch)
 
     def publish_table(
@@ -262,9 +412,11 @@ class Engine:
         if not isinstance(threads, int) or threads < 1:
             raise InvalidInput("threads", threads, "must be a whole number of at least 1")
         _check_top(top)
-        batch, rejects = read_messages(table_of(table), self._tokenizer, now_us=self._now_us())
-        state = self._admit(batch)
-        found = deliver(state.segments, batch, version=state.version, threads=threads)
+        table = table_of(table)
+        batch, rejects = read_messages(table, self._tokenizer, now_us=self._now_us())
+        batch, found, taken = self._publish(batch, skip=True, threads=threads)
+        if taken.any():
+            rejects = with_living(table, rejects, taken)
         found = found if top is None else found.best(top)
         return Published(found.to_table(batch.ids), rejects, len(batch), found.examined)
 
@@ -318,19 +470,48 @@ class Engine:
         batch = messages_from([given], self._tokenizer, now_us=self._now_us())
         return explain_row(*self._find(subscription_id), batch)
 
-    def _admit(self, batch: MessageBatch) -> State:
-        """Keep the messages that stay alive, and return the state that all of them meet.
+    def _publish(
+        self, batch: MessageBatch, *, skip: bool, threads: int = 1
+    ) -> tuple[MessageBatch, Delivery, NDArray[np.bool_]]:
+        """Match messages, and keep those that stay alive.
 
         The words of messages are numbered after the state is taken, so no token of its
         subscriptions is unknown. Messages that stay alive are kept and meet their state in one
-        step: for a subscription that moves they come either before the move or after it.
+        step: for every other event they come either before it or after it.
+
+        Parameters
+        ----------
+        batch
+            The messages.
+        skip
+            Whether to leave out messages whose id is alive; otherwise they are an error.
+        threads
+            How many threads match at the same time.
+
+        Returns
+        -------
+        tuple
+            The messages that were published, what they match, and which were left out.
         """
-        if not batch.any_stays:
-            return self._store.state
-        kept = batch.take(np.flatnonzero(batch.ttl_us > 0))
-        with self._live.lock:
-            self._live.add(kept, self._now_us())
-            return self._store.state
+        taken = np.zeros(len(batch), np.bool_)
+        state = self._store.state
+        if not (batch.any_stays or state.moving):
+            found = deliver(state.segments, batch, version=state.version, threads=threads)
+            return batch, found, taken
+        live = self._live
+        with live.lock:
+            time_us, end_us = live.times(batch)
+            taken = live.taken(batch.ids, time_us, end_us)
+            if taken.any():
+                if not skip:
+                    raise living_id(batch.ids, taken)
+                rest = np.flatnonzero(~taken)
+                batch, time_us, end_us = batch.take(rest), time_us[rest], end_us[rest]
+            batch = replace(batch, time_us=frozen(time_us))
+            state = self._store.state
+            message, moved = live.publish(batch, time_us, end_us)
+        found = deliver(state.segments, batch, version=state.version, threads=threads)
+        return batch, found.joined(message, moved), taken
 
     def get(self, id: Id) -> Subscription:
         """Return the subscription with this id; it means the same as the one that was given.
@@ -357,7 +538,7 @@ class Engine:
 
     def __iter__(self) -> Iterator[Subscription]:
         """Yield the subscriptions that are registered now, whatever happens meanwhile."""
-        return each_subscription(self._store.state, self._now_us())
+        return each_subscription(self._store.with_movers(), self._now_us())
 
     def __repr__(self) -> str:
         name = self._store.builder.index.name
@@ -367,15 +548,18 @@ class Engine:
         """Return the size of the engine."""
         sizes, weights = self._store.sizes(), self._store.state.scorer.weights
         with self._live.lock:
-            live, live_bytes = len(self._live), self._live.nbytes
+            live, live_bytes = self._live.count_living(), self._live.nbytes
+            moving, pending = len(self._live.movers), len(self._live.outbox)
         return Stats(
-            sum(size.alive for size in sizes),
+            len(self),
             tuple(size.rows for size in sizes),
             sum(size.dead for size in sizes),
             len(self._store.vocabulary),
             weights.version,
             weights.subscriptions,
+            moving,
             live,
+            pending,
             self._store.nbytes + live_bytes,
         )
 
@@ -391,16 +575,17 @@ class Engine:
         """Write the engine as it is now into a folder, replacing what an engine wrote there."""
         with self._live.lock:
             state = self._store.merge_vocabularies()
-            vocabulary, live = self._store.vocabulary, self._live.snapshot()
-        Snapshot(
-            self._store.builder,
-            state.scorer,
-            [stored(segment, state) for segment in state.segments],
-            vocabulary,
-            joined(live.batches),
-            live.vocabulary.arrays(),
-            _tokenizer_name(self._tokenizer),
-        ).write(folder)
+            segments = [stored(segment, state) for segment in state.segments]
+            segments += self._store.stored_movers()
+            snapshot = Snapshot(
+                self._store.builder,
+                state.scorer,
+                segments,
+                self._store.vocabulary,
+                StoredLive.of(self._live, self._store),
+                _tokenizer_name(self._tokenizer),
+            )
+        snapshot.write(folder)
 
     @classmethod
     def open(
@@ -432,12 +617,18 @@ class Engine:
             )
         builder = snapshot.builder
         engine = cls(
-            builder.index.name, options=vars(builder.options), tokenizer=tokenizer, clock=clock
+            builder.index.name,
+            options=vars(builder.options),
+            tokenizer=tokenizer,
+            moving=snapshot.live.index,
+            moving_options=snapshot.live.options,
+            report=snapshot.live.report,
+            clock=clock,
         )
         engine._store.vocabulary = snapshot.vocabulary
         engine._store.state = engine._store.state._replace(scorer=snapshot.scorer)
-        engine._live.install(snapshot.live, Vocabulary.from_arrays(snapshot.live_vocabulary))
         engine._store.restore(snapshot.segments)
+        snapshot.live.restore(engine._live, engine._store)
         return engine
 
     def close(self) -> None:
@@ -463,6 +654,10 @@ def _matches(found: Delivery, batch: MessageBatch) -> list[Match]:
     ids = batch.ids.tolist()
     of_message = [ids[row] for row in found.message.tolist()]
     return [*map(Match, of_message, found.subscription.tolist(), found.scores())]
+
+
+def _time_us(time: Time | None) -> int | None:
+    return None if time is None else time_us("time", time)
 
 
 def _check_top(top: object) -> None:

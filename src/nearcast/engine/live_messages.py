@@ -1,124 +1,189 @@
-"""Messages that stay alive after they were published, for subscriptions that move.
+"""Messages that stay alive after they were published, for subscriptions that come, go and move.
 
-Their vocabulary has all their words, including those that no subscription asked for when they were
-published: somebody may ask for them before they expire.
+The moving index has their words and places, under a vocabulary of their own with all words,
+including those that no subscription asked for when they were published: somebody may ask for them
+before they expire. Here is what the index does not know: ids and times.
 """
 
 from __future__ import annotations
 
-import threading
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import Ids, Messages, chain
-from nearcast.text import Vocabulary
+from nearcast.columns import NEVER, Ids, frozen
+from nearcast.engine.numbered import NumberedIds, NumberedValues
+from nearcast.engine.schedule import Schedule
+from nearcast.intake import MessageBatch
+from nearcast.text import IdTable, Vocabulary, Words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from nearcast.intake import MessageBatch
+    from nearcast.columns import Messages
+    from nearcast.indexes.moving import Changes, MovingIndex
 
-__all__ = ["LiveBatch", "LiveMessages", "LiveSnapshot", "joined"]
+__all__ = ["LiveMessages", "batch_of"]
 
-_MIN_ROWS = 1024
-
-
-class LiveBatch(NamedTuple):
-    """Messages and their ids."""
-
-    ids: Ids
-    messages: Messages
-
-    def take(self, rows: NDArray[np.int64]) -> LiveBatch:
-        """Return the messages of these rows."""
-        return LiveBatch(self.ids.take(rows), self.messages.take(rows))
-
-
-class LiveSnapshot(NamedTuple):
-    """Messages in the order of publication, and the vocabulary of their tokens."""
-
-    batches: tuple[LiveBatch, ...]
-    vocabulary: Vocabulary
+_NO_MESSAGE = -1
 
 
 class LiveMessages:
-    """Messages in the order of publication, without those that have expired.
+    """The living messages of an index: ids, times and the order of publication, by number.
 
-    Callers hold ``lock``. Time is what the messages say, unless that lies in
-    the future: a recording can be replayed years later, and a message from the future does not
-    make all others expire.
+    Parameters
+    ----------
+    index
+        Has the words and places.
     """
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.vocabulary: Vocabulary = Vocabulary()
-        self._batches: list[LiveBatch] = []
-        self._latest_us = np.iinfo(np.int64).min
-        self._tidy_at = _MIN_ROWS
+    def __init__(self, index: MovingIndex) -> None:
+        self.index = index
+        self.vocabulary = Vocabulary()
+        self.next_order = 0
+        self._table = IdTable()
+        self._number_of = NumberedValues(np.int32, _NO_MESSAGE)
+        self._handle = NumberedValues(np.int32, -1)
+        self._ids = NumberedIds()
+        self._order = NumberedValues(np.int64, -1)
+        self._start_us = NumberedValues(np.int64, 0)
+        self._end_us = NumberedValues(np.int64, 0)
+        self._schedule = Schedule()
 
     def __len__(self) -> int:
-        return sum(len(batch.ids) for batch in self._batches)
+        return len(self._table)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the messages in memory."""
-        batches = (batch.ids.nbytes + batch.messages.nbytes for batch in self._batches)
-        return self.vocabulary.nbytes + sum(batches)
+        """The bytes of ids, times and vocabulary, without the index."""
+        parts = (
+            self.vocabulary,
+            self._table,
+            self._number_of,
+            self._handle,
+            self._ids,
+            self._order,
+            self._start_us,
+            self._end_us,
+            self._schedule,
+        )
+        return sum(part.nbytes for part in parts)
 
-    def snapshot(self) -> LiveSnapshot:
-        """Return the messages as they are now; later changes do not affect it."""
-        return LiveSnapshot(tuple(self._batches), self.vocabulary)
+    @property
+    def first_end_us(self) -> int:
+        """When the first message expires."""
+        return self._schedule.first_us
 
-    def tick(self, time_us: int) -> None:
-        """Advance the time."""
-        self._latest_us = max(self._latest_us, time_us)
+    @property
+    def numbers(self) -> NDArray[np.int32]:
+        """The numbers of all messages, in the order of publication."""
+        numbers = np.flatnonzero(self._handle.all >= 0).astype(np.int32)
+        return numbers[np.argsort(self._order.of(numbers), kind="stable")]
 
-    def add(self, batch: MessageBatch, now_us: int) -> None:
-        """Keep messages, and add all their words to ``vocabulary``."""
-        self.tick(int(batch.time_us.max(initial=self._latest_us)))
-        self._batches.append(LiveBatch(batch.ids, batch.number(self.vocabulary, add=True)))
-        # As in a binary counter: every message is copied a few times, and there are few batches.
-        while len(self._batches) > 1 and len(self._batches[-2].ids) <= len(self._batches[-1].ids):
-            self._batches[-2:] = [joined(self._batches[-2:])]
-        if len(self) >= self._tidy_at:
-            self._tidy(min(now_us, self._latest_us))
+    def find(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the numbers of the living messages with these ids, -1 where there is none."""
+        handle = self._table.find(ids)
+        if not len(self._table):
+            return np.full(len(ids), _NO_MESSAGE, np.int32)
+        return np.where(handle < 0, _NO_MESSAGE, self._number_of.of(handle)).astype(np.int32)
 
-    def install(self, batch: LiveBatch, vocabulary: Vocabulary) -> None:
-        """Start with stored messages and their vocabulary."""
-        self.vocabulary.add(vocabulary.tokens().to_pylist())
-        self._batches = [batch] if len(batch.ids) else []
-        self.tick(int(batch.messages.time_us.max(initial=self._latest_us)))
-        self._tidy_at = max(_MIN_ROWS, 2 * len(batch.ids))
+    def add(
+        self, batch: MessageBatch, start_us: NDArray[np.int64], end_us: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], Changes]:
+        """Keep messages, none of whose ids is alive; return their numbers and what they match."""
+        numbers, changes = self.index.publish(batch.number(self.vocabulary, add=True))
+        self.note(batch.ids, numbers, start_us, end_us)
+        return numbers, changes
 
-    def _tidy(self, now_us: int) -> None:
-        """Drop expired messages and unused tokens."""
-        everything = joined(self._batches)
-        messages = everything.messages
-        left = everything.take(np.flatnonzero(messages.time_us + messages.ttl_us > now_us))
-        used = np.unique(left.messages.token)
-        if 2 * len(used) + _MIN_ROWS < len(self.vocabulary):
-            vocabulary = Vocabulary(self.vocabulary.tokens().take(used).to_pylist())
-            token = np.searchsorted(used, left.messages.token).astype(np.int32)
-            left = LiveBatch(left.ids, replace(left.messages, token=token))
-            self.vocabulary = vocabulary
-        self._batches = [left] if len(left.ids) else []
-        self._tidy_at = max(_MIN_ROWS, 2 * len(left.ids))
+    def note(
+        self,
+        ids: Ids,
+        numbers: NDArray[np.int32],
+        start_us: NDArray[np.int64],
+        end_us: NDArray[np.int64],
+        order: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Note ids and times of messages that the index has taken, in the order of publication."""
+        if order is None:
+            order = np.arange(self.next_order, self.next_order + len(numbers))
+            self.next_order += len(numbers)
+        handle = self._table.add(ids)
+        self._number_of.put(handle, numbers)
+        self._handle.put(numbers, handle)
+        self._ids.put(numbers, ids)
+        self._order.put(numbers, order)
+        self._start_us.put(numbers, start_us)
+        self._end_us.put(numbers, end_us)
+        self._schedule.add(end_us, numbers)
+
+    def drop(self, numbers: NDArray[np.int32]) -> None:
+        """Forget messages that the index has dropped."""
+        self._table.remove(self._handle.of(numbers))
+        self._handle.put(numbers, -1)
+        self._ids.drop(numbers)
+
+    def due(self, until_us: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return which messages expire until a time, and when, by time."""
+        return self._schedule.due(until_us)
+
+    def ids(self, numbers: NDArray[np.int32]) -> Ids:
+        """Return the ids of messages."""
+        return self._ids.of(numbers)
+
+    def order(self, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return when messages were published, as running numbers."""
+        return self._order.of(numbers)
+
+    def start_us(self, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return from when on messages are alive."""
+        return self._start_us.of(numbers)
+
+    def end_us(self, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return when messages expire."""
+        return self._end_us.of(numbers)
+
+    def first_order(self) -> int:
+        """Return the order of the oldest message, or of the next one if there is none."""
+        alive = self._handle.all >= 0
+        return int(self._order.all[alive].min(initial=self.next_order))
+
+    def batch(self, numbers: NDArray[np.int32], time_us: NDArray[np.int64]) -> MessageBatch:
+        """Return messages as they were read, with other times."""
+        messages = self.index.messages(numbers)
+        return batch_of(messages, self.ids(numbers), self.vocabulary, time_us)
+
+    def renewed(
+        self, index: MovingIndex, columns: Messages, used: NDArray[np.int32]
+    ) -> LiveMessages:
+        """Return the same messages in another index, with a vocabulary of some of the words.
+
+        Parameters
+        ----------
+        index
+            The other index, without messages.
+        columns
+            All messages in the order of publication, with their new tokens.
+        used
+            The old numbers of the new tokens.
+        """
+        numbers = self.numbers
+        renewed = type(self)(index)
+        renewed.vocabulary.add_keys(self.vocabulary.keys(used))
+        renewed.next_order = self.next_order
+        new, _ = index.publish(columns)
+        times = self.start_us(numbers), self.end_us(numbers)
+        renewed.note(self.ids(numbers), new, *times, self.order(numbers))
+        return renewed
 
 
-def joined(batches: Sequence[LiveBatch]) -> LiveBatch:
-    """Return all messages as one batch."""
-    if not batches:
-        return LiveBatch(Ids.of([]), Messages.of([], np.empty((0, 4))))
-    parts = [batch.messages for batch in batches]
-    messages = Messages(
-        chain([part.token_start for part in parts]),
-        np.concatenate([part.token for part in parts]),
-        np.concatenate([part.box for part in parts]),
-        np.concatenate([part.time_us for part in parts]),
-        np.concatenate([part.ttl_us for part in parts]),
+def batch_of(
+    messages: Messages, ids: Ids, vocabulary: Vocabulary, time_us: NDArray[np.int64]
+) -> MessageBatch:
+    """Return messages with their words instead of numbers."""
+    return MessageBatch(
+        ids,
+        Words(messages.token_start, vocabulary.keys(messages.token)),
+        messages.box,
+        frozen(time_us),
+        frozen(np.full(len(ids), NEVER)),
     )
-    return LiveBatch(Ids.concatenate([batch.ids for batch in batches]), messages)

@@ -1,96 +1,171 @@
-"""Moving a subscription: its columns with another region, and what that changes."""
+"""Moving and replacing subscriptions: one, or the rows of a table."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import PROXIMITY, Ranked, Subscriptions, clauses_of_lists
-from nearcast.indexes.boolean import Linear
-from nearcast.indexes.ranked import RankedLinear
-from nearcast.intake.places import region_lists
-from nearcast.model import Update
+from nearcast.columns import BOOLEAN, PROXIMITY, Ids, gather, place_conjunctions
+from nearcast.engine.directory import unknown_id
+from nearcast.engine.updates import Updates
+from nearcast.intake.places import regions_of
 from nearcast.model import region as region_of
 from nearcast.model.subscriptions import point_of
-from nearcast.segments import renumber
+from nearcast.segments import Part
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from numpy.typing import NDArray
 
-    from nearcast.engine.live_messages import LiveSnapshot
-    from nearcast.model import Id, Region, Time
-    from nearcast.segments import Part, Scorer
-    from nearcast.text import Vocabulary
+    from nearcast.columns import Regions
+    from nearcast.engine.live import Live
+    from nearcast.engine.store import Store
+    from nearcast.intake import MoveBatch
+    from nearcast.model import Id, Region
 
-__all__ = ["moved", "updates_of"]
-
-
-def moved(subscriptions: Subscriptions, row: int, region: Region | Any) -> Subscriptions:
-    """Return the subscription of a row with another region; it asks for the same words."""
-    wanted = subscriptions.clauses.conjunction_lists(row)
-    owner = subscriptions.owner
-    rankings = subscriptions.rankings
-    ranking = None if rankings is None else rankings.row(row)
-    by_distance = ranking is not None and ranking.kind[0] == PROXIMITY
-    place = point_of(region) if by_distance else region_of(region)
-    return Subscriptions(
-        ids=subscriptions.ids.slice(row, row + 1),
-        clauses=clauses_of_lists([wanted], *region_lists([place])),
-        expires_us=subscriptions.expires_us[row : row + 1],
-        owner=None if owner is None else owner.slice(row, 1),
-        rankings=ranking,
-    )
+__all__ = ["Mover"]
 
 
-def updates_of(
-    before: Part, after: Part, scorer: Scorer, live: LiveSnapshot, time: Time, time_us: int
-) -> list[Update]:
-    """Return what a move changes: messages that match only before it (-1), or only after it (+1).
+@dataclass(frozen=True)
+class Mover:
+    """Moves the subscriptions of a store, and says what that changes.
 
-    Parameters
-    ----------
-    before, after
-        The subscription before and after it moved.
-    scorer
-        What its scores depend on, if it is ranked.
-    live
-        The messages that were alive when it moved.
-    time, time_us
-        When it moves: messages that are not alive then do not count.
+    Callers hold the lock of ``live``.
     """
-    ranked = after.subscriptions.rankings is not None and after.subscriptions.rankings.kind.any()
-    translated = renumber if ranked else _translated
-    both = Subscriptions.concatenate(
-        [translated(part, live.vocabulary) for part in (before, after)]
-    )
-    content = scorer.content(both, live.vocabulary) if ranked else both.clauses
-    index = RankedLinear.build(content) if isinstance(content, Ranked) else Linear.build(content)
-    found: list[tuple[int, Id, int]] = []
-    for batch in live.batches:
-        messages = batch.messages
-        if isinstance(content, Ranked):
-            messages = content.weigh(messages)
-        matches = index.match(messages)
-        change = np.zeros(len(messages), np.int64)
-        np.add.at(change, matches.message, np.where(matches.subscription == 1, 1, -1))
-        sent = messages.time_us
-        alive = (sent <= time_us) & (time_us < sent + messages.ttl_us)
-        rows = np.flatnonzero((change != 0) & alive & (sent < both.expires_us[0]))
-        values = sent[rows].tolist(), batch.ids.take(rows).tolist(), change[rows].tolist()
-        found.extend(zip(*values, strict=True))
-    found.sort(key=lambda one: one[0])
-    [subscription_id, _] = both.ids.tolist()
-    return [Update(time, subscription_id, message_id, sign) for _, message_id, sign in found]
+
+    store: Store
+    live: Live
+
+    def move(self, id: Id, region: Region | Any, time_us: int | None) -> Updates:
+        """Move one subscription."""
+        ids = Ids.of([id])
+        [kind] = self.store.kinds(self._handles(ids)).tolist()
+        if kind != BOOLEAN:
+            place = point_of(region) if kind == PROXIMITY else region_of(region)
+            return self.replace(id, lambda part: _placed(part, regions_of([place])), time_us)
+        regions = regions_of([region_of(region)])
+        when = self.live.begin(time_us)
+        rows = self.store.take_out(self._handles(ids))
+        return self._move_rows(rows, regions, np.array([when]))
+
+    def replace(self, id: Id, change: Callable[[Part], Part], time_us: int | None) -> Updates:
+        """Put a changed subscription in the place of one."""
+        when = self.live.begin(time_us)
+        handle = self._handles(Ids.of([id]))
+        before, after = self.store.replace(id, change)
+        ended, begun = self.live.find(before, handle), self.live.find(after, handle)
+        return self.live.difference(before.subscriptions.ids, ended, begun, when)
+
+    def move_batch(self, batch: MoveBatch) -> tuple[Updates, NDArray[np.bool_]]:
+        """Move subscriptions by time, equal times by row.
+
+        Returns
+        -------
+        tuple
+            What that changes, and which of the subscriptions are not registered.
+        """
+        unknown = np.zeros(len(batch), np.bool_)
+        time_us = self.live.effective_us(batch.time_us)
+        updates = []
+        for run in self._runs(batch.ids, time_us):
+            handle = self.store.handles(batch.ids.take(run))
+            unknown[run] = handle < 0
+            known = handle >= 0
+            chosen, handle = run[known], handle[known]
+            boolean = self.store.kinds(handle) == BOOLEAN
+            for row in chosen[~boolean].tolist():
+                updates.append(self._move_ranked(batch, row, int(time_us[row])))
+            chosen, handle = chosen[boolean], handle[boolean]
+            if len(chosen):
+                rows = self.store.take_out(handle)
+                regions = batch.regions_of(chosen)
+                updates.append(self._move_rows(rows, regions, time_us[chosen]))
+        return Updates.concatenate(updates), unknown
+
+    def _runs(self, ids: Ids, time_us: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """Yield rows by time: runs in which nothing expires, and nobody moves twice.
+
+        Of several moves of a subscription at one time, the last counts.
+        """
+        order = np.argsort(time_us, kind="stable")
+        number = _numbered(ids)[order]
+        times = time_us[order]
+        later = np.lexsort((np.arange(len(order)), times, number))
+        same = (number[later[1:]] == number[later[:-1]]) & (times[later[1:]] == times[later[:-1]])
+        last = np.ones(len(order), np.bool_)
+        last[later[:-1][same]] = False
+        order, number, times = order[last], number[last], times[last]
+        before = _before(number)
+        first = 0
+        while first < len(order):
+            self.live.begin(int(times[first]))
+            end = int(np.searchsorted(times, self.live.next_expiry_us, side="left"))
+            again = np.flatnonzero(before[first:end] >= first)
+            stop = max(first + 1, min(end, first + int(again[0]) if len(again) else end))
+            yield order[first:stop]
+            first = stop
+        if len(order):
+            self.live.begin(int(times[-1]))
+
+    def _move_ranked(self, batch: MoveBatch, row: int, time_us: int) -> Updates:
+        regions = batch.regions_of(np.array([row]))
+        [id] = batch.ids.take(np.array([row])).tolist()
+        return self.replace(id, lambda part: _placed(part, regions), time_us)
+
+    def _move_rows(
+        self, rows: NDArray[np.int32], regions: Regions, time_us: NDArray[np.int64]
+    ) -> Updates:
+        """Move subscriptions of the moving index."""
+        easy = (np.diff(regions.box_start) == 1) & (regions.shape < 0)
+        easy &= self.live.movers.plain(rows)
+        if easy.all():
+            return self.live.move_boxes(rows, regions.box, time_us)[1]
+        parts = []
+        chosen = np.flatnonzero(easy)
+        if len(chosen):
+            box = regions.box[regions.box_start[chosen]]
+            position, updates = self.live.move_boxes(rows[chosen], box, time_us[chosen])
+            parts.append((chosen[position], updates))
+        chosen = np.flatnonzero(~easy)
+        start, boxes = gather(regions.box_start, chosen)
+        others = regions._replace(
+            box_start=start, box=regions.box[boxes], shape=regions.shape[chosen]
+        )
+        position, updates = self.live.move_regions(rows[chosen], others, time_us[chosen])
+        parts.append((chosen[position], updates))
+        position = np.concatenate([position for position, _ in parts])
+        updates = Updates.concatenate([updates for _, updates in parts])
+        return updates.take(np.argsort(position, kind="stable"))
+
+    def _handles(self, ids: Ids) -> NDArray[np.int32]:
+        handle = self.store.handles(ids)
+        if handle.min() < 0:
+            raise unknown_id(ids, handle < 0)
+        return handle
 
 
-def _translated(part: Part, target: Vocabulary) -> Subscriptions:
-    """Return a subscription with the ids of another vocabulary, -1 for unknown tokens."""
+def _placed(part: Part, regions: Regions) -> Part:
+    """Return a subscription with another region; it asks for the same words."""
+    subscriptions = part.subscriptions
+    clauses = place_conjunctions(subscriptions.clauses.conjunctions(), regions)
+    return Part(replace(subscriptions, clauses=clauses), part.vocabulary)
 
-    def numbers(token: NDArray[np.int32]) -> NDArray[np.int32]:
-        return target.ids_of([part.vocabulary.token(number) for number in token.tolist()])
 
-    clauses = part.subscriptions.clauses
-    translated = replace(clauses, token=numbers(clauses.token), negative=numbers(clauses.negative))
-    return replace(part.subscriptions, clauses=translated)
+def _numbered(ids: Ids) -> NDArray[np.int64]:
+    """Return a number for every id, the same for the same id."""
+    if not ids.has_text:
+        return np.unique(ids.number, return_inverse=True)[1]
+    number: dict[str | int, int] = {}
+    return np.array([number.setdefault(value, len(number)) for value in ids.tolist()], np.int64)
+
+
+def _before(number: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where each number stood last before, -1 if it did not."""
+    order = np.argsort(number, kind="stable")
+    before = np.full(len(number), -1)
+    same = number[order[1:]] == number[order[:-1]]
+    before[order[1:][same]] = order[:-1][same]
+    return before

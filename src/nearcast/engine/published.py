@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from nearcast.intake import Rejects
 
-__all__ = ["Published", "Stats"]
+__all__ = ["Moved", "Published", "Stats"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,26 @@ class Published:
     examined: int
 
 
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """What became of a table of moves.
+
+    Attributes
+    ----------
+    updates
+        A table with ``time``, ``subscription_id``, ``message_id``, ``sign`` (+1 or -1) and
+        ``score``: what began or ended, in the order of the moves.
+    rejects
+        The rows that were rejected.
+    moved
+        How many moves there were.
+    """
+
+    updates: pa.Table
+    rejects: Rejects
+    moved: int
+
+
 class Stats(NamedTuple):
     """The size of an engine.
 
@@ -52,8 +72,12 @@ class Stats(NamedTuple):
     weights_version, weighed_subscriptions
         The version of the table of weights that scores depend on, and how many ranked subscriptions
         it was counted over.
+    moving
+        How many subscriptions have moved, and are in the moving index instead of a segment.
     live_messages
-        How many messages are kept for subscriptions that move.
+        How many messages are alive.
+    pending
+        How many updates wait for `advance`.
     nbytes
         The bytes of all of this in memory.
     """
@@ -64,5 +88,7 @@ class Stats(NamedTuple):
     tokens: int
     weights_version: int
     weighed_subscriptions: int
+    moving: int
     live_messages: int
+    pending: int
     nbytes: int

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from nearcast.columns import NEVER, Ids, Subscriptions
 from nearcast.engine.buffer import BUFFER_ROWS, Buffer
-from nearcast.engine.directory import NOWHERE, Directory
+from nearcast.engine.directory import MOVING, NOWHERE, Directory
 from nearcast.engine.merging import SMALL_ROWS, Size
 from nearcast.engine.segment import LiveSegment, State
 from nearcast.errors import StorageError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nearcast.engine.live import Live
     from nearcast.indexes import Builder, Index
     from nearcast.model import Id
     from nearcast.segments import Scorer
@@ -59,6 +61,8 @@ class Rows:
         The current time, in microseconds since 1970.
     scorer
         What scores depend on at first.
+    live
+        Has the subscriptions that have moved. Its lock is taken before that of the rows.
     """
 
     def __init__(
@@ -67,8 +71,10 @@ class Rows:
         vocabulary: Vocabulary,
         clock_us: Callable[[], int],
         scorer: Scorer,
+        live: Live,
     ) -> None:
         self.state = State(0, (), scorer)
+        self.live = live
         self.builder = builder
         self.vocabulary = vocabulary
         self._clock_us = clock_us
@@ -78,9 +84,10 @@ class Rows:
 
     def __len__(self) -> int:
         """Return how many subscriptions are registered and have not expired."""
-        with self._writing:
+        with self.live.lock, self._writing:
             now_us = self._clock_us()
-            return sum(size.alive for size in self._sizes(self.state.segments, now_us))
+            moved = np.count_nonzero(self.live.movers.expires_us(self.live.movers.rows) > now_us)
+            return int(moved) + sum(s.alive for s in self._sizes(self.state.segments, now_us))
 
     @property
     def nbytes(self) -> int:
@@ -95,9 +102,23 @@ class Rows:
             )
 
     def find(self, id: Id) -> tuple[LiveSegment, int] | None:
-        """Return where the subscription with this id is; None if it is not registered."""
-        with self._writing:
+        """Return where the subscription with this id is; None if it is not registered.
+
+        A subscription that has moved comes in a segment of its own.
+        """
+        with self.live.lock, self._writing:
             return self._place(self._directory.find_one(id))
+
+    def handles(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the handles of ids that are registered, -1 for others."""
+        with self.live.lock, self._writing:
+            handle = self._found(ids)
+            return np.where(self._registered(handle), handle, -1).astype(np.int32)
+
+    def moved_part(self, rows: NDArray[np.int32]) -> Part:
+        """Return subscriptions that have moved as they are now."""
+        live = self.live
+        return Part(live.movers.subscriptions(rows, live.messages.index), live.messages.vocabulary)
 
     def sizes(self) -> list[Size]:
         """Return the sizes of all segments; the expired count as dead."""
@@ -147,8 +168,13 @@ class Rows:
         """Return which handles belong to subscriptions that have not expired."""
         if len(handle) == 1:
             return np.array([self._place(int(handle[0])) is not None])
-        registered: NDArray[np.bool_] = self._directory.segment_of(handle) != NOWHERE
+        serial = self._directory.segment_of(handle)
+        registered: NDArray[np.bool_] = serial != NOWHERE
         now_us = self._clock_us()
+        moved = np.flatnonzero(serial == MOVING)
+        if len(moved):
+            rows = self._directory.row_of(handle[moved])
+            registered[moved] = self.live.movers.expires_us(rows) > now_us
         for segment, rows, positions in self._places(handle):
             if segment.first_expiry_us <= now_us:
                 registered[positions] = segment.subscriptions.expires_us[rows] > now_us
@@ -156,6 +182,8 @@ class Rows:
 
     def _place(self, handle: int) -> tuple[LiveSegment, int] | None:
         """Return the segment and row of one handle; None if it has none, or has expired."""
+        if self._directory.segment_at(handle) == MOVING:
+            return self._moved_place(handle)
         segment = self._segment_of(handle)
         if segment is None:
             return None
@@ -165,9 +193,28 @@ class Rows:
             return None
         return segment, row
 
+    def _moved_place(self, handle: int) -> tuple[LiveSegment, int] | None:
+        rows = np.array([self._directory.row_at(handle)], np.int32)
+        if self.live.movers.expires_us(rows)[0] <= self._clock_us():
+            return None
+        return self.moved_segment(rows, np.array([handle], np.int32)), 0
+
+    def moved_segment(self, rows: NDArray[np.int32], handle: NDArray[np.int32]) -> LiveSegment:
+        """Return subscriptions that have moved as a segment of their own."""
+        part = self.moved_part(rows)
+        return LiveSegment(
+            part.subscriptions,
+            partial(self.builder.build_small, part.subscriptions.clauses),
+            part.vocabulary,
+            self.state.scorer,
+            handle=handle,
+            serial=MOVING,
+            indexed=False,
+        )
+
     def _segment_of(self, handle: int) -> LiveSegment | None:
         serial = self._directory.segment_at(handle)
-        if serial != NOWHERE:
+        if serial >= 0:
             for segment in self.state.segments:
                 if segment.serial == serial:
                     return segment
@@ -184,7 +231,7 @@ class Rows:
                 return []
             return [(segment, np.array([self._directory.row_at(one)], np.int32), _FIRST)]
         serial = self._directory.segment_of(handle)
-        if len(serial) == 0 or serial.max() == NOWHERE:
+        if len(serial) == 0 or serial.max() < 0:
             return []
         of_segment = [(s, np.flatnonzero(serial == s.serial)) for s in self.state.segments]
         row_of = self._directory.row_of
@@ -194,6 +241,11 @@ class Rows:
         """Return a part under the latest vocabulary, which may have replaced its own."""
         latest = self.vocabulary
         return part if part.vocabulary is latest else Part(renumber(part, latest), latest)
+
+    def _moved_rows(self, handle: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the rows of those handles whose subscriptions have moved."""
+        moved = self._directory.segment_of(handle) == MOVING
+        return self._directory.row_of(handle[moved])
 
     def _append(self, part: Part, handle: NDArray[np.int32]) -> None:
         """Add to the buffer, or to a new one when it is full."""
@@ -269,7 +321,9 @@ class Rows:
             dying.kill(rows, version)
         rows = np.arange(len(segment) - len(handle), len(segment))
         self._directory.place(handle, segment.serial, rows)
-        self.state = self.state._replace(version=version, segments=(*others, segment))
+        self.state = self.state._replace(
+            version=version, segments=(*others, segment), moving=len(self.live.movers) > 0
+        )
 
     def _unused_serial(self) -> int:
         used = {segment.serial for segment in self.state.segments}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import BOOLEAN
-from nearcast.segments import Segment
+from nearcast.columns import BOOLEAN, NEVER
+from nearcast.segments import LATEST, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,27 @@ class LiveSegment(Segment):
         self.serial = serial
         self.indexed = indexed
 
+    @cached_property
+    def _by_expiry(self) -> NDArray[np.int64]:
+        """The rows that expire, by time."""
+        expires_us = self.subscriptions.expires_us
+        rows = np.flatnonzero(expires_us < NEVER)
+        return rows[np.argsort(expires_us[rows], kind="stable")]
+
+    def expiring(self, after_us: int, until_us: int) -> NDArray[np.int64]:
+        """Return the rows that are alive and expire after one time, until another."""
+        rows = self._by_expiry
+        times = self.subscriptions.expires_us[rows]
+        first, last = np.searchsorted(times, [after_us, until_us], side="right")
+        chosen = rows[first:last]
+        return chosen if not len(self.died) else chosen[self.died[chosen] > LATEST]
+
+    def next_expiry_us(self, after_us: int) -> int:
+        """Return when a row expires next after a time."""
+        times = self.subscriptions.expires_us[self._by_expiry]
+        at = int(np.searchsorted(times, after_us, side="right"))
+        return int(times[at]) if at < len(times) else NEVER
+
     def count_ranked(self) -> int:
         """Return how many rows are ranked and alive."""
         rankings = self.subscriptions.rankings
@@ -85,9 +107,11 @@ class LiveSegment(Segment):
 class State(NamedTuple):
     """What readers see: a version, and the segments that make it up. It never changes.
 
-    All segments score with ``scorer``.
+    All segments score with ``scorer``. If some subscriptions are ``moving``, they are in none of
+    the segments.
     """
 
     version: int
     segments: tuple[LiveSegment, ...]
     scorer: Scorer
+    moving: bool = False

@@ -9,16 +9,12 @@ import numpy as np
 
 from nearcast import indexes
 from nearcast.columns import Scoring
-from nearcast.engine.live_messages import LiveBatch
 from nearcast.engine.rows import StoredSegment
+from nearcast.engine.stored_live import StoredLive
 from nearcast.errors import NearcastError, StorageError
 from nearcast.indexes.statistics import Statistics
 from nearcast.segments import Scorer
 from nearcast.storage import (
-    ids_from_arrays,
-    ids_to_arrays,
-    messages_from_arrays,
-    messages_to_arrays,
     nested,
     prefixed,
     read_arrays,
@@ -55,8 +51,7 @@ class Snapshot:
     scorer: Scorer
     segments: Sequence[StoredSegment]
     vocabulary: Vocabulary
-    live: LiveBatch
-    live_vocabulary: Arrays
+    live: StoredLive
     tokenizer: str
 
     def write(self, folder: str | Path) -> None:
@@ -64,9 +59,7 @@ class Snapshot:
         arrays: dict[str, NDArray[Any]] = {
             **prefixed("vocabulary", self.vocabulary.arrays()),
             **prefixed("weights", self.scorer.weights.arrays()),
-            **prefixed("live.vocabulary", self.live_vocabulary),
-            **prefixed("live.ids", ids_to_arrays(self.live.ids)),
-            **prefixed("live.messages", messages_to_arrays(self.live.messages)),
+            **prefixed("live", self.live.arrays()),
         }
         for number, segment in enumerate(self.segments):
             arrays |= prefixed(f"segment{number}", _segment_to_arrays(segment))
@@ -77,6 +70,7 @@ class Snapshot:
             "similarity": self.scorer.scoring.similarity,
             "distance": self.scorer.scoring.distance,
             "indexed": [segment.indexed for segment in self.segments],
+            "live": self.live.meta(),
         }
         weighed = self.scorer.weights.vocabulary
         if weighed is not self.vocabulary:  # it was replaced since the weights were counted
@@ -105,14 +99,12 @@ class Snapshot:
                 reading.segment(nested(f"segment{number}", arrays), indexed)
                 for number, indexed in enumerate(meta["indexed"])
             ]
-            ids = ids_from_arrays(nested("live.ids", arrays))
             return cls(
                 builder,
                 scorer,
                 segments,
                 vocabulary,
-                LiveBatch(ids, messages_from_arrays(nested("live.messages", arrays))),
-                nested("live.vocabulary", arrays),
+                StoredLive.read(nested("live", arrays), meta["live"]),
                 meta["tokenizer"],
             )
         except StorageError as error:

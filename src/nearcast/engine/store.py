@@ -16,19 +16,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import NEVER, Ids, Subscriptions
+from nearcast.columns import BOOLEAN, NEVER, PROXIMITY, Ids
 from nearcast.engine.buffer import small_index
-from nearcast.engine.directory import duplicate_id, unknown_id
-from nearcast.engine.merging import Size, Worker, choose, choose_all, choose_small
-from nearcast.engine.rows import Rows, chosen_rows, joined_rows
+from nearcast.engine.directory import MOVING, NOWHERE, duplicate_id, unknown_id
+from nearcast.engine.merging import (
+    SMALL_ROWS,
+    Size,
+    Worker,
+    choose,
+    choose_all,
+    choose_small,
+)
+from nearcast.engine.rows import Rows, StoredSegment, chosen_rows, joined_rows
 from nearcast.engine.segment import LiveSegment, State
-from nearcast.segments import Part, trimmed
+from nearcast.segments import Part, renumber, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from nearcast.engine.live import Live
     from nearcast.indexes import Builder, Index
     from nearcast.model import Id
     from nearcast.segments import Scorer
@@ -54,6 +62,8 @@ class Store(Rows):
         The current time, in microseconds since 1970.
     scorer
         What scores depend on at first.
+    live
+        Living messages, and subscriptions that have moved.
     trims
         Whether merging may replace the vocabulary by one without the tokens that nobody uses.
     """
@@ -65,16 +75,21 @@ class Store(Rows):
         clock_us: Callable[[], int],
         *,
         scorer: Scorer,
+        live: Live,
         trims: bool = True,
     ) -> None:
-        super().__init__(builder, vocabulary, clock_us, scorer)
+        super().__init__(builder, vocabulary, clock_us, scorer, live)
+        live.handles = self.handles
+        live.released, live.relocated = self._release_movers, self._relocate_movers
         self._trims = trims
         self._merging = threading.RLock()
         self._claimed: set[LiveSegment] = set()
         self._released = threading.Condition(self._writing)
         self.worker = Worker(self.merge)
 
-    def add(self, part: Part, *, skip: bool) -> NDArray[np.bool_]:
+    def add(
+        self, part: Part, *, skip: bool, time_us: int | None = None, initial: bool = True
+    ) -> NDArray[np.bool_]:
         """Add subscriptions, all in one version.
 
         Parameters
@@ -83,6 +98,10 @@ class Store(Rows):
             The subscriptions, no two with the same id, and the vocabulary of their tokens.
         skip
             Whether to leave out those whose id is taken; otherwise they are an error.
+        time_us
+            When they come; now if left out.
+        initial
+            Whether they want the messages that are alive already.
 
         Returns
         -------
@@ -91,7 +110,7 @@ class Store(Rows):
         """
         self.worker.raise_failure()
         subscriptions = part.subscriptions
-        with self._writing:
+        with self.live.lock, self._writing:
             taken = self._taken(subscriptions.ids)
             if np.count_nonzero(taken):
                 if not skip:
@@ -105,10 +124,13 @@ class Store(Rows):
             if self._first_ranked(part):
                 self._renew_weights(part)
             if len(subscriptions) >= _BULK_ROWS:
-                self._add_segment(part, handle)
+                self._add_segment(part, handle, time_us, initial=initial)
             elif len(subscriptions):
-                with self._writing:
-                    self._append(part, handle)
+                with self.live.lock:
+                    when = self._leave(handle, time_us)
+                    with self._writing:
+                        self._append(part, handle)
+                    self.live.entered(part, handle, when, initial=initial)
         except BaseException:
             with self._writing:
                 self._directory.cancel(handle)
@@ -122,29 +144,133 @@ class Store(Rows):
         self._wake_worker()
         return taken
 
-    def remove(self, ids: Ids) -> None:
+    def remove(self, ids: Ids, time_us: int | None = None) -> None:
         """Remove subscriptions, all in one version; an id that is not registered is an error."""
         self.worker.raise_failure()
-        with self._writing:
-            handle = self._found(ids)
-            registered = self._registered(handle)
-            if np.count_nonzero(registered) < len(registered):
-                raise unknown_id(ids, ~registered)
+        with self.live.lock:
+            handle = self._known(ids)
             if len(handle) > 1:
                 handle = np.unique(handle)
-            places = self._places(handle)
-            for segment, _, _ in places:
-                segment.reserve_deaths()
-            self._directory.release(handle)
-            version = self.state.version + 1
-            for segment, rows, _ in places:
-                segment.kill(rows, version)
-            self.state = self.state._replace(version=version)
+            self._leave(handle, time_us)
+            with self._writing:
+                places = self._places(handle)
+                for segment, _, _ in places:
+                    segment.reserve_deaths()
+                self._directory.release(handle)
+                version = self.state.version + 1
+                for segment, rows, _ in places:
+                    segment.kill(rows, version)
+                self._note_movers(version)
         self._wake_worker()
 
-    def replace(
-        self, id: Id, change: Callable[[Subscriptions, int], Subscriptions]
-    ) -> tuple[tuple[LiveSegment, int], Part]:
+    def _known(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the handles of ids, all of which must be registered."""
+        handle = self.handles(ids)
+        if len(handle) and handle.min() < 0:
+            raise unknown_id(ids, handle < 0)
+        return handle
+
+    def _leave(self, handle: NDArray[np.int32], time_us: int | None) -> int:
+        """Subscriptions with these handles, if there are any, are about to go; return when.
+
+        Those that have moved are gone then; the others still have to be killed.
+        """
+        when = self.live.begin(time_us)
+        with self._writing:
+            places, moved = self._places(handle), self._moved_rows(handle)
+        for segment, rows, _ in places:
+            self.live.leaving(segment, rows, when)
+        if len(moved):
+            gone = self.live.movers.handle(moved)
+            with self._writing:
+                self._directory.move(gone, NOWHERE, np.zeros(len(gone), np.int32))
+            self.live.remove_movers(moved, when)
+        return when
+
+    def _release_movers(self, handle: NDArray[np.int32]) -> None:
+        """Forget the ids of subscriptions that have moved and expired."""
+        with self._writing:
+            self._directory.release(handle)
+
+    def _relocate_movers(self, handle: NDArray[np.int32], rows: NDArray[np.int32]) -> None:
+        """Note the new rows of subscriptions that have moved."""
+        with self._writing:
+            self._directory.move(handle, MOVING, rows)
+
+    def _note_movers(self, version: int) -> None:
+        self.state = self.state._replace(version=version, moving=len(self.live.movers) > 0)
+
+    def ids_of(self, handle: NDArray[np.int32]) -> Ids:
+        """Return the ids of handles that are registered."""
+        with self._writing:
+            values: dict[int, Id] = {}
+            for segment, rows, positions in self._places(handle):
+                found = segment.subscriptions.ids.take(rows).tolist()
+                values |= dict(zip(positions.tolist(), found, strict=True))
+            moved = np.flatnonzero(self._directory.segment_of(handle) == MOVING)
+            found = self.live.movers.ids(self._directory.row_of(handle[moved])).tolist()
+            values |= dict(zip(moved.tolist(), found, strict=True))
+            return Ids.of([values[position] for position in sorted(values)])
+
+    def by_distance(self, ids: Ids) -> NDArray[np.bool_]:
+        """Return which subscriptions are ranked by distance."""
+        near: NDArray[np.bool_] = self.kinds(self.handles(ids)) == PROXIMITY
+        return near
+
+    def with_movers(self) -> State:
+        """Return the present state, with a segment of the subscriptions that have moved."""
+        with self.live.lock, self._writing:
+            rows = self.live.movers.rows
+            if not len(rows):
+                return self.state
+            moved = self.moved_segment(rows, self.live.movers.handle(rows))
+            return self.state._replace(segments=(*self.state.segments, moved))
+
+    def stored_movers(self) -> list[StoredSegment]:
+        """Return the subscriptions that have moved as a segment to save, if there are some."""
+        rows = self.live.movers.rows
+        if not len(rows):
+            return []
+        subscriptions = renumber(self.moved_part(rows), self.vocabulary)
+        indexed = len(rows) > SMALL_ROWS
+        build = self.builder.build if indexed else self.builder.build_small
+        alive = np.ones(len(rows), np.bool_)
+        return [StoredSegment(subscriptions, build(subscriptions.clauses), alive, indexed)]
+
+    def kinds(self, handle: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """Return the kinds of subscriptions; unknown ones count as boolean."""
+        kind = np.full(len(handle), BOOLEAN, np.uint8)
+        with self._writing:
+            for segment, rows, positions in self._places(handle):
+                rankings = segment.subscriptions.rankings
+                if rankings is not None:
+                    kind[positions] = rankings.kind[rows]
+        return kind
+
+    def take_out(self, handle: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Let subscriptions be in the moving index; return their rows there.
+
+        Those that are there already stay there.
+        """
+        with self._writing:
+            places = self._places(handle)
+            for segment, rows, _ in places:
+                segment.reserve_deaths()
+                at = np.argsort(rows, kind="stable")
+                part = Part(segment.subscriptions.take(rows[at]), segment.vocabulary)
+                self._directory.move(
+                    segment.handle[rows[at]],
+                    MOVING,
+                    self.live.take_in(part, segment.handle[rows[at]]),
+                )
+            if places:
+                version = self.state.version + 1
+                for segment, rows, _ in places:
+                    segment.kill(rows, version)
+                self._note_movers(version)
+            return self._directory.row_of(handle)
+
+    def replace(self, id: Id, change: Callable[[Part], Part]) -> tuple[Part, Part]:
         """Put a changed subscription in the place of the one with this id, in one version.
 
         Parameters
@@ -152,24 +278,29 @@ class Store(Rows):
         id
             The id.
         change
-            Returns the changed subscription, given the subscriptions of a segment and a row.
+            Returns the changed subscription.
 
         Returns
         -------
         tuple
-            The segment and row of the subscription as it was, and the subscription as it is.
+            The subscription as it was, and as it is.
         """
         self.worker.raise_failure()
         with self._writing:
-            handle = self._directory.find_one(id)
-            place = self._place(handle)
+            handle = np.array([self._directory.find_one(id)], np.int32)
+            place = self._place(int(handle[0]))
             if place is None:
                 raise unknown_id(Ids.of([id]), np.ones(1, np.bool_))
             segment, row = place
-            new = self._renumbered(Part(change(segment.subscriptions, row), segment.vocabulary))
-            self._append(new, np.array([handle], np.int32))
+            before = Part(segment.subscriptions.take(np.array([row])), segment.vocabulary)
+            new = self._renumbered(change(before))
+            moved = self._moved_rows(handle)
+            if len(moved):
+                self._directory.move(handle, NOWHERE, np.zeros(1, np.int32))
+                self.live.forget_movers(moved)
+            self._append(new, handle)
         self._wake_worker()
-        return place, new
+        return before, new
 
     def merge(self, quiet: bool) -> bool:
         """Merge segments once, if the policy says so; return whether it did.
@@ -207,14 +338,19 @@ class Store(Rows):
         self.worker.stop()
         self.worker.join()
 
-    def _add_segment(self, part: Part, handle: NDArray[np.int32]) -> None:
+    def _add_segment(
+        self, part: Part, handle: NDArray[np.int32], time_us: int | None, *, initial: bool
+    ) -> None:
         """Build an index, and add a segment of its own."""
         while True:
             scorer = self.state.scorer
             index = self.builder.build(scorer.content(part.subscriptions, part.vocabulary))
-            with self._writing:
+            with self.live.lock:
                 # Meanwhile the weights may have been counted again.
-                if part.subscriptions.rankings is None or scorer is self.state.scorer:
+                if part.subscriptions.rankings is not None and scorer is not self.state.scorer:
+                    continue
+                when = self._leave(handle, time_us)
+                with self._writing:
                     old = self._places(handle)
                     segment = LiveSegment(
                         part.subscriptions,
@@ -226,7 +362,8 @@ class Store(Rows):
                         indexed=True,
                     )
                     self._put(segment, self.state.segments, old, handle)
-                    return
+                self.live.entered(part, handle, when, initial=initial)
+                return
 
     def _first_ranked(self, part: Part) -> bool:
         """Whether the weights are to be counted before this part is added.
@@ -295,7 +432,7 @@ class Store(Rows):
                 if build and segment.indexed and segment not in built:
                     content = scorer.content(segment.subscriptions, segment.vocabulary)
                     built[segment] = self.builder.rebuild_ranked(segment.index, content)
-            with self._released:
+            with self.live.lock, self._released:
                 # Meanwhile others may have written: small segments are quickly done.
                 ranked = [s for s in self.state.segments if s.ranked]
                 if not (self._claimed - {*claimed}).isdisjoint(ranked):
@@ -303,8 +440,12 @@ class Store(Rows):
                 elif not any(build and s.indexed and s not in built for s in ranked):
                     changed = {s: self._rescored(s, scorer, built.get(s)) for s in ranked}
                     segments = tuple(changed.get(s, s) for s in self.state.segments)
-                    self.state = State(self.state.version + 1, segments, scorer)
+                    before = self.state
+                    self.state = before._replace(
+                        version=before.version + 1, segments=segments, scorer=scorer
+                    )
                     self._buffer = None
+                    self.live.rescored(before)
                     return
 
     def _rescored(self, segment: LiveSegment, scorer: Scorer, index: Index | None) -> LiveSegment:
@@ -331,7 +472,7 @@ class Store(Rows):
 
     def _merge(self, policy: Callable[[Sequence[Size]], tuple[int, ...]]) -> bool:
         """Merge what a policy chooses among the segments that nobody else is merging."""
-        now_us = self._clock_us()
+        now_us = self.live.lapse_us
         sources = self._claim(policy, now_us)
         try:
             if sources:

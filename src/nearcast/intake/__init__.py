@@ -14,6 +14,7 @@ from nearcast.intake.messages import (
     messages_from,
     read_messages,
 )
+from nearcast.intake.moves import MoveBatch, read_moves
 from nearcast.intake.rejects import Rejects
 from nearcast.intake.subscriptions import (
     SUBSCRIPTION_COLUMNS,
@@ -27,12 +28,14 @@ __all__ = [
     "SUBSCRIPTION_COLUMNS",
     "Batch",
     "MessageBatch",
+    "MoveBatch",
     "Rejects",
     "load_messages",
     "load_subscriptions",
     "messages_from",
     "open_table",
     "read_messages",
+    "read_moves",
     "read_subscriptions",
     "subscriptions_from",
 ]

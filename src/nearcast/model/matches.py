@@ -68,6 +68,8 @@ class Match(NamedTuple):
 class Update:
     """A match that began (``sign`` is +1) or ended (-1) at a time.
 
+    ``score`` is that of a ranked subscription whose match began; otherwise it is None.
+
     Examples
     --------
     >>> Update(1700000000.0, "s1", "m1", +1).sign
@@ -78,6 +80,7 @@ class Update:
     subscription_id: Id
     message_id: Id
     sign: int
+    score: float | None = None
 
     def __post_init__(self) -> None:
         if self.sign not in (1, -1):
@@ -91,12 +94,12 @@ class Update:
         --------
         >>> record = {"time": 5.5, "subscription_id": "s1", "message_id": "m1", "sign": -1}
         >>> Update.from_dict(record)
-        Update(time=5.5, subscription_id='s1', message_id='m1', sign=-1)
+        Update(time=5.5, subscription_id='s1', message_id='m1', sign=-1, score=None)
         """
         given = read_fields(fields, "update")
         time, sign = required(given, "time"), required(given, "sign")
         ids = required(given, "subscription_id"), required(given, "message_id")
-        return cls(time, *ids, int(sign) if sign in (1, -1) else sign)
+        return cls(time, *ids, int(sign) if sign in (1, -1) else sign, given.get("score"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the update as an object for JSON; the time as ISO 8601 text or seconds.
@@ -104,11 +107,12 @@ class Update:
         Examples
         --------
         >>> Update(5.5, "s1", "m1", -1).to_dict()
-        {'time': 5.5, 'subscription_id': 's1', 'message_id': 'm1', 'sign': -1}
+        {'time': 5.5, 'subscription_id': 's1', 'message_id': 'm1', 'sign': -1, 'score': None}
         """
         return {
             "time": write_time(self.time),
             "subscription_id": self.subscription_id,
             "message_id": self.message_id,
             "sign": int(self.sign),
+            "score": None if self.score is None else float(self.score),
         }

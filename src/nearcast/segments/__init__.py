@@ -8,7 +8,15 @@ of Spark share all of this.
 """
 
 from nearcast.segments.delivery import Delivery, deliver
-from nearcast.segments.parts import Part, part_arrays, part_from_arrays, renumber, trimmed, unite
+from nearcast.segments.parts import (
+    Part,
+    known_clauses,
+    part_arrays,
+    part_from_arrays,
+    renumber,
+    trimmed,
+    unite,
+)
 from nearcast.segments.scorer import Scorer, count_tokens
 from nearcast.segments.segment import LATEST, Segment
 
@@ -20,6 +28,7 @@ __all__ = [
     "Segment",
     "count_tokens",
     "deliver",
+    "known_clauses",
     "part_arrays",
     "part_from_arrays",
     "renumber",

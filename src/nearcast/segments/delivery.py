@@ -72,6 +72,21 @@ class Delivery(NamedTuple):
             score=None if self.score is None else self.score[kept],
         )
 
+    def joined(self, message: NDArray[np.int64], subscription: Ids) -> Delivery:
+        """Return the same with more boolean matches, in the order of the messages."""
+        if not len(message):
+            return self
+        score = self.score
+        if score is not None:
+            score = np.concatenate([score, np.full(len(message), np.nan)])
+        both = np.concatenate([self.message, message])
+        order = np.argsort(both, kind="stable")
+        return self._replace(
+            message=both[order],
+            subscription=Ids.concatenate([self.subscription, subscription]).take(order),
+            score=None if score is None else score[order],
+        )
+
     def to_table(self, message_ids: Ids, first: int = 0, last: int | None = None) -> pa.Table:
         """Return matches as a table of ``message_id``, ``subscription_id`` and ``score``.
 

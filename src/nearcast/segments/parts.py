@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import Subscriptions, read_only
+from nearcast.columns import Clauses, Subscriptions, gather, read_only, starts
 from nearcast.segments.renumber import renumber_tokens
 from nearcast.storage import (
     nested,
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Part", "part_arrays", "part_from_arrays", "renumber", "trimmed", "unite"]
+__all__ = [
+    "Part",
+    "known_clauses",
+    "part_arrays",
+    "part_from_arrays",
+    "renumber",
+    "trimmed",
+    "unite",
+]
 
 KIND = "part"
 
@@ -137,3 +145,43 @@ def renumber(part: Part, vocabulary: Vocabulary) -> Subscriptions:
     if rankings is not None and len(renumbered) > 1:
         rankings = replace(rankings, condition=renumbered[1])
     return replace(part.subscriptions, clauses=renumbered[0], rankings=rankings)
+
+
+def known_clauses(part: Part, vocabulary: Vocabulary) -> Clauses:
+    """Return what can match messages whose words a vocabulary has, with its token ids.
+
+    Nothing is added to the vocabulary. Clauses that ask for a word which it does not have are left
+    out, and so are forbidden words. All rows stay, some of them without clauses.
+    """
+    clauses = part.subscriptions.clauses
+    used, position = np.unique(
+        np.concatenate([clauses.token, clauses.negative]), return_inverse=True
+    )
+    number = vocabulary.ids_of_keys(part.vocabulary.keys(used.astype(np.int32)))
+    numbered: NDArray[np.int32] = position.astype(np.int32)
+    token, negative = numbered[: len(clauses.token)], numbered[len(clauses.token) :]
+    asks = np.repeat(np.arange(len(clauses)), np.diff(clauses.token_start))
+    chosen = np.ones(len(clauses), np.bool_)
+    chosen[asks[number[token] < 0]] = False
+    kept = np.flatnonzero(chosen)
+    token_start, at = gather(clauses.token_start, kept)
+    token = token[at]
+    forbids = np.repeat(np.arange(len(clauses)), np.diff(clauses.negative_start))
+    stays = chosen[forbids] & (number[negative] >= 0)
+    negative = negative[stays]
+    length = np.bincount(forbids[stays], minlength=len(clauses))[kept]
+    negative_start = starts(length)
+    number = read_only(number, np.int32)
+    renumber_tokens(read_only(token_start, np.int64), number, token)
+    renumber_tokens(read_only(negative_start, np.int64), number, negative)
+    return Clauses(
+        token_start=token_start,
+        token=token,
+        negative_start=negative_start,
+        negative=negative,
+        box=clauses.box[kept],
+        row=clauses.row[kept],
+        shape=clauses.shape[kept],
+        shapes=clauses.shapes,
+        subscriptions=clauses.subscriptions,
+    )

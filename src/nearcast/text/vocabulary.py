@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import frozen, read_only
+from nearcast.columns import frozen, read_only, starts
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.text.byte_table import (
     LENGTH_BITS,
@@ -24,6 +24,7 @@ from nearcast.text.keys import (
     check_lengths,
     empty_table,
     encode_key,
+    keys_of,
     numbers_of,
     read_only_table,
     strings_as_keys,
@@ -201,6 +202,21 @@ class Vocabulary:
         start = np.append(table.span[:count] >> np.uint64(LENGTH_BITS), np.uint64(used))
         buffers = [pa.py_buffer(start.astype(np.int64)), pa.py_buffer(table.key[:used])]
         return pa.LargeStringArray.from_buffers(count, *buffers)
+
+    def keys(self, numbers: NDArray[np.int32]) -> Keys:
+        """Return the tokens of these ids as hashed keys, whatever the size of the vocabulary.
+
+        Examples
+        --------
+        >>> Vocabulary(["latte", "mocha"]).keys(np.array([1, 0])).byte.tobytes()
+        b'mochalatte'
+        """
+        table = self._view
+        span = table.span[numbers]
+        begin = (span >> np.uint64(LENGTH_BITS)).astype(np.int64)
+        start = starts((span & np.uint64(MAX_KEY_BYTES)).astype(np.int64))
+        at = np.repeat(begin - start[:-1], np.diff(start)) + np.arange(start[-1])
+        return keys_of(start, table.key[at])
 
     @property
     def frequency(self) -> NDArray[np.int64]:

@@ -12,7 +12,10 @@ from nearcast.indexes.moving.scan import MovingScan
 if TYPE_CHECKING:
     from nearcast.indexes.moving.contract import MovingIndex
 
-__all__ = ["MovingBuilder", "create", "get", "names"]
+__all__ = ["DEFAULT", "MovingBuilder", "create", "get", "names"]
+
+DEFAULT = MovingScan.name
+"""The moving index, unless another is chosen."""
 
 _INDEXES: dict[str, type[MovingIndex]] = {index.name: index for index in (MovingScan,)}
 

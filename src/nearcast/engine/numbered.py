@@ -1,0 +1,97 @@
+"""Columns by number: values of things that have small numbers, which are used again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.columns import GrowingArray, Ids
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["NumberedIds", "NumberedValues"]
+
+
+class NumberedValues:
+    """A value for every number; those that nobody set are ``missing``.
+
+    Examples
+    --------
+    >>> values = NumberedValues(np.int64, -1)
+    >>> values.put(np.array([2]), 7)
+    >>> values.of(np.array([2, 0])).tolist()
+    [7, -1]
+    """
+
+    def __init__(self, dtype: Any, missing: int) -> None:
+        self._missing = missing
+        self._values = GrowingArray(np.empty(0, dtype))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the values."""
+        return self._values.nbytes
+
+    @property
+    def all(self) -> NDArray[Any]:
+        """The values of all numbers from 0 on."""
+        return self._values.writable
+
+    def put(self, numbers: NDArray[Any], values: Any) -> None:
+        """Set the values of numbers."""
+        end = int(numbers.max(initial=-1)) + 1
+        if end > len(self._values):
+            self._values.extend(end - len(self._values))[:] = self._missing
+        self._values.writable[numbers] = values
+
+    def of(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of numbers, each of which was set."""
+        values: NDArray[Any] = self._values.view[numbers]
+        return values
+
+
+class NumberedIds:
+    """The id, a string or an integer, of every number.
+
+    Examples
+    --------
+    >>> ids = NumberedIds()
+    >>> ids.put(np.array([0, 1]), Ids.of(["a", 7]))
+    >>> ids.of(np.array([1, 0])).tolist()
+    [7, 'a']
+    """
+
+    def __init__(self) -> None:
+        self._number = NumberedValues(np.int64, 0)
+        self._text: dict[int, str] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the ids, about."""
+        return self._number.nbytes + sum(map(len, self._text.values()))
+
+    def put(self, numbers: NDArray[Any], ids: Ids) -> None:
+        """Set the ids of numbers, which have none."""
+        if not ids.has_text:
+            self._number.put(numbers, ids.number)
+            return
+        for number, value in zip(numbers.tolist(), ids.tolist(), strict=True):
+            if isinstance(value, str):
+                self._text[number] = value
+        self._number.put(numbers, ids.number)
+
+    def drop(self, numbers: NDArray[Any]) -> None:
+        """Forget the ids of numbers."""
+        if self._text:
+            for number in numbers.tolist():
+                self._text.pop(number, None)
+
+    def of(self, numbers: NDArray[Any]) -> Ids:
+        """Return the ids of numbers."""
+        value = self._number.of(numbers)
+        if not self._text:
+            return Ids(value)
+        pairs = zip(numbers.tolist(), value.tolist(), strict=True)
+        return Ids.of([self._text.get(number, value) for number, value in pairs])

@@ -1,0 +1,75 @@
+"""Moves: which subscription goes where, and when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.columns import NEVER, Regions, gather
+from nearcast.intake.ids import read_ids
+from nearcast.intake.places import read_regions
+from nearcast.intake.rejects import RowErrors
+from nearcast.intake.times import read_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from nearcast.columns import Ids
+    from nearcast.intake.rejects import Rejects
+
+__all__ = ["MoveBatch", "read_moves"]
+
+
+class MoveBatch(NamedTuple):
+    """Moves as they were read: ids of subscriptions, times, and regions.
+
+    ``time_us`` is `NEVER` where no time is given. ``row`` is the position in the table.
+    """
+
+    ids: Ids
+    time_us: NDArray[np.int64]
+    regions: Regions
+    row: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def regions_of(self, rows: NDArray[np.int64]) -> Regions:
+        """Return the regions of some of the moves."""
+        box_start, box, shape, shapes = self.regions
+        start, chosen = gather(box_start, rows)
+        return Regions(start, box[chosen], shape[rows], shapes)
+
+
+def read_moves(
+    table: pa.Table, by_distance: Callable[[Ids], NDArray[np.bool_]] | None = None
+) -> tuple[MoveBatch, Rejects]:
+    """Return the moves of a table in their order, and the rows that were rejected.
+
+    Parameters
+    ----------
+    table
+        ``subscription_id``; a place as for subscriptions; optionally ``time``.
+    by_distance
+        Tells which subscriptions are ranked by distance: they move to a point.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> columns = {"subscription_id": [7, 8], "lon": [0.0, 99.0], "lat": [0.0, 99.0]}
+    >>> moves, rejects = read_moves(pa.table({**columns, "radius_m": [5.0, 5.0]}))
+    >>> moves.ids.tolist(), rejects.row.tolist()
+    ([7], [1])
+    """
+    errors = RowErrors(table.num_rows)
+    ids = read_ids(table, "subscription_id", errors)
+    time = read_times(table, "time", errors)
+    regions = read_regions(table, errors, None if by_distance is None else by_distance(ids))
+    rows = np.flatnonzero(errors.valid)
+    every = MoveBatch(ids, np.where(time.given, time.us, NEVER), regions, rows)
+    batch = MoveBatch(ids.take(rows), every.time_us[rows], every.regions_of(rows), rows)
+    return batch, errors.rejects(table)

@@ -388,6 +388,8 @@ class Live:
         self, part: Part, handle: NDArray[np.int32], time_us: int, *, initial: bool
     ) -> None:
         """Subscriptions have come: what they match, begins, unless they only want what follows."""
+        # Somebody else may have had the handle.
+        self._forget(handle)
         if not len(self.messages):
             return
         if not initial:
@@ -404,8 +406,7 @@ class Live:
             part = Part(segment.subscriptions.take(ascending), segment.vocabulary)
             found = self.find(part, segment.handle[ascending])
             self.report(part.subscriptions.ids, found, -1, time_us)
-        for one in handle.tolist() if self.since else ():
-            self.since.pop(one, None)
+        self._forget(handle)
 
     def remove_movers(self, rows: NDArray[np.int32], time_us: int, *, before: bool = False) -> None:
         """Movers go: what they match, ends.
@@ -429,8 +430,7 @@ class Live:
             found = self._before(found, time_us) if before else found
             self.report(ids, found, -1, time_us)
         self.movers.drop(rows)
-        for one in handle.tolist() if self.since else ():
-            self.since.pop(one, None)
+        self._forget(handle)
 
     def take_in(self, part: Part, handle: NDArray[np.int32]) -> NDArray[np.int32]:
         """Put subscriptions into the moving index; return their rows.
@@ -534,6 +534,11 @@ class Live:
             return np.ones(len(handle), np.bool_)
         since = np.array([self.since.get(one, 0) for one in handle.tolist()], np.int64)
         return order >= since
+
+    def _forget(self, handle: NDArray[np.int32]) -> None:
+        """Forget since when subscriptions are there."""
+        for one in handle.tolist() if self.since else ():
+            self.since.pop(one, None)
 
     def _forget_since(self) -> None:
         """Forget what subscriptions do not want if all of it has expired."""

@@ -41,20 +41,20 @@ class Mover:
 
     def move(self, id: Id, region: Region | Any, time_us: int | None) -> Updates:
         """Move one subscription."""
-        ids = Ids.of([id])
-        [kind] = self.store.kinds(self._handles(ids)).tolist()
+        handle = self._handles(Ids.of([id]))
+        [kind] = self.store.kinds(handle).tolist()
         if kind != BOOLEAN:
             place = point_of(region) if kind == PROXIMITY else region_of(region)
             return self.replace(id, lambda part: _placed(part, regions_of([place])), time_us)
         regions = regions_of([region_of(region)])
         when = self.live.begin(time_us)
-        rows = self.store.take_out(self._handles(ids))
+        rows = self.store.take_out(handle)
         return self._move_rows(rows, regions, np.array([when]))
 
     def replace(self, id: Id, change: Callable[[Part], Part], time_us: int | None) -> Updates:
         """Put a changed subscription in the place of one."""
-        when = self.live.begin(time_us)
         handle = self._handles(Ids.of([id]))
+        when = self.live.begin(time_us)
         before, after = self.store.replace(id, change)
         ended, begun = self.live.find(before, handle), self.live.find(after, handle)
         return self.live.difference(before.subscriptions.ids, ended, begun, when)
@@ -69,8 +69,10 @@ class Mover:
         """
         unknown = np.zeros(len(batch), np.bool_)
         time_us = self.live.effective_us(batch.time_us)
+        number = _numbered(batch.ids)
+        counts = _last_of(number, time_us)
         updates = []
-        for run in self._runs(batch.ids, time_us):
+        for run in self._runs(number, time_us, np.unique(counts)):
             handle = self.store.handles(batch.ids.take(run))
             unknown[run] = handle < 0
             known = handle >= 0
@@ -83,22 +85,15 @@ class Mover:
                 rows = self.store.take_out(handle)
                 regions = batch.regions_of(chosen)
                 updates.append(self._move_rows(rows, regions, time_us[chosen]))
-        return Updates.concatenate(updates), unknown
+        return Updates.concatenate(updates), unknown[counts]
 
-    def _runs(self, ids: Ids, time_us: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """Yield rows by time: runs in which nothing expires, and nobody moves twice.
-
-        Of several moves of a subscription at one time, the last counts.
-        """
-        order = np.argsort(time_us, kind="stable")
-        number = _numbered(ids)[order]
+    def _runs(
+        self, number: NDArray[np.int64], time_us: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> Iterator[NDArray[np.int64]]:
+        """Yield rows by time: runs in which nothing expires, and no number is there twice."""
+        order = rows[np.argsort(time_us[rows], kind="stable")]
         times = time_us[order]
-        later = np.lexsort((np.arange(len(order)), times, number))
-        same = (number[later[1:]] == number[later[:-1]]) & (times[later[1:]] == times[later[:-1]])
-        last = np.ones(len(order), np.bool_)
-        last[later[:-1][same]] = False
-        order, number, times = order[last], number[last], times[last]
-        before = _before(number)
+        before = _before(number[order])
         first = 0
         while first < len(order):
             self.live.begin(int(times[first]))
@@ -160,6 +155,16 @@ def _numbered(ids: Ids) -> NDArray[np.int64]:
         return np.unique(ids.number, return_inverse=True)[1]
     number: dict[str | int, int] = {}
     return np.array([number.setdefault(value, len(number)) for value in ids.tolist()], np.int64)
+
+
+def _last_of(number: NDArray[np.int64], time_us: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for every row the last one with the same number and time, which counts instead."""
+    order = np.lexsort((time_us, number))
+    same = (number[order[1:]] == number[order[:-1]]) & (time_us[order[1:]] == time_us[order[:-1]])
+    ends = np.flatnonzero(~np.append(same, False))
+    last = np.empty(len(order), np.int64)
+    last[order] = order[ends[np.searchsorted(ends, np.arange(len(order)))]]
+    return last
 
 
 def _before(number: NDArray[np.int64]) -> NDArray[np.int64]:

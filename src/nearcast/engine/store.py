@@ -200,8 +200,13 @@ class Store(Rows):
     def _note_movers(self, version: int) -> None:
         self.state = self.state._replace(version=version, moving=len(self.live.movers) > 0)
 
-    def ids_of(self, handle: NDArray[np.int32]) -> Ids:
-        """Return the ids of handles that are registered."""
+    def known_handles(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the handles of ids, of expired subscriptions too."""
+        with self._writing:
+            return self._directory.find(ids)
+
+    def placed(self, handle: NDArray[np.int32]) -> tuple[NDArray[np.int32], Ids]:
+        """Return those of some handles that have a subscription, and its id."""
         with self._writing:
             values: dict[int, Id] = {}
             for segment, rows, positions in self._places(handle):
@@ -210,7 +215,8 @@ class Store(Rows):
             moved = np.flatnonzero(self._directory.segment_of(handle) == MOVING)
             found = self.live.movers.ids(self._directory.row_of(handle[moved])).tolist()
             values |= dict(zip(moved.tolist(), found, strict=True))
-            return Ids.of([values[position] for position in sorted(values)])
+            chosen = sorted(values)
+            return handle[chosen], Ids.of([values[position] for position in chosen])
 
     def by_distance(self, ids: Ids) -> NDArray[np.bool_]:
         """Return which subscriptions are ranked by distance."""

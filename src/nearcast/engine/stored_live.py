@@ -58,8 +58,8 @@ class StoredLive:
         """Return what is to be saved; the caller holds the lock."""
         messages = live.messages
         numbers = messages.numbers
-        handle = np.array([*live.since], np.int32)
-        since = np.array([*live.since.values()], np.int64)
+        handle, ids = store.placed(np.array([*live.since], np.int32))
+        since = np.array([live.since[one] for one in handle.tolist()], np.int64)
         return cls(
             live.builder.index.name,
             stored_options(live.builder.options),
@@ -70,7 +70,7 @@ class StoredLive:
             messages.start_us(numbers),
             messages.end_us(numbers),
             messages.vocabulary.arrays(),
-            (store.ids_of(handle), np.searchsorted(messages.order(numbers), since)),
+            (ids, np.searchsorted(messages.order(numbers), since)),
             live.outbox.look(),
         )
 
@@ -82,7 +82,7 @@ class StoredLive:
         messages.note(self.ids, numbers, self.start_us, self.end_us)
         live.present_us = self.present_us
         ids, since = self.since
-        live.since = dict(zip(store.handles(ids).tolist(), since.tolist(), strict=True))
+        live.since = dict(zip(store.known_handles(ids).tolist(), since.tolist(), strict=True))
         live.outbox.add(self.outbox)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

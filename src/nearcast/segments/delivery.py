@@ -85,6 +85,7 @@ class Delivery(NamedTuple):
             message=both[order],
             subscription=Ids.concatenate([self.subscription, subscription]).take(order),
             score=None if score is None else score[order],
+            examined=self.examined + len(message),
         )
 
     def to_table(self, message_ids: Ids, first: int = 0, last: int | None = None) -> pa.Table:

@@ -1,0 +1,341 @@
+"""Living messages and moving subscriptions: what happens when, and what adds up."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nearcast.engine import Engine
+from nearcast.errors import DuplicateId, InvalidInput, UnknownId
+from nearcast.model import Circle, Message, Proximity, Rect, Subscription, Update
+
+HERE, THERE, EVERYWHERE = Rect(0, 0, 1, 1), Rect(5, 5, 6, 6), Rect(-180, -90, 180, 90)
+
+
+class Clock:
+    """A clock that somebody sets."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def engine_at(now: float, *subscriptions: Subscription, **options: Any) -> tuple[Engine, Clock]:
+    clock = Clock(now)
+    engine = Engine(clock=clock, **options)
+    engine.subscribe(subscriptions)
+    return engine, clock
+
+
+def waiting(engine: Engine, now: float | None = None) -> list[tuple[float, Any, Any, int]]:
+    """Return what waits, as (time, subscription, message, sign)."""
+    rows = engine.advance(now).to_pylist()
+    return [(r["time"].timestamp(), r["subscription_id"], r["message_id"], r["sign"]) for r in rows]
+
+
+def moves(rows: list[tuple[Any, Rect, float | None]]) -> pa.Table:
+    sides = ("west", "south", "east", "north")
+    return pa.table(
+        {
+            "subscription_id": [row[0] for row in rows],
+            **{side: [getattr(row[1], side) for row in rows] for side in sides},
+            "time": pa.array([row[2] for row in rows], pa.float64()),
+        }
+    )
+
+
+def test_a_message_ends_where_the_subscription_was_when_it_expired() -> None:
+    engine, clock = engine_at(0.0, Subscription("s", HERE, "tea"))
+    assert len(engine.publish(Message("m", (0.5, 0.5), "tea", ttl_s=10.0))) == 1
+    clock.now = 11.0
+    assert engine.move("s", THERE) == []
+    clock.now = 12.0
+    assert waiting(engine) == [(10.0, "s", "m", -1)]
+    assert engine.stats()[-4:-1] == (1, 0, 0)
+
+
+def test_a_message_from_the_future_is_delivered_once() -> None:
+    engine, clock = engine_at(0.0, Subscription("s", HERE, "tea"), Subscription("t", THERE, "tea"))
+    message = Message("m", (0.5, 0.5), "tea", time=100.0, ttl_s=10.0)
+    assert [m.subscription_id for m in engine.publish(message)] == ["s"]
+    clock.now = 50.0
+    assert engine.move("t", HERE) == [Update(50.0, "t", "m", 1)]
+    clock.now = 105.0
+    assert engine.move("s", THERE) == [Update(105.0, "s", "m", -1)]
+    assert waiting(engine, 120.0) == []
+    clock.now = 120.0
+    assert waiting(engine) == [(110.0, "t", "m", -1)]
+
+
+def test_an_id_names_one_message_while_it_lives() -> None:
+    engine, clock = engine_at(0.0, Subscription("s", HERE, "tea"))
+    engine.publish(Message("m", (0.5, 0.5), "tea", ttl_s=10.0))
+    with pytest.raises(DuplicateId, match="a message with the id 'm' is alive"):
+        engine.publish([Message("n", (0, 0), "tea"), Message("m", (0, 0), "tea", ttl_s=1.0)])
+    with pytest.raises(DuplicateId):
+        engine.publish([Message("o", (0, 0), "tea", ttl_s=1.0) for _ in range(2)])
+    assert engine.stats().live_messages == 1
+    columns = {"id": ["m", "k"], "text": ["tea", "tea"], "lon": [0, 0], "lat": [0, 0]}
+    published = engine.publish_table(pa.table({**columns, "ttl_s": [5.0, 5.0]}))
+    assert published.messages == 1
+    assert published.rejects.row.tolist() == [0]
+    assert "alive" in published.rejects.reason[0]
+    assert len(engine.publish(Message("m", (0, 0), "tea"))) == 1  # nobody keeps this one
+    clock.now = 10.0
+    assert len(engine.publish(Message("m", (0.5, 0.5), "tea", ttl_s=10.0))) == 1
+    assert waiting(engine) == [(5.0, "s", "k", -1), (10.0, "s", "m", -1)]
+
+
+def test_an_id_is_free_in_the_middle_of_a_batch() -> None:
+    engine, _ = engine_at(1e9, Subscription("s", HERE, "tea"))
+    times = [("a", 0.0, 5.0), ("b", 1.0, 1.0), ("b", 3.0, 9.0), ("a", 5.0, 9.0)]
+    messages = [Message(i, (0, 0), "tea", time=t, ttl_s=ttl) for i, t, ttl in times]
+    assert [m.message_id for m in engine.publish(messages)] == ["a", "b", "b", "a"]
+    assert waiting(engine, 5.0) == [(2.0, "s", "b", -1), (5.0, "s", "a", -1)]
+    assert [u.message_id for u in engine.move("s", THERE, 6.0)] == ["b", "a"]
+
+
+def test_messages_that_are_dead_count_as_dead() -> None:
+    engine, clock = engine_at(0.0)
+    engine.publish([Message(i, (0, 0), "tea", ttl_s=float(i)) for i in range(10)])
+    assert engine.stats().live_messages == 9
+    clock.now = 4.0
+    assert engine.stats().live_messages == 5
+    assert engine.publish(Message("late", (0, 0), "tea", time=1.0, ttl_s=2.0)) == []
+    assert engine.stats().live_messages == 5
+
+
+def test_inserts_and_deletes_begin_and_end() -> None:
+    engine, clock = engine_at(0.0, Subscription("s", HERE, "tea"))
+    engine.publish(Message("m", (0.5, 0.5), "tea", ttl_s=100.0))
+    clock.now = 1.0
+    engine.subscribe(Subscription("t", HERE, expression="tea OR milk"))
+    engine.subscribe(Subscription("u", HERE, "tea"), initial=False)
+    clock.now = 2.0
+    engine.publish(Message("n", (0.5, 0.5), "tea", ttl_s=100.0))
+    engine.unsubscribe(["s", "t", "u"])
+    assert waiting(engine) == [
+        (1.0, "t", "m", 1),
+        (2.0, "s", "m", -1),
+        (2.0, "s", "n", -1),
+        (2.0, "t", "m", -1),
+        (2.0, "t", "n", -1),
+        (2.0, "u", "n", -1),
+    ]
+
+
+def test_a_mover_that_wants_only_what_follows() -> None:
+    engine, _ = engine_at(0.0)
+    engine.publish(Message("m", (0.5, 0.5), "tea", ttl_s=100.0))
+    engine.subscribe(Subscription("s", THERE, "tea"), initial=False)
+    engine.publish(Message("n", (0.5, 0.5), "tea", ttl_s=100.0))
+    assert [(u.message_id, u.sign) for u in engine.move("s", HERE)] == [("n", 1)]
+    engine.unsubscribe("s")
+    assert waiting(engine) == [(0.0, "s", "n", -1)]
+
+
+def test_who_never_asks_keeps_nothing() -> None:
+    engine, clock = engine_at(0.0, Subscription("s", HERE, "tea"), report="moves")
+    for number in range(100):
+        clock.now = float(number)
+        engine.publish(Message(number, (0.5, 0.5), "tea", ttl_s=1.0))
+        engine.move("s", THERE)
+        engine.move("s", HERE)
+    assert engine.stats().pending == 0
+    assert engine.advance().num_rows == 0
+    with pytest.raises(InvalidInput, match="report"):
+        Engine(report="some")
+
+
+def test_a_table_of_moves_is_taken_by_time() -> None:
+    engine, _ = engine_at(1e9, *(Subscription(i, HERE, "tea") for i in range(4)))
+    engine.publish(Message("m", (5.5, 5.5), "tea", time=0.0, ttl_s=10.0))
+    rows: list[tuple[Any, Rect, float | None]] = [
+        (0, HERE, 9.0),
+        (0, THERE, 5.0),
+        (1, THERE, 12.0),
+        (2, HERE, 7.0),
+        (2, THERE, 7.0),
+        (9, THERE, 1.0),
+    ]
+    moved = engine.move_table(moves(rows))
+    found = moved.updates.select(["subscription_id", "message_id", "sign"]).to_pydict()
+    assert list(zip(*found.values(), strict=True)) == [(0, "m", 1), (2, "m", 1), (0, "m", -1)]
+    assert (moved.moved, moved.rejects.row.tolist()) == (5, [5])
+    assert waiting(engine, 12.0) == [(10.0, 2, "m", -1)]
+    assert engine.get(1).region == THERE
+
+
+def test_bad_moves_are_rejected_and_the_others_move() -> None:
+    engine, _ = engine_at(0.0, Subscription(1, HERE, "tea"), Subscription(2, HERE, "tea"))
+    columns = {"subscription_id": [1, None, 2], "lon": [0.0, 0.0, 0.0], "lat": [0.0, 0.0, 99.0]}
+    moved = engine.move_table(pa.table({**columns, "radius_m": [1000.0, 1000.0, 1000.0]}))
+    assert (moved.moved, moved.rejects.row.tolist()) == (1, [1, 2])
+    assert engine.get(1).region == Circle(0, 0, 1000.0)
+    with pytest.raises(UnknownId):
+        engine.move("nobody", HERE)
+
+
+def test_regions_over_the_antimeridian_move() -> None:
+    engine, _ = engine_at(0.0, Subscription("s", HERE, "tea"))
+    engine.publish(Message("m", (180, 0.5), "tea", ttl_s=9.0))
+    engine.publish(Message("n", (-179.5, 0.5), "tea", ttl_s=9.0))
+    over = Rect(179, 0, -179, 1)
+    assert [(u.message_id, u.sign) for u in engine.move("s", over)] == [("m", 1), ("n", 1)]
+    assert engine.get("s").region == over
+    moved = engine.move_table(moves([("s", Rect(-180, 0, -179.9, 1), None)]))
+    assert moved.updates["message_id"].to_pylist() == ["n"]
+
+
+def test_ranked_subscriptions_move_with_scores() -> None:
+    near = Proximity(delta=0.5, tau=0.8, max_distance_m=100_000)
+    engine, _ = engine_at(0.0, Subscription("s", (0, 0), ["tea"], ranking=near))
+    engine.publish(Message("m", (1, 1), "tea", ttl_s=9.0))
+    [begun] = engine.move("s", (1, 1))
+    assert (begun.sign, begun.score) == (1, 1.0)
+    table = pa.table({"subscription_id": ["s"], "lon": [0.0], "lat": [0.0]})
+    moved = engine.move_table(table)
+    assert moved.updates.to_pylist()[0]["sign"] == -1
+    assert moved.updates["score"].null_count == 1
+
+
+def test_replacing_changes_words_and_place() -> None:
+    engine, _ = engine_at(3.0, Subscription("s", HERE, "tea", owner="ann"))
+    engine.publish([Message(word, (0.5, 0.5), word, ttl_s=9.0) for word in ("tea", "milk")])
+    updates = engine.replace(Subscription("s", EVERYWHERE, "milk"))
+    assert updates == [Update(3.0, "s", "tea", -1), Update(3.0, "s", "milk", 1)]
+    assert engine.get("s") == Subscription("s", EVERYWHERE, ["milk"])
+    engine.move("s", HERE)
+    assert engine.replace(Subscription("s", HERE, ["tea", "milk"])) == [
+        Update(3.0, "s", "milk", -1)
+    ]
+    with pytest.raises(UnknownId):
+        engine.replace(Subscription("t", HERE))
+
+
+def test_saved_in_the_middle_of_it_all(tmp_path: Any) -> None:
+    engine, clock = engine_at(0.0, Subscription("s", THERE, "tea"), Subscription("t", HERE, "tea"))
+    engine.publish(Message("m", (0.5, 0.5), "tea", ttl_s=10.0))
+    engine.move("s", HERE)
+    engine.subscribe(Subscription("u", HERE), initial=False)
+    engine.subscribe(Subscription("v", HERE))
+    engine.save(tmp_path / "engine")
+    opened = Engine.open(tmp_path / "engine", clock=clock)
+    assert opened.stats()[-3:-1] == (1, 1)
+    with pytest.raises(DuplicateId):
+        opened.publish(Message("m", (0.5, 0.5), "tea", ttl_s=10.0))
+    clock.now = 10.0
+    for one in (engine, opened):
+        assert sorted(waiting(one)) == [
+            (0.0, "v", "m", 1),
+            *((10.0, name, "m", -1) for name in ("s", "t", "v")),
+        ]
+
+
+class Recorder:
+    """Threads that use an engine, and all that it told them."""
+
+    def __init__(self, seconds: float) -> None:
+        self.engine = Engine()
+        self.until = time.monotonic() + seconds
+        self.sums: Counter[tuple[int, int]] = Counter()
+        self.regions: dict[int, Rect] = {}
+        self.messages: dict[int, tuple[float, float]] = {}
+        self.lock = threading.Lock()
+        self.errors: list[BaseException] = []
+        self.next_message = iter(range(10**9))
+
+    def add(self, pairs: list[tuple[int, int, int]]) -> None:
+        with self.lock:
+            for subscription, message, sign in pairs:
+                self.sums[subscription, message] += sign
+
+    def run(self, *workers: Any) -> None:
+        def loop(work: Any, number: int) -> None:
+            rng = random.Random(number)
+            try:
+                while time.monotonic() < self.until:
+                    work(rng, number)
+            except BaseException as error:
+                self.errors.append(error)
+
+        threads = [threading.Thread(target=loop, args=(work, n)) for n, work in enumerate(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not self.errors, self.errors[0]
+
+    def publish(self, rng: random.Random, number: int) -> None:
+        with self.lock:
+            ids = [next(self.next_message) for _ in range(3)]
+        began, ttl_s = time.time(), rng.choice([0.1, 0.5, 60.0])
+        places = [rng.randrange(8) + 0.5 for _ in ids]
+        matches = self.engine.publish(
+            Message(i, (place, 0.5), "tea", time=began, ttl_s=ttl_s)
+            for i, place in zip(ids, places, strict=True)
+        )
+        if time.time() < began + ttl_s:  # otherwise they may have been dead on arrival
+            end_us = round(began * 1e6) + round(ttl_s * 1e6)
+            self.messages |= {i: (place, end_us) for i, place in zip(ids, places, strict=True)}
+        self.add([(int(m.subscription_id), int(m.message_id), 1) for m in matches])
+
+    def move(self, rng: random.Random, number: int) -> None:
+        """Move subscriptions of which nobody else knows."""
+        identifier = 100 * number + rng.randrange(20)
+        region = _strip(rng)
+        if identifier not in self.regions:
+            self.regions[identifier] = region
+            self.engine.subscribe(Subscription(identifier, region, "tea"))
+            return
+        self.regions[identifier] = region
+        updates = self.engine.move(identifier, region)
+        self.add([(int(u.subscription_id), int(u.message_id), u.sign) for u in updates])
+
+    def come_and_go(self, rng: random.Random, number: int) -> None:
+        identifier = 100 * number + rng.randrange(20)
+        if identifier in self.regions:
+            self.engine.unsubscribe(identifier)
+            del self.regions[identifier]
+        else:
+            self.regions[identifier] = _strip(rng)
+            self.engine.subscribe(Subscription(identifier, self.regions[identifier], "tea"))
+
+    def advance(self, rng: random.Random, number: int) -> None:
+        time.sleep(0.01)
+        table = self.engine.advance()
+        names = ("subscription_id", "message_id", "sign")
+        self.add([*zip(*(table[name].to_pylist() for name in names), strict=True)])
+
+
+def _strip(rng: random.Random) -> Rect:
+    west = rng.randrange(8)
+    return Rect(west, 0, west + rng.randrange(1, 4), 1)
+
+
+def test_everything_adds_up_from_many_threads() -> None:
+    recorder = Recorder(seconds=3.0)
+    publish, move, come_and_go = recorder.publish, recorder.move, recorder.come_and_go
+    recorder.run(publish, publish, publish, move, move, come_and_go, recorder.advance)
+    recorder.advance(random.Random(0), 0)
+    engine: Any = recorder.engine
+    present = engine._live.present_us
+    expected = {
+        (subscription, message)
+        for subscription, region in recorder.regions.items()
+        for message, (place, end_us) in recorder.messages.items()
+        if end_us > present and region.west <= place <= region.east
+    }
+    sums = {pair: total for pair, total in recorder.sums.items() if pair[1] in recorder.messages}
+    assert {*sums.values()} <= {0, 1}
+    assert {pair for pair, total in sums.items() if total} == expected
+    assert len(recorder.messages) > 100
+    assert len(expected) > 10

@@ -339,3 +339,17 @@ def test_everything_adds_up_from_many_threads() -> None:
     assert {pair for pair, total in sums.items() if total} == expected
     assert len(recorder.messages) > 100
     assert len(expected) > 10
+
+
+def test_a_clock_that_goes_back_brings_nobody_back() -> None:
+    engine, clock = engine_at(0.0, Subscription("s", HERE, "tea", expires_at=5.0))
+    engine.publish(Message("m", (0.5, 0.5), "tea", ttl_s=100.0))
+    clock.now = 6.0
+    assert waiting(engine) == [(5.0, "s", "m", -1)]
+    clock.now = 4.0
+    assert "s" not in engine
+    with pytest.raises(UnknownId):
+        engine.move("s", THERE)
+    assert engine.publish(Message("n", (0.5, 0.5), "tea", ttl_s=100.0)) == []
+    clock.now = 200.0
+    assert waiting(engine) == []

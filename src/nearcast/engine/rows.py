@@ -77,7 +77,8 @@ class Rows:
         self.live = live
         self.builder = builder
         self.vocabulary = vocabulary
-        self._clock_us = clock_us
+        # The present never goes back, whatever the clock does.
+        self._clock_us = lambda: max(clock_us(), live.present_us)
         self._directory = Directory()
         self._buffer: Buffer | None = None
         self._writing = threading.Lock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +41,7 @@ CLASS_NAMES = {
 """The classes of OpenStreetMap's values of ``highway``; all others count as ``service``."""
 
 _FLAGS = {"false": False, "no": False, "0": False, "true": True, "yes": True, "1": True}
+_FORMATS = (".parquet", ".csv")
 _CLASS_COLUMNS = ("class", "road_class", "highway")
 _ONE_WAY_COLUMNS = ("one_way", "oneway")
 
@@ -50,7 +52,7 @@ def load_roads(nodes: str | os.PathLike[str], edges: str | os.PathLike[str]) -> 
     Parameters
     ----------
     nodes
-        A Parquet, CSV or JSON lines file with the columns ``id`` (whole numbers or text), ``lon``
+        A Parquet or CSV file with the columns ``id`` (whole numbers or text), ``lon``
         and ``lat``.
     edges
         A file with ``u`` and ``v`` (ids of nodes), and optionally ``length`` (meters; otherwise the
@@ -68,7 +70,6 @@ def load_roads(nodes: str | os.PathLike[str], edges: str | os.PathLike[str]) -> 
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "nodes.csv").write_text("id,lon,lat\na,9.5,47.1\nb,9.51,47.1\nc,9.5,47.2\n")
     >>> _ = (folder / "edges.csv").write_text("u,v,class\na,b,residential\nb,c,track\n")
@@ -139,6 +140,8 @@ def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def _read(path: str | os.PathLike[str]) -> tuple[pa.Table, NDArray[np.int64]]:
     """Return a whole file as one table, and the number of each row."""
+    if Path(path).suffix.lower() not in _FORMATS:
+        raise UnsupportedFile(f"{os.fspath(path)}: roads must be {' or '.join(_FORMATS)} files")
     batches = list(open_table(path))
     with _naming(path):
         for batch in batches:

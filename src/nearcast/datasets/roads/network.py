@@ -306,8 +306,11 @@ def _chains_back(
     """Return the chain that goes the same way back as each chain, or -1."""
     chain_of_first = np.full(len(back) + 1, -1, np.int32)
     chain_of_first[first] = np.arange(len(first), dtype=np.int32)
-    other: NDArray[np.int32] = chain_of_first[back[last]]  # -1 leads to the last item, which is -1
-    return other
+    other = chain_of_first[back[last]]  # -1 leads to the last item, which is -1
+    # A road may end in one edge one way and in two one-way edges the other way.
+    is_pair = (other >= 0) & (other[other] == np.arange(len(other)))
+    pairs: NDArray[np.int32] = np.where(is_pair, other, -1)
+    return pairs
 
 
 @kernel

@@ -107,7 +107,7 @@ class MovingWorkload:
         if not 0 <= self.ttl_s < np.inf:
             raise InvalidInput("ttl_s", ttl_s, "must be a number of seconds, 0 or more")
         self.message_places = message_places
-        self._tokens = tokens
+        self.tokens = tokens or words.profile.message_tokens
         self._block_of_messages = lru_cache(maxsize=1)(self._draw_messages)
 
     @property
@@ -143,6 +143,12 @@ class MovingWorkload:
         messages = self.messages(first, last, time_us)
         return Tick(self.ticks, time_us, moves.mover, moves.box, messages)
 
+    def no_events(self) -> Tick:
+        """Return a tick without events, at the time of the last one."""
+        none = np.empty(0, np.int32)
+        time_us = self.time_us(self.ticks)
+        return Tick(self.ticks, time_us, none, none.reshape(0, 4), self.messages(0, 0, time_us))
+
     def arrived(self, ticks: int) -> int:
         """Return how many messages arrive in the first ``ticks`` ticks."""
         return int(ticks * self.arrivals // 1)
@@ -168,7 +174,7 @@ class MovingWorkload:
     def _draw_messages(self, block: int) -> Messages:
         """Draw a block of messages: words of the data set, and places."""
         first = block * _BLOCK
-        drawn = self.words.messages(_BLOCK, tokens=self._tokens, first=first)
+        drawn = self.words.messages(_BLOCK, tokens=self.tokens, first=first)
         if self.message_places == "dataset":
             place = self._in_frame(drawn.box[:, :2])
         else:

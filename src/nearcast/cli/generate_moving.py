@@ -64,6 +64,8 @@ def make_workload(
 
 def describe_workload(workload: "MovingWorkload", roads: str | None) -> dict[str, Any]:
     """Return what the manifest says about a workload."""
+    from nearcast.columns import UNITS
+
     network, words = workload.movers.network, workload.words
     names = None if roads is None else [Path(part.strip()).name for part in roads.split(",")]
     return {
@@ -76,7 +78,7 @@ def describe_workload(workload: "MovingWorkload", roads: str | None) -> dict[str
         "roads": names or "lattice",
         "nodes": network.nodes,
         "arcs": network.arcs,
-        "frame": [side / 1e7 for side in network.frame],
+        "frame": [side / UNITS for side in network.frame],
     }
 
 

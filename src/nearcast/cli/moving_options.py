@@ -43,58 +43,56 @@ def _option(help: str, **settings: Any) -> Any:
     return typer.Option(help=help, rich_help_panel=_PANEL, **settings)
 
 
-Words = Annotated[
-    str | None, _option("Data set of the words: tweets or places.  [default: tweets]")
-]
+Words = Annotated[str | None, _option("Data set of the words: tweets or places (default: tweets).")]
 Roads = Annotated[
     str | None,
     _option("Files of a road network; a synthetic one if left out.", metavar="NODES,EDGES"),
 ]
 Lattice = Annotated[
-    int | None, _option("Lines per axis of the synthetic network.  [default: 128]", min=2)
+    int | None, _option("Lines per axis of the synthetic network (default: 128).", min=2)
 ]
 Route = Annotated[
-    str | None, _option("How movers choose: destinations or wander.  [default: destinations]")
+    str | None, _option("How movers choose: destinations or wander (default: destinations).")
 ]
 Destinations = Annotated[
-    int | None, _option("Number of destinations.  [default: 256]", min=2, max=32_767)
+    int | None, _option("Number of destinations (default: 256).", min=2, max=32_767)
 ]
 Goals = Annotated[
-    str | None, _option("How destinations are drawn: nodes or density.  [default: nodes]")
+    str | None, _option("How destinations are drawn: nodes or density (default: nodes).")
 ]
 Speeds = Annotated[
     str | None,
     _option(
         "slow, medium, fast (relative to the size of the network), roads (100,60,40,20,5), or km/h "
-        "by road class.  [default: medium]",
+        "by road class (default: medium).",
         metavar="NAME|A,B,...",
     ),
 ]
-Velocity = Annotated[float | None, _option("A factor of all speeds.  [default: 1]")]
+Velocity = Annotated[float | None, _option("A factor of all speeds (default: 1).")]
 Mobility = Annotated[
     float | None,
-    _option("Share of the movers that move in a tick.  [default: 0.4]", min=0, max=1),
+    _option("Share of the movers that move in a tick (default: 0.4).", min=0, max=1),
 ]
 Interval = Annotated[
-    int | None, _option("Movers report every N-th tick.  [default: 1]", metavar="N", min=1)
+    int | None, _option("Movers report every N-th tick (default: 1).", metavar="N", min=1)
 ]
-TickSeconds = Annotated[float | None, _option("Seconds of a tick.  [default: 30]")]
+TickSeconds = Annotated[float | None, _option("Seconds of a tick (default: 30).")]
 Ticks = Annotated[
-    int | None, _option("Number of ticks; messages are spread over them.  [default: 10]", min=1)
+    int | None, _option("Number of ticks; messages are spread over them (default: 10).", min=1)
 ]
 TimeToLive = Annotated[
-    float | None, _option("Seconds that a message lives.  [default: 10 ticks]", min=0)
+    float | None, _option("Seconds that a message lives (default: 10 ticks).", min=0)
 ]
 MessagePlaces = Annotated[
     str | None,
     _option(
         "Where messages are: roads, or dataset (places of the words' data set, mapped into the "
-        "network).  [default: roads]"
+        "network) (default: roads)."
     ),
 ]
 Capacity = Annotated[
     float | None,
-    _option("Movers per km above which a road gets slower.  [default: no limit]"),
+    _option("Movers per km above which a road gets slower (default: no limit)."),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import read_only
+from nearcast.columns import UNITS, read_only
 from nearcast.datasets.roads.hashing import (
     GOAL,
     MOBILITY,
@@ -309,7 +309,7 @@ def _directions(
     """Return the directions from points to points, of length 1; or 0 where they coincide."""
     _, south, _, north = network.frame
     step = (network.point[end].astype(np.int64) - network.point[begin]).astype(np.float64)
-    step[:, 0] *= np.cos(np.radians((south + north) / 2e7))
+    step[:, 0] *= np.cos(np.radians((south + north) / 2 / UNITS))
     length = np.hypot(step[:, 0], step[:, 1])
     directions: NDArray[np.float64] = step / np.maximum(length, 1e-9)[:, None]
     return directions

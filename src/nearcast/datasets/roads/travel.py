@@ -126,6 +126,7 @@ def drive(roads: Roads, state: MoverState, row: Number, goal_key: Number) -> Non
     arc, factor = state.arc[row], state.factor[row]
     offset_m: Number = state.offset_m[row]
     left: Number = 1.0
+    # In a `while True` with a break, Numba 0.68 loses the assignment of 0 to `offset_m`.
     speed = roads.speed[arc] * factor
     while offset_m + speed * left >= roads.length_m[arc]:
         left = max(left - (roads.length_m[arc] - offset_m) / speed, 0.0)

@@ -55,6 +55,10 @@ def _draw(figure: Figure | Sweep, drawing: _Drawing) -> Any:
     return (kinds | {"mixed": _mixed, "datasets": _datasets})[figure.kind](figure, drawing)
 
 
+_MAX_NAMED = 2
+"""Names of more data sets or groups do not fit into a subtitle."""
+
+
 class _Drawing:
     """The results to draw, and the style of the series."""
 
@@ -76,6 +80,8 @@ class _Drawing:
     def canvas(self, title: str, data: Sequence[str], height: float) -> Any:
         """Return an empty figure with title and subtitle."""
         named = " and ".join(filter(None, (", ".join(data[:-1]), data[-1])))
+        if len(data) > _MAX_NAMED:  # the panels have their names
+            named = f"{len(data)} groups"
         subtitle = (
             f"{named}, {self._result['subscriptions']:,} subscriptions, median of "
             f"{self._result['rounds']} rounds (whiskers: minimum and maximum)"

@@ -33,6 +33,9 @@ MARKERS = "sD^vPX*"
 _RIGHT_WITH_LEGEND = 0.79
 """The right edge of the panels if there is a legend beside them."""
 
+_MAX_NAMED = 2
+"""Names of more data sets or groups do not fit into a subtitle."""
+
 _Panels = dict[tuple[str, str], list[Measured]]
 """The values of bars, by quantity and title of the panel."""
 
@@ -53,10 +56,6 @@ def _draw(figure: Figure | Sweep, drawing: _Drawing) -> Any:
         return _sweep(figure, drawing)
     kinds = {"lengths": _lengths, "groups": _groups, "scale": _scale}
     return (kinds | {"mixed": _mixed, "datasets": _datasets})[figure.kind](figure, drawing)
-
-
-_MAX_NAMED = 2
-"""Names of more data sets or groups do not fit into a subtitle."""
 
 
 class _Drawing:

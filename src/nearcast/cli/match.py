@@ -26,7 +26,20 @@ def match(
     subscriptions: Annotated[Path, typer.Option(help="Parquet, GeoParquet, CSV or NDJSON.")],
     messages: Annotated[Path, typer.Option(help="Parquet, CSV or NDJSON.")],
     out: Annotated[Path, typer.Option(help="File for the matches: .parquet, .csv or .ndjson.")],
-    index: Annotated[str, typer.Option(help="See: nearcast indexes.")] = "trie-pyramid",
+    moves: Annotated[
+        Path | None,
+        typer.Option(help="Replay moves and messages in the order of time; write updates."),
+    ] = None,
+    ttl: Annotated[
+        float | None,
+        typer.Option(min=0, help="With --moves: seconds that messages live if they do not say it."),
+    ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            help="See: nearcast indexes. (default: trie-pyramid; with --moves: twin-lists)"
+        ),
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Option of the index; may be repeated."),
@@ -54,6 +67,15 @@ def match(
     does not match it.
     """
     options = parse_assignments(option or [])
+    if moves is not None:
+        _replay(
+            ReplayOptions(subscriptions, messages, moves, out, rejects, index, options, ttl),
+            similarity,
+            distance,
+            strict=strict,
+            as_json=as_json,
+        )
+        return
     from nearcast import indexes
     from nearcast.cli.match_job import MatchJob
     from nearcast.columns import Scoring

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from nearcast.plots.match_map import MapData
     from nearcast.text import Vocabulary
 
-__all__ = ["MatchJob", "Summary"]
+__all__ = ["REJECTS", "MatchJob", "Stopwatch", "Summary", "check_paths", "write_rejects"]
 
 _MESSAGES_PER_BATCH = 10_000
 _MATCHES_PER_WRITE = 1_000_000
-_REJECTS = pa.schema(
+REJECTS = pa.schema(
     [
         ("source", pa.string()),
         ("row", pa.int64()),
@@ -89,7 +89,7 @@ class Summary:
         return {"read": accepted + rejected, "accepted": accepted, "rejected": rejected}
 
 
-class _Stopwatch:
+class Stopwatch:
     """Adds the seconds of named steps to a summary."""
 
     def __init__(self, summary: Summary) -> None:
@@ -135,12 +135,12 @@ class MatchJob:
 
     def run(self, start: Callable[[str], Advance], map_data: MapData | None = None) -> Summary:
         """Run the job; ``start`` starts a progress bar, ``map_data`` collects the map."""
-        self._check_paths()
+        check_paths([self.subscriptions, self.messages], out=self.out, rejects=self.rejects)
         summary = Summary()
-        watch = _Stopwatch(summary)
+        watch = Stopwatch(summary)
         warm_reading()
         watch.lap("compile")
-        with open_writer(self.rejects, _REJECTS) as rejects:
+        with open_writer(self.rejects, REJECTS) as rejects:
             vocabulary, columns = self._read(rejects, summary, start("subscriptions"))
             watch.lap("read_subscriptions")
             scorer = Scorer.counted(Part(columns, vocabulary), self.scoring)
@@ -153,15 +153,6 @@ class MatchJob:
             matching = _Matching(self, segment, summary, watch, map_data)
             matching.run(rejects, start("messages"))
         return summary
-
-    def _check_paths(self) -> None:
-        used = [self.subscriptions, self.messages]
-        for name, path in {"out": self.out, "rejects": self.rejects}.items():
-            if any(path.resolve() == other.resolve() for other in used):
-                raise InvalidInput(
-                    name, str(path), "is already used by this command; choose another file"
-                )
-            used.append(path)
 
     def _read(
         self, rejects: TableWriter, summary: Summary, advance: Advance
@@ -183,7 +174,7 @@ class _Matching:
         job: MatchJob,
         segment: Segment,
         summary: Summary,
-        watch: _Stopwatch,
+        watch: Stopwatch,
         map_data: MapData | None,
     ) -> None:
         self._job = job
@@ -228,6 +219,17 @@ class _Matching:
         for first in range(0, len(found.message), _MATCHES_PER_WRITE):
             out.write(found.to_table(batch.ids, first, first + _MATCHES_PER_WRITE))
         self._watch.lap("write")
+
+
+def check_paths(read: list[Path], **written: Path) -> None:
+    """Raise unless all files of a command are different."""
+    used = [*read]
+    for name, path in written.items():
+        if any(path.resolve() == other.resolve() for other in used):
+            raise InvalidInput(
+                name, str(path), "is already used by this command; choose another file"
+            )
+        used.append(path)
 
 
 def write_rejects(out: TableWriter, source: str, rejects: Rejects, summary: Summary) -> None:

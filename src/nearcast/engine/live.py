@@ -116,6 +116,11 @@ class Live:
 
     # --- time ------------------------------------------------------------------------------------
 
+    def moment(self, time_us: int | None) -> int:
+        """Return when an event happens, given its time, if it has one."""
+        now_us = self._clock_us()
+        return max(self.present_us, now_us if time_us is None else min(time_us, now_us))
+
     def effective_us(self, time_us: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return when events happen: not before the present, and not after the clock."""
         return np.maximum(np.minimum(time_us, self._clock_us()), self.present_us)
@@ -137,8 +142,7 @@ class Live:
         time_us
             The time of the event; now if it has none.
         """
-        now_us = self._clock_us()
-        when = max(self.present_us, now_us if time_us is None else min(time_us, now_us))
+        when = self.moment(time_us)
         # While nothing depends on it, the clock does not move the present: a recording that is
         # replayed after this may be older.
         if time_us is not None or len(self.messages):

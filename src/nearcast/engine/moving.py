@@ -41,7 +41,7 @@ class Mover:
 
     def move(self, id: Id, region: Region | Any, time_us: int | None) -> Updates:
         """Move one subscription."""
-        handle = self._handles(Ids.of([id]))
+        handle = self._handles(id, time_us)
         [kind] = self.store.kinds(handle).tolist()
         if kind != BOOLEAN:
             place = point_of(region) if kind == PROXIMITY else region_of(region)
@@ -53,7 +53,7 @@ class Mover:
 
     def replace(self, id: Id, change: Callable[[Part], Part], time_us: int | None) -> Updates:
         """Put a changed subscription in the place of one."""
-        handle = self._handles(Ids.of([id]))
+        handle = self._handles(id, time_us)
         when = self.live.begin(time_us)
         before, after = self.store.replace(id, change)
         ended, begun = self.live.find(before, handle), self.live.find(after, handle)
@@ -73,7 +73,7 @@ class Mover:
         counts = _last_of(number, time_us)
         updates = []
         for run in self._runs(number, time_us, np.unique(counts)):
-            handle = self.store.handles(batch.ids.take(run))
+            handle = self.store.handles(batch.ids.take(run), int(time_us[run[0]]))
             unknown[run] = handle < 0
             known = handle >= 0
             chosen, handle = run[known], handle[known]
@@ -135,9 +135,11 @@ class Mover:
         updates = Updates.concatenate([updates for _, updates in parts])
         return updates.take(np.argsort(position, kind="stable"))
 
-    def _handles(self, ids: Ids) -> NDArray[np.int32]:
-        handle = self.store.handles(ids)
-        if handle.min() < 0:
+    def _handles(self, id: Id, time_us: int | None) -> NDArray[np.int32]:
+        """Return the handle of a subscription that is registered when an event happens."""
+        ids = Ids.of([id])
+        handle = self.store.handles(ids, self.live.moment(time_us))
+        if handle[0] < 0:
             raise unknown_id(ids, handle < 0)
         return handle
 

@@ -77,11 +77,14 @@ class Rows:
         self.live = live
         self.builder = builder
         self.vocabulary = vocabulary
-        # The present never goes back, whatever the clock does.
-        self._clock_us = lambda: max(clock_us(), live.present_us)
+        self._clock = clock_us
         self._directory = Directory()
         self._buffer: Buffer | None = None
         self._writing = threading.Lock()
+
+    def _clock_us(self) -> int:
+        """Return the current time; it never goes back behind the present, as clocks do."""
+        return max(self._clock(), self.live.present_us)
 
     def __len__(self) -> int:
         """Return how many subscriptions are registered and have not expired."""
@@ -110,11 +113,11 @@ class Rows:
         with self.live.lock, self._writing:
             return self._place(self._directory.find_one(id))
 
-    def handles(self, ids: Ids) -> NDArray[np.int32]:
-        """Return the handles of ids that are registered, -1 for others."""
+    def handles(self, ids: Ids, at_us: int | None = None) -> NDArray[np.int32]:
+        """Return the handles of ids that are registered at a time (now), -1 for others."""
         with self.live.lock, self._writing:
             handle = self._found(ids)
-            return np.where(self._registered(handle), handle, -1).astype(np.int32)
+            return np.where(self._registered(handle, at_us), handle, -1).astype(np.int32)
 
     def moved_part(self, rows: NDArray[np.int32]) -> Part:
         """Return subscriptions that have moved as they are now."""
@@ -165,13 +168,13 @@ class Rows:
         handle = self._directory.find(ids)
         return self._registered(handle) | self._directory.reserved(handle)
 
-    def _registered(self, handle: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return which handles belong to subscriptions that have not expired."""
-        if len(handle) == 1:
+    def _registered(self, handle: NDArray[np.int32], at_us: int | None = None) -> NDArray[np.bool_]:
+        """Return which handles belong to subscriptions that have not expired at a time (now)."""
+        if len(handle) == 1 and at_us is None:
             return np.array([self._place(int(handle[0])) is not None])
         serial = self._directory.segment_of(handle)
         registered: NDArray[np.bool_] = serial != NOWHERE
-        now_us = self._clock_us()
+        now_us = self._clock_us() if at_us is None else at_us
         moved = np.flatnonzero(serial == MOVING)
         if len(moved):
             rows = self._directory.row_of(handle[moved])
@@ -198,7 +201,16 @@ class Rows:
         rows = np.array([self._directory.row_at(handle)], np.int32)
         if self.live.movers.expires_us(rows)[0] <= self._clock_us():
             return None
-        return self.moved_segment(rows, np.array([handle], np.int32)), 0
+        return self._placed_at(handle)
+
+    def _placed_at(self, handle: int) -> tuple[LiveSegment, int]:
+        """Return the segment and row of a handle that has one, expired or not."""
+        row = self._directory.row_at(handle)
+        segment = self._segment_of(handle)
+        if segment is not None:
+            return segment, row
+        moved = self.moved_segment(np.array([row], np.int32), np.array([handle], np.int32))
+        return moved, 0
 
     def moved_segment(self, rows: NDArray[np.int32], handle: NDArray[np.int32]) -> LiveSegment:
         """Return subscriptions that have moved as a segment of their own."""

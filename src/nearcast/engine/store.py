@@ -148,7 +148,7 @@ class Store(Rows):
         """Remove subscriptions, all in one version; an id that is not registered is an error."""
         self.worker.raise_failure()
         with self.live.lock:
-            handle = self._known(ids)
+            handle = self._known(ids, self.live.moment(time_us))
             if len(handle) > 1:
                 handle = np.unique(handle)
             self._leave(handle, time_us)
@@ -163,9 +163,9 @@ class Store(Rows):
                 self._note_movers(version)
         self._wake_worker()
 
-    def _known(self, ids: Ids) -> NDArray[np.int32]:
-        """Return the handles of ids, all of which must be registered."""
-        handle = self.handles(ids)
+    def _known(self, ids: Ids, at_us: int) -> NDArray[np.int32]:
+        """Return the handles of ids, all of which must be registered at a time."""
+        handle = self.handles(ids, at_us)
         if len(handle) and handle.min() < 0:
             raise unknown_id(ids, handle < 0)
         return handle
@@ -294,10 +294,7 @@ class Store(Rows):
         self.worker.raise_failure()
         with self._writing:
             handle = np.array([self._directory.find_one(id)], np.int32)
-            place = self._place(int(handle[0]))
-            if place is None:
-                raise unknown_id(Ids.of([id]), np.ones(1, np.bool_))
-            segment, row = place
+            segment, row = self._placed_at(int(handle[0]))
             before = Part(segment.subscriptions.take(np.array([row])), segment.vocabulary)
             new = self._renumbered(change(before))
             moved = self._moved_rows(handle)

@@ -6,10 +6,11 @@ True
 """
 
 from nearcast.indexes.moving.contract import BEGINS, ENDS, Changes, MovingIndex
-from nearcast.indexes.moving.registry import MovingBuilder, create, get, names
+from nearcast.indexes.moving.registry import DEFAULT, MovingBuilder, create, get, names
 
 __all__ = [
     "BEGINS",
+    "DEFAULT",
     "ENDS",
     "Changes",
     "MovingBuilder",

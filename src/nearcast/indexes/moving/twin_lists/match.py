@@ -68,6 +68,12 @@ MAX_LISTS_TO_SORT = 64
 _CERTAIN = SINGLE << 1
 """Of a candidate: its exact box need not be looked at."""
 
+TOKEN_END, TOKEN_BITS, WINDOW = 0, 1, 2
+"""Of a message: the end of its known tokens, their signature, and its rounded box."""
+
+_NONE, _ONE, _LOW, _UPPER = np.uint64(0), np.uint64(1), np.uint64(0xFFFFFFFF), np.uint64(32)
+_BITS_4, _BITS_16 = np.uint64(0xF0000000F), np.uint64(0xFFFF0000FFFF)
+
 _GROUP = 0
 """In the place of a stride: the position is that of a group of bounds."""
 
@@ -119,8 +125,7 @@ def look_up(
 ) -> Number:
     """Queue (message, header) for all tokens of messages; return how many.
 
-    ``prepared`` int64[CHUNK, 3] gets the end of a message's known tokens, their signature, and the
-    window.
+    ``prepared`` int64[CHUNK, 3]: see `TOKEN_END`.
     """
     table, header, count = arrays.table, arrays.header, np.int64(0)
     has_every = header[EVERY, SIZE] > 0
@@ -140,9 +145,242 @@ def look_up(
             queue[count, 0], queue[count, 1] = message, EVERY
             count += 1
         own = message - part[0]
-        prepared[own, 0], prepared[own, 1] = end, signature
-        prepared[own, 2] = window_of(arrays.state, messages.box[message])
+        prepared[own, TOKEN_END], prepared[own, TOKEN_BITS] = end, signature
+        prepared[own, WINDOW] = window_of(arrays.state, messages.box[message])
     return count
+
+
+@inlined_kernel
+def open_headers(
+    arrays: TwinArrays, headers: NDArray[np.int64], count: Number, blocks: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Number]:
+    """Queue (message, position, stride, header) of single leaves and of groups of bounds."""
+    header, word, leaf_bits = arrays.header, arrays.clauses.word, arrays.option[LEAF_BITS]
+    queued = np.int64(0)
+    for i in range(count):
+        message, number = headers[i, 0], headers[i, 1]
+        size = np.int64(header[number, SIZE])
+        if size == 0:
+            continue
+        start, kind = np.int64(header[number, CLAUSES]), np.int64(header[number, CLASS])
+        groups, stride = np.int64(1), np.int64(_GROUP)
+        if is_one_leaf(kind):
+            stride = stride_of(kind)
+            prefetch_leaf(word, start, stride)
+        else:
+            groups = (used_leaves(size, leaf_bits) + LANES - 1) // LANES
+        if queued + groups > len(blocks):
+            blocks = longer(blocks, queued + groups)
+        for group in range(groups):
+            position = start + group * GROUP_WORDS
+            if stride == _GROUP:
+                prefetch_leaf(word, position, LANES)
+            blocks[queued, 0], blocks[queued, 1] = message, position
+            blocks[queued, 2], blocks[queued, 3] = stride, number
+            queued += 1
+    return blocks, queued
+
+
+@inlined_kernel
+def open_bounds(
+    arrays: TwinArrays,
+    prepared: NDArray[np.int64],
+    begin: Number,
+    blocks: NDArray[np.int64],
+    count: Number,
+    leaves: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], Number]:
+    """Queue the single leaves, and the leaves that groups of bounds lead to."""
+    header, word, half = arrays.header, arrays.clauses.word, arrays.clauses.half
+    queued = np.int64(0)
+    for i in range(count):
+        message, position, stride, number = blocks[i, 0], blocks[i, 1], blocks[i, 2], blocks[i, 3]
+        if queued + LANES > len(leaves):
+            leaves = longer(leaves, queued + LANES)
+        if stride != _GROUP:
+            leaves[queued, 0], leaves[queued, 1] = message, position
+            leaves[queued, 2], leaves[queued, 3] = stride, number
+            queued += 1
+            continue
+        window = prepared[message - begin, WINDOW]
+        mask = touching_boxes(half, 2 * position, LANES, window) & _LOW
+        start = np.int64(header[number, CLAUSES])
+        groups = groups_of(np.int64(header[number, CLASS]))
+        first = (position - start) // GROUP_WORDS * LANES
+        while mask != _NONE:
+            leaf = leaf_at(start, groups, first + lowest_bit(mask))
+            mask &= mask - _ONE
+            prefetch_leaf(word, leaf, LANES)
+            leaves[queued, 0], leaves[queued, 1] = message, leaf
+            leaves[queued, 2], leaves[queued, 3] = _GROUP, number
+            queued += 1
+    return leaves, queued
+
+
+@inlined_kernel
+def compare_leaf(
+    half: NDArray[np.int16], position: Number, stride: Number, window: Number
+) -> Number:
+    """Return the bits of boxes that touch a window, and those that certainly do above them."""
+    if stride <= 8:
+        mask = touching_boxes_8(half, 2 * position, stride, window)
+        if stride == 4:
+            mask &= _BITS_4
+    else:
+        mask = touching_boxes(half, 2 * position, stride, window)
+        if stride == 16:
+            mask &= _BITS_16
+    return mask
+
+
+@kernel
+def regret(arrays: TwinArrays, number: Number, to_sort: NDArray[np.int64]) -> None:
+    """Add a leaf in vain to the debt of a list; ``to_sort`` has their number, then the lists."""
+    header = arrays.header
+    limit = arrays.option[REGRET] * header[number, SIZE]
+    if header[number, DEBT] < limit:
+        header[number, DEBT] += 1
+    elif header[number, DEBT] == limit and to_sort[0] + 1 < len(to_sort):
+        header[number, DEBT] += 1
+        to_sort[0] += 1
+        to_sort[to_sort[0]] = number
+
+
+@inlined_kernel
+def scan_leaves(
+    arrays: TwinArrays,
+    prepared: NDArray[np.int64],
+    begin: Number,
+    leaves: NDArray[np.int64],
+    count: Number,
+    hits: NDArray[np.int64],
+    to_sort: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], Number]:
+    """Queue (message, where the entries of a leaf are, bits of those that touch)."""
+    word, half = arrays.clauses.word, arrays.clauses.half
+    if count > len(hits):
+        hits = longer(hits, count)
+    queued = np.int64(0)
+    for i in range(count):
+        message, position, stride, number = leaves[i, 0], leaves[i, 1], leaves[i, 2], leaves[i, 3]
+        width = np.int64(LANES) if stride == _GROUP else stride
+        mask = compare_leaf(half, position, width, prepared[message - begin, WINDOW])
+        lanes = mask & _LOW
+        if lanes == _NONE:
+            if stride == _GROUP:
+                regret(arrays, number, to_sort)
+            continue
+        pairs = position + 2 * width
+        if width > 8:
+            line = np.int64(NOTHING)
+            while lanes != _NONE:
+                lane = lowest_bit(lanes)
+                lanes &= lanes - _ONE
+                if lane >> 3 != line:
+                    line = lane >> 3
+                    prefetch(word, pairs + line * LINE)
+        hits[queued, 0], hits[queued, 1], hits[queued, 2] = message, pairs, np.int64(mask)
+        queued += 1
+    return hits, queued
+
+
+@inlined_kernel
+def read_entries(
+    arrays: TwinArrays,
+    record: NDArray[np.int32],
+    prepared: NDArray[np.int64],
+    begin: Number,
+    hits: NDArray[np.int64],
+    count: Number,
+    candidates: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], Number]:
+    """Queue (message, entry and flags) of those whose signatures fit."""
+    word, queued, examined = arrays.clauses.word, np.int64(0), np.int64(0)
+    for i in range(count):
+        message, pairs, mask = hits[i, 0], hits[i, 1], np.uint64(hits[i, 2])
+        missing = ~prepared[message - begin, TOKEN_BITS]
+        if queued + LANES > len(candidates):
+            candidates = longer(candidates, queued + LANES)
+        certain, lanes = mask >> _UPPER, mask & _LOW
+        while lanes != _NONE:
+            lane = lowest_bit(lanes)
+            lanes &= lanes - _ONE
+            examined += 1
+            if np.int64(word[pairs + 2 * lane + 1]) & missing:
+                continue
+            entry = np.int64(word[pairs + 2 * lane])
+            if (certain >> np.uint64(lane)) & _ONE:
+                entry |= _CERTAIN
+            if entry < (SINGLE | _CERTAIN):
+                prefetch(record, entry & ENTRY_MASK)
+            candidates[queued, 0], candidates[queued, 1] = message, entry
+            queued += 1
+    arrays.state[EXAMINED] += examined
+    return candidates, queued
+
+
+@inlined_kernel
+def compare_boxes(
+    entries: EntryArrays,
+    box: NDArray[np.int32],
+    candidates: NDArray[np.int64],
+    count: Number,
+) -> Number:
+    """Keep the candidates whose exact boxes meet the message; return how many are left."""
+    record, left = entries.record, np.int64(0)
+    for i in range(count):
+        message, entry = candidates[i, 0], candidates[i, 1]
+        own = entry & ENTRY_MASK
+        meets = entry & _CERTAIN != 0
+        if not meets:
+            meets = (record[own, 0] <= box[message, 2]) & (record[own, 2] >= box[message, 0])
+            meets &= (record[own, 1] <= box[message, 3]) & (record[own, 3] >= box[message, 1])
+        if not meets:
+            continue
+        if not entry & SINGLE:
+            prefetch(entries.pool, record[own, FIRST])
+        candidates[left, 0], candidates[left, 1] = message, entry
+        left += 1
+    return left
+
+
+@inlined_kernel
+def compare_tokens(
+    entries: EntryArrays,
+    messages: MessageArrays,
+    prepared: NDArray[np.int64],
+    part: tuple[Number, Number],
+    candidates: NDArray[np.int64],
+    count: Number,
+    output: Output,
+) -> Number:
+    """Write the candidates that have all tokens; return the message that did not fit, or the end."""
+    begin, end = part
+    total, current = output.start[begin], np.int64(begin)
+    stopped = np.int64(end)
+    for i in range(count):
+        message, entry = candidates[i, 0], candidates[i, 1]
+        while current < message:
+            current += 1
+            output.start[current] = total
+        own = entry & ENTRY_MASK
+        if not entry & SINGLE and not has_all(
+            entries.pool,
+            np.int64(entries.record[own, FIRST]),
+            messages.token,
+            messages.token_start[message],
+            prepared[message - begin, TOKEN_END],
+        ):
+            continue
+        if total == len(output.clause):
+            stopped = message
+            break
+        output.clause[total] = own
+        total += 1
+    while current < stopped:
+        current += 1
+        output.start[current] = total
+    return stopped
 
 
 @kernel
@@ -159,194 +397,41 @@ def match_messages(
     ``longest`` is the largest number of tokens of a message.
     """
     arrays, entries, messages = borrow(arrays), borrow(entries), borrow(messages)
-    output = borrow(output)
-    header, pool, state = arrays.header, arrays.clauses, arrays.state
-    word, half, leaf_bits = pool.word, pool.half, arrays.option[LEAF_BITS]
-    record, table = entries.record, arrays.table
-    found_start, found = output.start, output.clause
+    output, table = borrow(output), arrays.table
     prepared = np.empty((CHUNK, 3), np.int64)
     headers = np.empty((CHUNK * (longest + 1), 2), np.int64)
     blocks, leaves = np.empty((QUEUE, 4), np.int64), np.empty((QUEUE, 4), np.int64)
-    hits, candidates = np.empty((QUEUE, 4), np.int64), np.empty((QUEUE, 2), np.int64)
-    to_sort, sorts = np.empty(MAX_LISTS_TO_SORT, np.int64), 0
-    begin, total = np.int64(part[0]), found_start[part[0]]
-    while begin < part[1]:
-        end = min(begin + CHUNK, np.int64(part[1]))
-        ahead = messages.token_start[min(end + CHUNK, np.int64(part[1]))]
+    hits, candidates = np.empty((QUEUE, 3), np.int64), np.empty((QUEUE, 2), np.int64)
+    to_sort = np.zeros(1 + MAX_LISTS_TO_SORT, np.int64)
+    begin, last = np.int64(part[0]), np.int64(part[1])
+    while begin < last:
+        end = min(begin + CHUNK, last)
+        ahead = messages.token_start[min(end + CHUNK, last)]
         for i in range(messages.token_start[end], ahead):
             prefetch(table, home_of(table, messages.token[i]))
         count = look_up(arrays, messages, (begin, end), headers, prepared)
-
-        # Headers: queue (message, position, stride, header).
-        block_count = np.int64(0)
-        for i in range(count):
-            message, number = headers[i, 0], headers[i, 1]
-            size = np.int64(header[number, SIZE])
-            if size == 0:
-                continue
-            start, kind = np.int64(header[number, CLAUSES]), np.int64(header[number, CLASS])
-            groups, stride = np.int64(1), np.int64(_GROUP)
-            if is_one_leaf(kind):
-                stride = stride_of(kind)
-                prefetch_leaf(word, start, stride)
-            else:
-                groups = (used_leaves(size, leaf_bits) + LANES - 1) // LANES
-            if block_count + groups > len(blocks):
-                blocks = longer(blocks, block_count + groups)
-            for group in range(groups):
-                position = start + group * GROUP_WORDS
-                if stride == _GROUP:
-                    prefetch_leaf(word, position, LANES)
-                blocks[block_count, 0], blocks[block_count, 1] = message, position
-                blocks[block_count, 2], blocks[block_count, 3] = stride, number
-                block_count += 1
-
-        # Bounds: queue the same for leaves only.
-        leaf_count = np.int64(0)
-        for i in range(block_count):
-            message, position = blocks[i, 0], blocks[i, 1]
-            stride, number = blocks[i, 2], blocks[i, 3]
-            if leaf_count + LANES > len(leaves):
-                leaves = longer(leaves, leaf_count + LANES)
-            if stride != _GROUP:
-                for j in range(4):
-                    leaves[leaf_count, j] = blocks[i, j]
-                leaf_count += 1
-                continue
-            window = prepared[message - begin, 2]
-            mask = touching_boxes(half, 2 * position, LANES, window) & np.uint64(0xFFFFFFFF)
-            start, groups = (
-                np.int64(header[number, CLAUSES]),
-                groups_of(np.int64(header[number, CLASS])),
-            )
-            first = (position - start) // GROUP_WORDS * LANES
-            while mask != np.uint64(0):
-                leaf = leaf_at(start, groups, first + lowest_bit(mask))
-                mask &= mask - np.uint64(1)
-                prefetch_leaf(word, leaf, LANES)
-                leaves[leaf_count, 0], leaves[leaf_count, 1] = message, leaf
-                leaves[leaf_count, 2], leaves[leaf_count, 3] = _GROUP, number
-                leaf_count += 1
-        state[VISITED] += block_count + leaf_count
-
-        # Leaves: queue (message, position of the first pair, bits of lanes).
-        hit_count = np.int64(0)
-        for i in range(leaf_count):
-            message, position = leaves[i, 0], leaves[i, 1]
-            stride, number = leaves[i, 2], leaves[i, 3]
-            window = prepared[message - begin, 2]
-            in_list = stride == _GROUP
-            if in_list:
-                stride = np.int64(LANES)
-            if stride <= 8:
-                mask = touching_boxes_8(half, 2 * position, stride, window)
-                if stride == 4:
-                    mask &= np.uint64(0x0000000F0000000F)
-            else:
-                mask = touching_boxes(half, 2 * position, stride, window)
-                if stride == 16:
-                    mask &= np.uint64(0x0000FFFF0000FFFF)
-            if mask & np.uint64(0xFFFFFFFF) == np.uint64(0):
-                if in_list:
-                    header[number, DEBT] += 1
-                    over = np.int64(header[number, DEBT]) - arrays.option[REGRET] * header[number, SIZE]
-                    if over == 1 and sorts < MAX_LISTS_TO_SORT:
-                        to_sort[sorts] = number
-                        sorts += 1
-                    elif over == 1:
-                        header[number, DEBT] -= 1
-                continue
-            if hit_count == len(hits):
-                hits = longer(hits, hit_count)
-            pairs = position + 2 * stride
-            if stride > 8:
-                lanes = mask & np.uint64(0xFFFFFFFF)
-                line = np.int64(NOTHING)
-                while lanes != np.uint64(0):
-                    lane = lowest_bit(lanes)
-                    lanes &= lanes - np.uint64(1)
-                    if lane >> 3 != line:
-                        line = lane >> 3
-                        prefetch(word, pairs + line * LINE)
-            hits[hit_count, 0], hits[hit_count, 1] = message, pairs
-            hits[hit_count, 2] = np.int64(mask)
-            hit_count += 1
-
-        # Hits: queue (message, entry and flags) of those with a fitting signature.
-        candidate_count = np.int64(0)
-        for i in range(hit_count):
-            message, pairs, mask = hits[i, 0], hits[i, 1], np.uint64(hits[i, 2])
-            missing = ~np.int32(prepared[message - begin, 1])
-            if candidate_count + LANES > len(candidates):
-                candidates = longer(candidates, candidate_count + LANES)
-            certain = mask >> np.uint64(32)
-            lanes = mask & np.uint64(0xFFFFFFFF)
-            while lanes != np.uint64(0):
-                lane = lowest_bit(lanes)
-                lanes &= lanes - np.uint64(1)
-                state[EXAMINED] += 1
-                if word[pairs + 2 * lane + 1] & missing:
-                    continue
-                entry = np.int64(word[pairs + 2 * lane])
-                if (certain >> np.uint64(lane)) & np.uint64(1):
-                    entry |= _CERTAIN
-                if entry < (SINGLE | _CERTAIN):
-                    prefetch(record, entry & ENTRY_MASK)
-                candidates[candidate_count, 0], candidates[candidate_count, 1] = message, entry
-                candidate_count += 1
-
-        # Exact boxes; what is left is queued in the same place.
-        left = np.int64(0)
-        for i in range(candidate_count):
-            message, entry = candidates[i, 0], candidates[i, 1]
-            own = entry & ENTRY_MASK
-            if not entry & _CERTAIN:
-                box = messages.box[message]
-                if (
-                    record[own, 0] > box[2]
-                    or record[own, 1] > box[3]
-                    or record[own, 2] < box[0]
-                    or record[own, 3] < box[1]
-                ):
-                    continue
-            if not entry & SINGLE:
-                prefetch(entries.pool, record[own, FIRST])
-            candidates[left, 0], candidates[left, 1] = message, entry
-            left += 1
-
-        # Tokens.
-        current = begin
-        for i in range(left):
-            message, entry = candidates[i, 0], candidates[i, 1]
-            while current < message:
-                current += 1
-                found_start[current] = total
-            own = entry & ENTRY_MASK
-            if not entry & SINGLE and not has_all(
-                entries.pool,
-                np.int64(record[own, FIRST]),
-                messages.token,
-                messages.token_start[message],
-                prepared[message - begin, 0],
-            ):
-                continue
-            if total == len(found):
-                sort_lists(arrays, entries, to_sort[:sorts])
-                return message
-            found[total] = own
-            total += 1
-        while current < end:
-            current += 1
-            found_start[current] = total
-        if sorts > 0:
-            sort_lists(arrays, entries, to_sort[:sorts])
-            sorts = 0
+        blocks, count = open_headers(arrays, headers, count, blocks)
+        leaves, leaf_count = open_bounds(arrays, prepared, begin, blocks, count, leaves)
+        arrays.state[VISITED] += count + leaf_count
+        hits, count = scan_leaves(arrays, prepared, begin, leaves, leaf_count, hits, to_sort)
+        candidates, count = read_entries(
+            arrays, entries.record, prepared, begin, hits, count, candidates
+        )
+        count = compare_boxes(entries, messages.box, candidates, count)
+        stopped = compare_tokens(
+            entries, messages, prepared, (begin, end), candidates, count, output
+        )
+        if to_sort[0] > 0:
+            sort_lists(arrays, entries, to_sort)
+        if stopped < end:
+            return stopped
         begin = end
     return begin
 
 
 @kernel
-def sort_lists(arrays: TwinArrays, entries: EntryArrays, numbers: NDArray[np.int64]) -> None:
-    """Sort the clauses of headers."""
-    for number in numbers:
-        sort_list(arrays, entries, number)
+def sort_lists(arrays: TwinArrays, entries: EntryArrays, to_sort: NDArray[np.int64]) -> None:
+    """Sort the clauses of headers: ``to_sort`` has their number, which becomes 0, then headers."""
+    for i in range(1, to_sort[0] + 1):
+        sort_list(arrays, entries, to_sort[i])
+    to_sort[0] = 0

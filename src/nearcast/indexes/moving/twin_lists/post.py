@@ -184,6 +184,25 @@ def prefetch_tiles(arrays: TwinArrays, scratch: PostScratch, count: Number) -> N
 
 
 @kernel
+def make_space_for(
+    arrays: TwinArrays, living: LivingArrays, number: Number, x: Number, y: Number
+) -> Number:
+    """Let the list of a place have space for one more; return 0 if the pool has no room."""
+    header, pool = arrays.header, arrays.messages
+    directory, dead = np.int64(header[number, DIRECTORY]), np.int64(0)
+    if directory == NOTHING:
+        at = number * HEADER_WORDS + LIST
+        if is_full(arrays.header_word, at):
+            dead = make_space(pool, arrays.header_word, at, living.alive)
+    else:
+        at = tile_of(pool.half, directory, np.int64(header[number, GRID]), x, y)
+        if is_full(pool.word, at):
+            dead = make_space(pool, pool.word, at, living.alive)
+    header[number, TOTAL] -= max(dead, np.int64(0))
+    return dead >= 0
+
+
+@inlined_kernel
 def append_posting(
     arrays: TwinArrays, living: LivingArrays, scratch: PostScratch, nth: Number, valid: Number
 ) -> Number:
@@ -193,34 +212,30 @@ def append_posting(
     """
     header, pool, item = arrays.header, arrays.messages, scratch.item
     number, stamp, x, y = item[nth, 0], item[nth, 1], item[nth, 2], item[nth, 3]
-    limit = arrays.option[FLAT]
+    limit, fits = arrays.option[FLAT], True
     if header[number, DIRECTORY] != NOTHING:
         limit = max(limit, 2 * np.int64(header[number, BUILT]))
     if header[number, TOTAL] >= limit:
-        if not rebuild_messages(arrays, number, living):
-            return False
+        fits = rebuild_messages(arrays, number, living)
         valid = False
-    directory = np.int64(header[number, DIRECTORY])
-    if directory == NOTHING:
+    is_flat = header[number, DIRECTORY] == NOTHING
+    at = scratch.head[nth]
+    if fits and not is_flat and not valid:
+        directory = np.int64(header[number, DIRECTORY])
+        at = tile_of(pool.half, directory, np.int64(header[number, GRID]), x, y)
+    if is_flat:
         at = number * HEADER_WORDS + LIST
-        if is_full(arrays.header_word, at):
-            dead = make_space(pool, arrays.header_word, at, living.alive)
-            if dead < 0:
-                return False
-            header[number, TOTAL] -= dead
-        push_posting(pool, arrays.header_word, at, x, y, stamp)
-    else:
-        at = scratch.head[nth]
-        if not valid:
-            at = tile_of(pool.half, directory, np.int64(header[number, GRID]), x, y)
-        if is_full(pool.word, at):
-            dead = make_space(pool, pool.word, at, living.alive)
-            if dead < 0:
-                return False
-            header[number, TOTAL] -= dead
-        push_posting(pool, pool.word, at, x, y, stamp)
-    header[number, TOTAL] += 1
-    return True
+    if fits:
+        full = is_full(arrays.header_word, at) if is_flat else is_full(pool.word, at)
+        if full:
+            fits = make_space_for(arrays, living, number, x, y)
+    if fits:
+        if is_flat:
+            push_posting(pool, arrays.header_word, at, x, y, stamp)
+        else:
+            push_posting(pool, pool.word, at, x, y, stamp)
+        header[number, TOTAL] += 1
+    return fits
 
 
 @inlined_kernel

@@ -71,20 +71,6 @@ def write_posting(
 
 
 @kernel
-def copy_posting(
-    source: Pool,
-    chunk: tuple[Number, Number, Number],
-    target: Pool,
-    goal: tuple[Number, Number, Number],
-    stamp: Number,
-) -> None:
-    """Copy a posting with another stamp; places are (start, class, number in the list)."""
-    at = x_at(chunk[0], chunk[1], chunk[2])
-    y = source.half[at + y_distance(chunk[1])]
-    write_posting(target, goal[0], goal[1], goal[2], source.half[at], y, stamp)
-
-
-@kernel
 def postings_class(count: Number) -> Number:
     """Return the class of a chunk for so many postings."""
     return class_for(2 * count)
@@ -92,16 +78,18 @@ def postings_class(count: Number) -> Number:
 
 @kernel
 def tidy(pool: Pool, head: NDArray[np.int32], at: Number, alive: NDArray[np.uint64]) -> Number:
-    """Drop the dead messages of a list; return how many there were."""
+    """Drop the dead messages of a list; the last ones take their places. Return how many died."""
     start, kind = np.int64(head[at]), np.int64(head[at + 1] & CLASS_MASK)
     size = np.int64(head[at + 1] >> 8)
-    left = np.int64(0)
-    for nth in range(size):
-        stamp = pool.word[stamp_at(start, kind, nth)]
-        if is_alive(alive, stamp):
-            if left < nth:
-                copy_posting(pool, (start, kind, nth), pool, (start, kind, left), stamp)
-            left += 1
+    nth, left, y = np.int64(0), size, y_distance(kind)
+    while nth < left:
+        if is_alive(alive, pool.word[stamp_at(start, kind, nth)]):
+            nth += 1
+            continue
+        left -= 1
+        to, last = x_at(start, kind, nth), x_at(start, kind, left)
+        pool.half[to], pool.half[to + y] = pool.half[last], pool.half[last + y]
+        pool.word[stamp_at(start, kind, nth)] = pool.word[stamp_at(start, kind, left)]
     head[at + 1] = (left << 8) | kind
     return size - left
 
@@ -115,8 +103,10 @@ def enlarge(pool: Pool, head: NDArray[np.int32], at: Number) -> None:
     target = new_chunk(pool, larger)
     if kind == 0:
         for nth in range(size):
-            stamp = pool.word[stamp_at(start, kind, nth)]
-            copy_posting(pool, (start, kind, nth), pool, (target, larger, nth), stamp)
+            from_x, to_x = x_at(start, kind, nth), x_at(target, larger, nth)
+            pool.half[to_x] = pool.half[from_x]
+            pool.half[to_x + 8] = pool.half[from_x + 4]
+            pool.word[stamp_at(target, larger, nth)] = pool.word[stamp_at(start, kind, nth)]
     else:
         for word in range(class_words(kind)):
             pool.word[target + word] = pool.word[start + word]
@@ -192,7 +182,9 @@ def copy_list(
     for nth in range(size):
         stamp = new_stamp[source.word[stamp_at(start, kind, nth)]]
         if stamp >= 0:
-            copy_posting(source, (start, kind, nth), target, (new_start, new_kind, to), stamp)
+            x = x_at(start, kind, nth)
+            y = source.half[x + y_distance(kind)]
+            write_posting(target, new_start, new_kind, to, source.half[x], y, stamp)
             to += 1
     return left
 

@@ -112,7 +112,7 @@ def grid_for(count: Number, tile: Number) -> Number:
 def words_to_build(count: Number, tile: Number) -> Number:
     """Return as many words as a list of so many postings can need, flat or with a directory."""
     grid = grid_for(count, tile)
-    return class_words(class_for(directory_words(grid))) + LINE * grid * grid + 4 * count
+    return class_words(class_for(directory_words(grid))) + LINE * grid * grid + 6 * count
 
 
 @kernel

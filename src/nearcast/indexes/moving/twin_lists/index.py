@@ -48,7 +48,7 @@ from nearcast.indexes.moving.twin_lists.layout import (
     new_table,
 )
 from nearcast.indexes.moving.twin_lists.match import match_messages
-from nearcast.indexes.moving.twin_lists.move import shift_entries
+from nearcast.indexes.moving.twin_lists.move import Moved, shift_entries
 from nearcast.indexes.moving.twin_lists.place import (
     count_all,
     place_entries,
@@ -246,7 +246,7 @@ class TwinLists(ListedIndex):
         appears, vanishes = (box[:, 0] > box[:, 2] for box in (before, after))
         if appears.any():
             self._place(entry[appears])
-        moved = (entry, before, np.ascontiguousarray(after))
+        moved = Moved(entry, before, after)
         count, changes = shift_entries(
             self._arrays,
             self.entries.arrays,

@@ -81,6 +81,12 @@ if TYPE_CHECKING:
 CHUNK = 32
 """Messages that are staged together."""
 
+_GROWTH = 3
+"""A directory is built again when it has so many times the postings for which it was built."""
+
+_AHEAD = 4
+"""How many lists ahead postings are prefetched when all are copied."""
+
 LACKS_HEADERS, LACKS_WORDS = 1, 2
 """Why `post_messages` stopped."""
 
@@ -214,7 +220,7 @@ def append_posting(
     number, stamp, x, y = item[nth, 0], item[nth, 1], item[nth, 2], item[nth, 3]
     limit, fits = arrays.option[FLAT], True
     if header[number, DIRECTORY] != NOTHING:
-        limit = max(limit, 2 * np.int64(header[number, BUILT]))
+        limit = max(limit, _GROWTH * np.int64(header[number, BUILT]))
     if header[number, TOTAL] >= limit:
         fits = rebuild_messages(arrays, number, living)
         valid = False
@@ -288,33 +294,56 @@ def post_messages(
 # --- rewriting -----------------------------------------------------------------------------------
 
 
+@inlined_kernel
+def prefetch_postings(pool: Pool, first: Number, second: Number) -> None:
+    """Prefetch a list, given by the words of its head."""
+    for line in range((np.int64(second) + (7 << 8)) >> 11):
+        prefetch(pool.word, np.int64(first) + line * LINE)
+
+
 @kernel
 def copy_directory(
-    arrays: TwinArrays, number: Number, target: Pool, new_stamp: NDArray[np.int32]
+    arrays: TwinArrays,
+    number: Number,
+    target: Pool,
+    new_stamp: NDArray[np.int32],
+    left: NDArray[np.int32],
 ) -> None:
     """Copy the directory of a header to another pool, with new stamps and without the dead."""
     header, source = arrays.header, arrays.messages
     directory, grid = np.int64(header[number, DIRECTORY]), np.int64(header[number, GRID])
     to = new_chunk(target, class_for(directory_words(grid)))
-    for word in range(head_at(directory, grid, 0, 0) - directory):
-        target.word[to + word] = source.word[directory + word]
     old, new, total = head_at(directory, grid, 0, 0), head_at(to, grid, 0, 0), np.int64(0)
+    for word in range(old - directory):
+        target.word[to + word] = source.word[directory + word]
     for tile in range(grid * grid):
+        if tile + _AHEAD < grid * grid:
+            ahead = old + 2 * (tile + _AHEAD)
+            prefetch_postings(source, source.word[ahead], source.word[ahead + 1])
         head = source.word[old + 2 * tile], source.word[old + 2 * tile + 1]
-        total += copy_list(source, head, target, target.word, new + 2 * tile, new_stamp)
+        total += copy_list(source, head, target, target.word, new + 2 * tile, new_stamp, left)
     header[number, DIRECTORY] = to
-    header[number, TOTAL] = total
+    header[number, TOTAL] = header[number, BUILT] = total
 
 
 @kernel
-def count_living(stamp: NDArray[np.int32], new_stamp: NDArray[np.int32]) -> Number:
-    """Give stamps their new values, without the dead; return how many are left."""
-    left = 0
+def rebuild_with(
+    arrays: TwinArrays,
+    number: Number,
+    target: TwinArrays,
+    living: LivingArrays,
+    new_stamp: NDArray[np.int32],
+) -> None:
+    """Build the lists of a header in another pool, with new stamps and without the dead."""
+    stamp, left = gather_stamps(arrays, number), 0
     for i in range(len(stamp)):
         if new_stamp[stamp[i]] >= 0:
             stamp[left] = new_stamp[stamp[i]]
             left += 1
-    return left
+    header = arrays.header
+    header[number, DIRECTORY] = NOTHING
+    header[number, LIST], header[number, LIST_SIZE] = 0, NO_CHUNK
+    build_messages(target, number, living, stamp[:left])
 
 
 @kernel
@@ -322,7 +351,7 @@ def words_to_rewrite(arrays: TwinArrays) -> Number:
     """Return as many words as `rewrite_messages` can need."""
     words = np.int64(0)
     for number in range(arrays.state[HEADERS]):
-        words += words_to_build(np.int64(arrays.header[number, TOTAL]), arrays.option[TILE])
+        words += 2 * words_to_build(np.int64(arrays.header[number, TOTAL]), arrays.option[TILE])
     return words
 
 
@@ -350,21 +379,26 @@ def rewrite_messages(
         state,
         arrays.option,
     )
+    longest = arrays.header[: state[HEADERS], TOTAL].max()
+    left = np.empty((longest, 2), np.int32)
     for number in range(state[HEADERS]):
         if header[number, TOKEN] == FREE_TOKEN:
             continue
-        if header[number, DIRECTORY] == NOTHING and not again:
+        if again:
+            rebuild_with(arrays, number, replaced, living, new_stamp)
+            continue
+        if number + _AHEAD < state[HEADERS] and header[number + _AHEAD, DIRECTORY] == NOTHING:
+            ahead = number + _AHEAD
+            prefetch_postings(source, header[ahead, LIST], header[ahead, LIST_SIZE])
+        if header[number, DIRECTORY] == NOTHING:
             head = header[number, LIST], header[number, LIST_SIZE]
             at = number * HEADER_WORDS + LIST
-            total = copy_list(source, head, target, arrays.header_word, at, new_stamp)
-            header[number, TOTAL] = header[number, BUILT] = total
+            count = copy_list(source, head, target, arrays.header_word, at, new_stamp, left)
+            header[number, TOTAL] = header[number, BUILT] = count
             continue
-        stamp = gather_stamps(arrays, number)
-        left = count_living(stamp, new_stamp)
-        if again or 3 * left < header[number, BUILT] or 2 * left <= arrays.option[FLAT]:
-            header[number, DIRECTORY] = NOTHING
-            header[number, LIST], header[number, LIST_SIZE] = 0, NO_CHUNK
-            build_messages(replaced, number, living, stamp[:left])
-        else:
-            copy_directory(arrays, number, target, new_stamp)
+        grid = np.int64(header[number, GRID])
+        copy_directory(arrays, number, target, new_stamp, left)
+        total = np.int64(header[number, TOTAL])
+        if 2 * total <= arrays.option[FLAT] or 3 * total < grid * grid * arrays.option[TILE]:
+            rebuild_messages(replaced, number, living)
     state[REBUILDS] += 1

@@ -72,8 +72,8 @@ def write_posting(
 
 @kernel
 def postings_class(count: Number) -> Number:
-    """Return the class of a chunk for so many postings."""
-    return class_for(2 * count)
+    """Return the class of a chunk for so many postings, and half as many that come later."""
+    return class_for(3 * count)
 
 
 @kernel
@@ -162,31 +162,31 @@ def copy_list(
     goal: NDArray[np.int32],
     at: Number,
     new_stamp: NDArray[np.int32],
+    left: NDArray[np.int32],
 ) -> Number:
     """Copy a list to another pool with new stamps, without the dead; return how many are left.
 
-    ``head`` are the two words of the list's head; the new one is written to ``goal[at:]``.
+    ``head`` are the two words of the list's head; the new one is written to ``goal[at:]``. ``left``
+    int32[any, 2] is scratch with room for all postings.
     """
     start, size = np.int64(head[0]), np.int64(head[1] >> 8)
     kind = np.int64(head[1] & CLASS_MASK)
-    left = np.int64(0)
-    for nth in range(size):
-        left += new_stamp[source.word[stamp_at(start, kind, nth)]] >= 0
-    goal[at], goal[at + 1] = 0, NO_CHUNK
-    if left == 0:
-        return left
-    new_kind = postings_class(left)
-    new_start = new_chunk(target, new_kind)
-    goal[at], goal[at + 1] = new_start, (left << 8) | new_kind
-    to = np.int64(0)
+    count = np.int64(0)
     for nth in range(size):
         stamp = new_stamp[source.word[stamp_at(start, kind, nth)]]
-        if stamp >= 0:
-            x = x_at(start, kind, nth)
-            y = source.half[x + y_distance(kind)]
-            write_posting(target, new_start, new_kind, to, source.half[x], y, stamp)
-            to += 1
-    return left
+        left[count, 0], left[count, 1] = nth, stamp
+        count += stamp >= 0
+    goal[at], goal[at + 1] = 0, NO_CHUNK
+    if count == 0:
+        return count
+    new_kind = postings_class(count)
+    new_start = new_chunk(target, new_kind)
+    goal[at], goal[at + 1] = new_start, (count << 8) | new_kind
+    for i in range(count):
+        x = x_at(start, kind, np.int64(left[i, 0]))
+        y = source.half[x + y_distance(kind)]
+        write_posting(target, new_start, new_kind, i, source.half[x], y, left[i, 1])
+    return count
 
 
 @kernel

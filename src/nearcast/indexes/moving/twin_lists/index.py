@@ -163,6 +163,19 @@ class TwinLists(ListedIndex):
         self._moves = 0
         self._rekeyed_at = 0
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Let arrays that are two views of the same words be that again."""
+        self.__dict__.update(state)
+        arrays = self._arrays
+        header = at_cache_line(arrays.header.size, np.int32).reshape(-1, HEADER_WORDS)
+        header[:] = arrays.header
+        self._arrays = arrays._replace(
+            header=header,
+            header_word=header.reshape(-1),
+            clauses=larger_pool(arrays.clauses, 0),
+            messages=larger_pool(arrays.messages, 0),
+        )
+
     @property
     def _own_nbytes(self) -> int:
         arrays = self._arrays
@@ -222,7 +235,7 @@ class TwinLists(ListedIndex):
         arrays = self._arrays
         target = new_pool(int(words_to_rewrite(arrays)) + 1024)
         rewrite_messages(arrays, self.living.arrays, target, new_stamp, again)
-        self._arrays = arrays._replace(messages=_trimmed(target))
+        self._arrays = arrays._replace(messages=target)
 
     def _drop_headers(self) -> None:
         """Free the headers of tokens that nothing has, and make the table fit."""
@@ -302,7 +315,7 @@ class TwinLists(ListedIndex):
         arrays = self._arrays
         target = new_pool(2 * int(arrays.clauses.state[TOP]) + 1024)
         rewrite_clauses(arrays, self.entries.arrays, target)
-        self._arrays = arrays._replace(clauses=_trimmed(target))
+        self._arrays = arrays._replace(clauses=target)
 
     def _post_under_every(self) -> None:
         """Post all living messages that are points under `EVERY`."""
@@ -367,7 +380,3 @@ class TwinLists(ListedIndex):
         self.examined, self.visited = int(state[EXAMINED]), int(state[VISITED])
         self.copies = int(state[COPIES])
 
-
-def _trimmed(pool: Any) -> Any:
-    """Return a pool with little more room than it uses."""
-    return pool

@@ -1,4 +1,4 @@
-"""What only twin-lists has: directories, rounded places, keys that change, lists that are sorted."""
+"""What only twin-lists has: directories, rounded places, keys that change, sorted lists."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nearcast.columns import Clauses, Messages
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput
 from nearcast.indexes import moving
 from nearcast.indexes.moving.entries import KEY, PLACE
@@ -157,7 +158,7 @@ def _call(function: Any, *arguments: Any) -> int:
     """Call an intrinsic from compiled code."""
     import numba
 
-    if not lanes.JIT:
+    if not JIT:
         return int(function(*arguments))
     if len(arguments) == 3:
         return int(numba.njit(lambda a, b, c: function(a, b, c))(*arguments))
@@ -193,7 +194,7 @@ def test_structure_after_random_events(seed: int) -> None:
 
 
 def test_directories_that_are_built_within_a_chunk() -> None:
-    """One batch makes lists outgrow their directories several times; tiles found before are void."""
+    """One batch makes lists outgrow directories several times; tiles found before are void."""
     rng = np.random.default_rng(1)
     steps = Lockstep(tiny(min_stamps=4096), clauses([[0], [1], [0, 1]] * 10, boxes(rng, 30)))
     for count in (3, 40, 120, 400):
@@ -212,8 +213,10 @@ def test_insert_and_delete_at_the_edges_of_the_frame() -> None:
     steps = Lockstep(tiny(), clauses([[1], [1], [2], [1, 2]], box))
     far = 2_000_000_000
     corners = [[far, far // 2], [-far, -far // 2], [far, -far // 2], [1000, 1000], [0, 0]]
-    corners = [[min(max(x, -1_800_000_000), 1_800_000_000), max(min(y, 9 * 10**8), -(9 * 10**8))]
-               for x, y in corners]
+    corners = [
+        [min(max(x, -1_800_000_000), 1_800_000_000), max(min(y, 9 * 10**8), -(9 * 10**8))]
+        for x, y in corners
+    ]
     steps.publish(messages([[1, 2]] * 5, corners))
     world = [-1_800_000_000, -900_000_000, 1_800_000_000, 900_000_000]
     steps.insert(clauses([[1], [2], [1]], [world, [999, 999, 1000, 1000], [0, 0, 0, 0]]))

@@ -89,7 +89,9 @@ def part_of(half: NDArray[np.int16], position: Number, grid: Number, value: Numb
 
 
 @inlined_kernel
-def tile_of(half: NDArray[np.int16], directory: Number, grid: Number, x: Number, y: Number) -> Number:
+def tile_of(
+    half: NDArray[np.int16], directory: Number, grid: Number, x: Number, y: Number
+) -> Number:
     """Return where the head of the tile of a place is."""
     column = part_of(half, directory, grid, x)
     row = part_of(half, rows_at(directory, grid, column), grid, y)

@@ -195,9 +195,7 @@ class TwinLists(ListedIndex):
     def _match_part(self, messages: MessageArrays, part: tuple[int, int], output: Output) -> int:
         start = messages.token_start[part[0] : part[1] + 1]
         longest = int(np.diff(start).max(initial=0))
-        done = match_messages(
-            self._arrays, self.entries.arrays, messages, part, output, longest
-        )
+        done = match_messages(self._arrays, self.entries.arrays, messages, part, output, longest)
         self._take_counts()
         return int(done)
 
@@ -379,4 +377,3 @@ class TwinLists(ListedIndex):
         state = self._arrays.state
         self.examined, self.visited = int(state[EXAMINED]), int(state[VISITED])
         self.copies = int(state[COPIES])
-

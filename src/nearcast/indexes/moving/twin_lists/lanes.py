@@ -197,8 +197,8 @@ def _interpreted_splits(halves: NDArray[np.int16], position: Any, value: Any) ->
 changed_postings: Callable[[Any, Any, Any, Any], Any] = (
     intrinsic(_changed_postings(8)) if JIT else _interpreted_postings(8)
 )
-"""``(halves, position, before, after)``: a bit for each of eight postings (x[8] y[8]) that may be in
-one of two windows only: it touches one, and is not strictly inside of both."""
+"""``(halves, position, before, after)``: a bit for each of eight postings (x[8] y[8]) that may be
+in one of two windows only: it touches one, and is not strictly inside both."""
 
 changed_postings_4: Callable[[Any, Any, Any, Any], Any] = (
     intrinsic(_changed_postings(4)) if JIT else _interpreted_postings(4)
@@ -208,8 +208,8 @@ changed_postings_4: Callable[[Any, Any, Any, Any], Any] = (
 touching_boxes: Callable[[Any, Any, Any, Any], Any] = (
     intrinsic(_touching_boxes(LANES)) if JIT else _interpreted_boxes(LANES)
 )
-"""``(halves, position, stride, window)``: a bit for each of 32 boxes that touches a window; the upper
-32 bits tell which share more than a side with it: the exact boxes certainly overlap."""
+"""``(halves, position, stride, window)``: a bit for each of 32 boxes that touches a window; the
+upper 32 bits tell which share more than a side with it: the exact boxes certainly overlap."""
 
 touching_boxes_8: Callable[[Any, Any, Any, Any], Any] = (
     intrinsic(_touching_boxes(8)) if JIT else _interpreted_boxes(8)

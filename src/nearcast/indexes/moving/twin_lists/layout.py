@@ -1,7 +1,7 @@
 """The arrays of twin-lists: headers, the table of tokens, two pools of chunks, and the frame.
 
-Chunks. A pool is cut into chunks of half a cache line, one, two, three, four, six, eight, twelve ...
-lines (*classes*); free chunks of a class are chained by their first word.
+Chunks. A pool is cut into chunks of half a cache line, one, two, three, four, six, eight, twelve
+... lines (*classes*). Free chunks of a class are chained by their first word.
 
 Frame. All places are kept a second time as int16, ``(v - origin) >> shift`` within a frame around
 subscriptions and messages. Beyond the frame they are clamped. Rounding and clamping keep the order,
@@ -30,8 +30,8 @@ whether or not it is their key."""
 
 LIST, LIST_SIZE, DIRECTORY, GRID, TOTAL, BUILT, TOKEN = 5, 6, 7, 8, 9, 10, 11
 """Fields of ``header``, messages: the chunk of a flat list and ``size << 8 | class``; the chunk of
-the directory (`NOTHING` for a flat list) and its number of columns; all postings, and how many there
-were when the directory was built; the token."""
+the directory (`NOTHING` for a flat list) and its number of columns; all postings, and how many
+there were when the directory was built; the token."""
 
 HEADER_WORDS = 16
 NOTHING = -1
@@ -42,7 +42,7 @@ EVERY_TOKEN, FREE_TOKEN = -1, -2
 """In ``header[:, TOKEN]``."""
 
 TOP, FREE_WORDS = 0, 1
-"""Fields of a pool's ``state``: the first word that was never used, and the words of free chunks."""
+"""Fields of a pool's ``state``: the first word that was never used, and words of free chunks."""
 
 (
     HEADERS,

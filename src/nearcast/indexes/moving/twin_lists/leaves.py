@@ -147,7 +147,9 @@ def locate(header: NDArray[np.int32], number: Number, place: Number, leaf_bits: 
 
 
 @inlined_kernel
-def write_box(half: NDArray[np.int16], leaf: Number, stride: Number, lane: Number, window: Number) -> None:
+def write_box(
+    half: NDArray[np.int16], leaf: Number, stride: Number, lane: Number, window: Number
+) -> None:
     """Write a rounded box to a leaf."""
     at = 2 * leaf + lane
     half[at] = window_side(window, 0)
@@ -230,7 +232,9 @@ def merge_side(half: NDArray[np.int16], bound: Number, side: Number, value: Numb
 
 
 @kernel
-def append_clause(arrays: TwinArrays, entries: EntryArrays, number: Number, entry: Number) -> Number:
+def append_clause(
+    arrays: TwinArrays, entries: EntryArrays, number: Number, entry: Number
+) -> Number:
     """Add an entry with its box to the list of a header; return 0 if the pool has no room."""
     header, pool, leaf_bits = arrays.header, arrays.clauses, arrays.option[LEAF_BITS]
     size, kind = np.int64(header[number, SIZE]), np.int64(header[number, CLASS])

@@ -354,7 +354,7 @@ def compare_tokens(
     count: Number,
     output: Output,
 ) -> Number:
-    """Write the candidates that have all tokens; return the message that did not fit, or the end."""
+    """Write the candidates that have all tokens; return the first message that did not fit."""
     begin, end = part
     total, current = output.start[begin], np.int64(begin)
     stopped = np.int64(end)

@@ -14,17 +14,17 @@ import numpy as np
 from nearcast.compiled.jit import Number, borrow, kernel
 from nearcast.indexes.moving.entries import FIRST, KEY, EntryArrays
 from nearcast.indexes.moving.twin_lists.layout import (
+    CLASS,
+    CLAUSES,
     EVERY,
+    FREE_TOKEN,
     HEADERS,
+    LEAF_BITS,
     REKEYED,
     SIZE,
     TOKEN,
     TOTAL,
     WANTED,
-    CLASS,
-    CLAUSES,
-    FREE_TOKEN,
-    LEAF_BITS,
     Pool,
     TwinArrays,
     add_header,

@@ -248,7 +248,7 @@ def append_posting(
 def prefetch_table(
     arrays: TwinArrays, living: LivingArrays, first: Number, last: Number, end: Number
 ) -> None:
-    """Prefetch the slots of the tokens of messages from ``first`` to ``last``, not above ``end``."""
+    """Prefetch the slots of the tokens of messages from ``first`` to ``last``, below ``end``."""
     for stamp in range(min(first, end), min(last, end)):
         begin = np.int64(living.record[stamp, FIRST])
         length = np.int64(living.record[stamp, LENGTH] & LENGTH_MASK)

@@ -175,7 +175,8 @@ def copy_list(
     for nth in range(size):
         stamp = new_stamp[source.word[stamp_at(start, kind, nth)]]
         left[count, 0], left[count, 1] = nth, stamp
-        count += stamp >= 0
+        if stamp >= 0:
+            count += 1
     goal[at], goal[at + 1] = 0, NO_CHUNK
     if count == 0:
         return count

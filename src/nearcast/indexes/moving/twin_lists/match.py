@@ -58,7 +58,7 @@ from nearcast.indexes.moving.twin_lists.leaves import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CHUNK = 32
+CHUNK = 16
 """Messages that are staged together."""
 
 QUEUE = 1024

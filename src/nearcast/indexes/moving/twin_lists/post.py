@@ -78,7 +78,7 @@ from nearcast.indexes.moving.twin_lists.postings import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CHUNK = 32
+CHUNK = 16
 """Messages that are staged together."""
 
 _GROWTH = 3

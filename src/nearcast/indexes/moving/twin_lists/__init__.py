@@ -44,7 +44,9 @@ This index is Nearcast's own and follows no paper. Decisions behind it:
 - Loops over memory are staged in chunks: each stage prefetches what the next one reads. Calls with
   many arrays cost more than the work of a posting, so stages are inlined.
 - Tried and not kept: tiles of 12 messages instead of 24 (fewer comparisons, more tiles, no gain);
-  chunks of 32 and 64 messages instead of 16 (no difference).
+  chunks of 32 and 64 messages instead of 16 (no difference); a mask of 8 x 8 cells in each header
+  that tells where its clauses are (a third fewer leaves, but no faster: clauses that move fill the
+  mask, and lists must be sorted to clear it).
 
 Cost with a million subscriptions of 1 to 5 words and 500,000 living messages of 10 words, on one
 core: a move reads 1.2 lists or tiles (11 cache lines), examines 4.5 messages and changes 4; that

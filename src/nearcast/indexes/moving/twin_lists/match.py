@@ -64,6 +64,10 @@ CHUNK = 16
 QUEUE = 1024
 """Length of a queue at first."""
 
+TOO_SHORT = -1
+"""A stage has found no space in its queue. The chunk is done again with a longer one: a queue that
+is replaced within a loop would be counted there."""
+
 MAX_LISTS_TO_SORT = 64
 _CERTAIN = SINGLE << 1
 """Of a candidate: its exact box need not be looked at."""
@@ -80,10 +84,8 @@ _GROUP = 0
 
 @kernel
 def longer(queue: NDArray[np.int64], count: Number) -> NDArray[np.int64]:
-    """Return a queue with the same values and room for at least ``count``."""
-    larger = np.empty((2 * count + QUEUE, queue.shape[1]), np.int64)
-    larger[: len(queue)] = queue
-    return larger
+    """Return a queue with room for more than ``count`` items, without those of the old one."""
+    return np.empty((2 * count + QUEUE, queue.shape[1]), np.int64)
 
 
 @kernel
@@ -106,11 +108,11 @@ def has_all(
 
 @inlined_kernel
 def prefetch_leaf(word: NDArray[np.int32], position: Number, stride: Number) -> None:
-    """Prefetch the sides of a leaf, and in a small one all of it."""
+    """Prefetch the sides of a leaf, and all of one with four clauses."""
     prefetch(word, position)
-    if stride > 4:
-        prefetch(word, position + LINE)
     if stride > 8:
+        prefetch(word, position + LINE)
+    if stride > 16:
         prefetch(word, position + 2 * LINE)
         prefetch(word, position + 3 * LINE)
 
@@ -153,7 +155,7 @@ def look_up(
 @inlined_kernel
 def open_headers(
     arrays: TwinArrays, headers: NDArray[np.int64], count: Number, blocks: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], Number]:
+) -> Number:
     """Queue (message, position, stride, header) of single leaves and of groups of bounds."""
     header, word, leaf_bits = arrays.header, arrays.clauses.word, arrays.option[LEAF_BITS]
     queued = np.int64(0)
@@ -170,7 +172,8 @@ def open_headers(
         else:
             groups = (used_leaves(size, leaf_bits) + LANES - 1) // LANES
         if queued + groups > len(blocks):
-            blocks = longer(blocks, queued + groups)
+            queued = np.int64(TOO_SHORT)
+            break
         for group in range(groups):
             position = start + group * GROUP_WORDS
             if stride == _GROUP:
@@ -178,7 +181,7 @@ def open_headers(
             blocks[queued, 0], blocks[queued, 1] = message, position
             blocks[queued, 2], blocks[queued, 3] = stride, number
             queued += 1
-    return blocks, queued
+    return queued
 
 
 @inlined_kernel
@@ -189,14 +192,15 @@ def open_bounds(
     blocks: NDArray[np.int64],
     count: Number,
     leaves: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], Number]:
+) -> Number:
     """Queue the single leaves, and the leaves that groups of bounds lead to."""
     header, word, half = arrays.header, arrays.clauses.word, arrays.clauses.half
     queued = np.int64(0)
     for i in range(count):
         message, position, stride, number = blocks[i, 0], blocks[i, 1], blocks[i, 2], blocks[i, 3]
         if queued + LANES > len(leaves):
-            leaves = longer(leaves, queued + LANES)
+            queued = np.int64(TOO_SHORT)
+            break
         if stride != _GROUP:
             leaves[queued, 0], leaves[queued, 1] = message, position
             leaves[queued, 2], leaves[queued, 3] = stride, number
@@ -214,7 +218,7 @@ def open_bounds(
             leaves[queued, 0], leaves[queued, 1] = message, leaf
             leaves[queued, 2], leaves[queued, 3] = _GROUP, number
             queued += 1
-    return leaves, queued
+    return queued
 
 
 @inlined_kernel
@@ -233,7 +237,7 @@ def compare_leaf(
     return mask
 
 
-@kernel
+@inlined_kernel
 def regret(arrays: TwinArrays, number: Number, to_sort: NDArray[np.int64]) -> None:
     """Add a leaf in vain to the debt of a list; ``to_sort`` has their number, then the lists."""
     header = arrays.header
@@ -255,11 +259,9 @@ def scan_leaves(
     count: Number,
     hits: NDArray[np.int64],
     to_sort: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], Number]:
+) -> Number:
     """Queue (message, where the entries of a leaf are, bits of those that touch)."""
     word, half = arrays.clauses.word, arrays.clauses.half
-    if count > len(hits):
-        hits = longer(hits, count)
     queued = np.int64(0)
     for i in range(count):
         message, position, stride, number = leaves[i, 0], leaves[i, 1], leaves[i, 2], leaves[i, 3]
@@ -271,7 +273,7 @@ def scan_leaves(
                 regret(arrays, number, to_sort)
             continue
         pairs = position + 2 * width
-        if width > 8:
+        if width > 4:
             line = np.int64(NOTHING)
             while lanes != _NONE:
                 lane = lowest_bit(lanes)
@@ -281,7 +283,7 @@ def scan_leaves(
                     prefetch(word, pairs + line * LINE)
         hits[queued, 0], hits[queued, 1], hits[queued, 2] = message, pairs, np.int64(mask)
         queued += 1
-    return hits, queued
+    return queued
 
 
 @inlined_kernel
@@ -293,14 +295,16 @@ def read_entries(
     hits: NDArray[np.int64],
     count: Number,
     candidates: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], Number]:
+) -> Number:
     """Queue (message, entry and flags) of those whose signatures fit."""
     word, queued, examined = arrays.clauses.word, np.int64(0), np.int64(0)
     for i in range(count):
         message, pairs, mask = hits[i, 0], hits[i, 1], np.uint64(hits[i, 2])
         missing = ~prepared[message - begin, TOKEN_BITS]
         if queued + LANES > len(candidates):
-            candidates = longer(candidates, queued + LANES)
+            queued = np.int64(TOO_SHORT)
+            examined = np.int64(0)
+            break
         certain, lanes = mask >> _UPPER, mask & _LOW
         while lanes != _NONE:
             lane = lowest_bit(lanes)
@@ -316,7 +320,7 @@ def read_entries(
             candidates[queued, 0], candidates[queued, 1] = message, entry
             queued += 1
     arrays.state[EXAMINED] += examined
-    return candidates, queued
+    return queued
 
 
 @inlined_kernel
@@ -409,14 +413,21 @@ def match_messages(
         ahead = messages.token_start[min(end + CHUNK, last)]
         for i in range(messages.token_start[end], ahead):
             prefetch(table, home_of(table, messages.token[i]))
-        count = look_up(arrays, messages, (begin, end), headers, prepared)
-        blocks, count = open_headers(arrays, headers, count, blocks)
-        leaves, leaf_count = open_bounds(arrays, prepared, begin, blocks, count, leaves)
-        arrays.state[VISITED] += count + leaf_count
-        hits, count = scan_leaves(arrays, prepared, begin, leaves, leaf_count, hits, to_sort)
-        candidates, count = read_entries(
-            arrays, entries.record, prepared, begin, hits, count, candidates
-        )
+        header_count = look_up(arrays, messages, (begin, end), headers, prepared)
+        block_count = open_headers(arrays, headers, header_count, blocks)
+        if block_count == TOO_SHORT:
+            blocks = longer(blocks, len(blocks))
+            continue
+        leaf_count = open_bounds(arrays, prepared, begin, blocks, block_count, leaves)
+        if leaf_count == TOO_SHORT:
+            leaves, hits = longer(leaves, len(leaves)), longer(hits, len(leaves))
+            continue
+        count = scan_leaves(arrays, prepared, begin, leaves, leaf_count, hits, to_sort)
+        count = read_entries(arrays, entries.record, prepared, begin, hits, count, candidates)
+        if count == TOO_SHORT:
+            candidates = longer(candidates, len(candidates))
+            continue
+        arrays.state[VISITED] += block_count + leaf_count
         count = compare_boxes(entries, messages.box, candidates, count)
         stopped = compare_tokens(
             entries, messages, prepared, (begin, end), candidates, count, output

@@ -46,7 +46,7 @@ from nearcast.indexes.moving.twin_lists.layout import (
     window_of,
 )
 from nearcast.indexes.moving.twin_lists.leaves import locate, widen, write_box
-from nearcast.indexes.moving.twin_lists.match import has_all, longer
+from nearcast.indexes.moving.twin_lists.match import TOO_SHORT, has_all, longer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -201,7 +201,7 @@ def find_tiles(
     part: tuple[Number, Number],
     scratch: ChunkScratch,
     tiles: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], Number]:
+) -> Number:
     """Queue (entry, head of a tile, -1), and (entry, start, size and class) of flat lists.
 
     Tiles that are strictly inside of both windows are left out: nothing changes there.
@@ -213,7 +213,8 @@ def find_tiles(
         directory, grid = np.int64(header[number, DIRECTORY]), np.int64(header[number, GRID])
         if directory == NOTHING:
             if queued == len(tiles):
-                tiles = longer(tiles, queued)
+                queued = np.int64(TOO_SHORT)
+                break
             tiles[queued, 0], tiles[queued, 1] = i, header[number, LIST]
             tiles[queued, 2] = header[number, LIST_SIZE]
             queued += 1
@@ -231,7 +232,8 @@ def find_tiles(
             if not (in_old and column_of[2] < column < column_of[3]):
                 inner_high = inner_low
             if queued + grid > len(tiles):
-                tiles = longer(tiles, queued + grid)
+                queued = np.int64(TOO_SHORT)
+                break
             for row in range(min(south, new_south), max(north, new_north) + 1):
                 touched = south <= row <= north or new_south <= row <= new_north
                 if touched and not inner_low < row < inner_high:
@@ -239,7 +241,9 @@ def find_tiles(
                     prefetch(word, head)
                     tiles[queued, 0], tiles[queued, 1], tiles[queued, 2] = i, head, NOTHING
                     queued += 1
-    return tiles, queued
+        if queued == TOO_SHORT:
+            break
+    return queued
 
 
 @inlined_kernel
@@ -262,14 +266,15 @@ def scan_tiles(
     tiles: NDArray[np.int64],
     count: Number,
     candidates: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], Number]:
+) -> Number:
     """Queue (entry, stamp) of living messages that may be in one box only."""
     word, half, queued = arrays.messages.word, arrays.messages.half, np.int64(0)
     for i in range(count):
         at, start, size = tiles[i, 0], tiles[i, 1], tiles[i, 2] >> 8
         old, new = scratch.window[at - begin, 0], scratch.window[at - begin, 1]
         if queued + size + 8 > len(candidates):
-            candidates = longer(candidates, queued + size + 8)
+            queued = np.int64(TOO_SHORT)
+            break
         if tiles[i, 2] & CLASS_MASK == 0:
             mask = changed_postings_4(half, 2 * start, old, new)
             mask &= (_ONE << np.uint64(size)) - _ONE
@@ -290,7 +295,7 @@ def scan_tiles(
                 prefetch(living.record, stamp)
                 candidates[queued, 0], candidates[queued, 1] = at, stamp
                 queued += np.int64(is_alive(living.alive, stamp))
-    return candidates, queued
+    return queued
 
 
 @inlined_kernel
@@ -373,10 +378,16 @@ def shift_entries(
         write_records(arrays, record, moved, part, scratch)
         open_headers(arrays, record, moved, part)
         write_leaves(arrays, record, moved, part, scratch)
-        tiles, count = find_tiles(arrays, record, moved, part, scratch, tiles)
-        arrays.state[VISITED] += count
-        open_tiles(arrays.messages.word, tiles, count)
-        candidates, count = scan_tiles(arrays, living, begin, scratch, tiles, count, candidates)
+        tile_count = find_tiles(arrays, record, moved, part, scratch, tiles)
+        while tile_count == TOO_SHORT:
+            tiles = longer(tiles, len(tiles))
+            tile_count = find_tiles(arrays, record, moved, part, scratch, tiles)
+        arrays.state[VISITED] += tile_count
+        open_tiles(arrays.messages.word, tiles, tile_count)
+        count = scan_tiles(arrays, living, begin, scratch, tiles, tile_count, candidates)
+        while count == TOO_SHORT:
+            candidates = longer(candidates, len(candidates))
+            count = scan_tiles(arrays, living, begin, scratch, tiles, tile_count, candidates)
         arrays.state[EXAMINED] += count
         count = compare_messages(entries, living, moved, candidates, count)
         if total + count > len(output.stamp):

@@ -51,7 +51,7 @@ This index is Nearcast's own and follows no paper. Decisions behind it:
 Cost with a million subscriptions of 1 to 5 words and 500,000 living messages of 10 words, on one
 core: a move reads 1.2 lists or tiles (11 cache lines), examines 4.5 messages and changes 4; that
 takes 0.4 us, and 0.55 us with the checks and the numbers of messages around it. A message looks up
-10 headers, opens 12 leaves and compares 10 clauses in 1.3 us; storing it takes 1.1 us.
+10 headers, opens 12 leaves and compares 10 clauses in 1.2 us; storing it takes 1.1 us.
 """
 
 from nearcast.indexes.moving.twin_lists.index import TwinLists, TwinListsOptions

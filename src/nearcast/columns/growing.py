@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["GrowingArray", "GrowingClauses", "GrowingRankings"]
 
 _MIN_ROWS = 16
+_MIN_ALIGNED = 4096
+"""Arrays of at least this many bytes begin at a cache line, so that their rows do not straddle."""
 
 
 class GrowingArray:
@@ -36,7 +38,7 @@ class GrowingArray:
     def __init__(self, values: NDArray[Any]) -> None:
         self._used = len(values)
         self._capacity = _capacity(self._used)
-        self._rows = np.empty((self._capacity, *values.shape[1:]), values.dtype)
+        self._rows = _empty_rows(self._capacity, values)
         self._rows[: self._used] = values
 
     def __len__(self) -> int:
@@ -98,9 +100,20 @@ class GrowingArray:
         """Reserve capacity for ``count`` rows in total."""
         if count > self._capacity:
             self._capacity = _capacity(count)
-            rows = np.empty((self._capacity, *self._rows.shape[1:]), self._rows.dtype)
+            rows = _empty_rows(self._capacity, self._rows)
             rows[: self._used] = self._rows[: self._used]
             self._rows = rows
+
+
+def _empty_rows(count: int, like: NDArray[Any]) -> NDArray[Any]:
+    """Return rows of the same kind, undefined."""
+    shape = (count, *like.shape[1:])
+    size = int(np.prod(shape)) * like.dtype.itemsize
+    if size < _MIN_ALIGNED or like.dtype.hasobject:
+        return np.empty(shape, like.dtype)
+    raw = np.empty(size + 64, np.uint8)
+    skip = -raw.ctypes.data % 64
+    return raw[skip : skip + size].view(like.dtype).reshape(shape)
 
 
 class GrowingClauses:

@@ -18,6 +18,9 @@ SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 BUILDERS = {
     **{name: moving.create(name) for name in moving.names()},
     "flat": MovingBuilder(FlatIndex, NoOptions()),
+    "twin-lists-tiny": moving.create(
+        "twin-lists", leaf=4, flat=2, tile=1, regret=0, rekey_interval=1, min_stamps=16
+    ),
 }
 
 

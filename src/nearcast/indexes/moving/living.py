@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import GrowingArray, Messages, starts
+from nearcast.columns import GrowingArray, Messages, at_cache_line, starts
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.messages import MessageArrays, known_tokens
 from nearcast.errors import UnknownId
@@ -277,7 +277,7 @@ class Living:
 
 def _room(stamps: int, tokens: int) -> LivingArrays:
     return LivingArrays(
-        np.zeros((stamps, 8), np.int32),
+        at_cache_line(8 * stamps, np.int32).reshape(-1, 8),
         np.empty(tokens, np.int32),
         np.zeros((stamps + 63) // 64, np.uint64),
     )

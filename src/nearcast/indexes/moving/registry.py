@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 from nearcast.columns import Clauses
 from nearcast.errors import UnknownName
 from nearcast.indexes.moving.scan import MovingScan
+from nearcast.indexes.moving.twin_lists import TwinLists
 
 if TYPE_CHECKING:
     from nearcast.indexes.moving.contract import MovingIndex
 
 __all__ = ["DEFAULT", "MovingBuilder", "create", "get", "names"]
 
-DEFAULT = MovingScan.name
-"""The moving index, unless another is chosen."""
+DEFAULT = "twin-lists"
+"""The moving index that is used unless another one is chosen."""
 
-_INDEXES: dict[str, type[MovingIndex]] = {index.name: index for index in (MovingScan,)}
+_INDEXES: dict[str, type[MovingIndex]] = {index.name: index for index in (MovingScan, TwinLists)}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """``nearcast match``: match a file of messages with a file of subscriptions."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -67,20 +67,17 @@ def match(
     does not match it.
     """
     options = parse_assignments(option or [])
+    rejects_path = rejects or out.with_name(f"{out.name}.rejects.ndjson")
     if moves is not None:
-        _replay(
-            ReplayOptions(subscriptions, messages, moves, out, rejects, index, options, ttl),
-            similarity,
-            distance,
-            strict=strict,
-            as_json=as_json,
-        )
+        files = subscriptions, messages, moves, out, rejects_path
+        given = ReplayOptions(*files, index or "twin-lists", options, ttl, similarity, distance)
+        _replay(given, strict=strict, as_json=as_json)
         return
+    index = index or "trie-pyramid"
     from nearcast import indexes
     from nearcast.cli.match_job import MatchJob
     from nearcast.columns import Scoring
 
-    rejects_path = rejects or out.with_name(f"{out.name}.rejects.ndjson")
     _check_map_path(map_path)
     builder = indexes.create(index, **options)
     scoring = Scoring(similarity, distance)
@@ -111,6 +108,52 @@ def match(
         raise typer.Exit(3)
 
 
+class ReplayOptions(NamedTuple):
+    """What a replay reads and writes, and with which index."""
+
+    subscriptions: Path
+    messages: Path
+    moves: Path
+    out: Path
+    rejects: Path
+    index: str
+    options: dict[str, Any]
+    ttl_s: float | None
+    similarity: str
+    distance: str
+
+
+def _replay(given: ReplayOptions, *, strict: bool, as_json: bool) -> None:
+    from nearcast.cli.replay_job import ReplayJob
+
+    with progress(not as_json) as start:
+        summary = ReplayJob(**given._asdict()).run(start)
+    names = ("subscriptions", "messages", "moves")
+    result = {
+        "command": "match",
+        "index": given.index,
+        "options": given.options,
+        **{name: summary.rows(name) for name in names},
+        "rejects": summary.reasons_list(),
+        "updates": summary.matches,
+        "seconds": summary.seconds,
+        "out": str(given.out),
+        "rejects_file": str(given.rejects),
+    }
+    if as_json:
+        show_json(result)
+    else:
+        _show_rows(result, names)
+        pairs = {
+            "updates": format_count(result["updates"]),
+            "replaying": format_seconds(summary.seconds["match"]),
+            "written to": result["out"],
+        }
+        show_pairs(f"replayed with {given.index}", pairs)
+    if strict and summary.rejected.total():
+        raise typer.Exit(3)
+
+
 def _check_map_path(map_path: Path | None) -> None:
     if map_path is not None and map_path.suffix.lower() != ".png":
         raise InvalidInput("--map", str(map_path), "must be a file name that ends in .png")
@@ -124,12 +167,10 @@ def _map_data(map_path: Path | None) -> Any:
     return MapData()
 
 
-def _show(result: dict[str, Any]) -> None:
+def _show_rows(result: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Show how many rows of each file were read, accepted and rejected, and why."""
     header = ["file", "read", "accepted", "rejected"]
-    rows = [
-        [name, *(format_count(result[name][key]) for key in header[1:])]
-        for name in ("subscriptions", "messages")
-    ]
+    rows = [[name, *(format_count(result[name][key]) for key in header[1:])] for name in names]
     show_table("rows", header, rows)
     if result["rejects"]:
         shown = result["rejects"][:_MAX_REASONS]
@@ -137,6 +178,10 @@ def _show(result: dict[str, Any]) -> None:
         more = len(result["rejects"]) - len(shown)
         caption = f"and {more} more reasons; see {result['rejects_file']}" if more else ""
         show_table("rejected", ["file", "field", "reason", "rows"], reasons, caption)
+
+
+def _show(result: dict[str, Any]) -> None:
+    _show_rows(result, ("subscriptions", "messages"))
     spent = result["seconds"]
     pairs = {
         "matches": format_count(result["matches"]),

@@ -69,12 +69,9 @@ class Summary:
         messages = self.accepted["messages"]
         matching = self.seconds.get("match", 0.0)
         return {
-            "subscriptions": self._rows("subscriptions"),
-            "messages": self._rows("messages"),
-            "rejects": [
-                {"source": source, "field": name, "reason": reason, "rows": rows}
-                for (source, name, reason), rows in self.reasons.most_common()
-            ],
+            "subscriptions": self.rows("subscriptions"),
+            "messages": self.rows("messages"),
+            "rejects": self.reasons_list(),
             "matches": self.matches,
             "matched_messages": self.matched_messages,
             "matches_per_message": self.matches / messages if messages else 0.0,
@@ -84,7 +81,15 @@ class Summary:
             "seconds": self.seconds,
         }
 
-    def _rows(self, source: str) -> dict[str, int]:
+    def reasons_list(self) -> list[dict[str, Any]]:
+        """Return the reasons of rejects, the most frequent first."""
+        return [
+            {"source": source, "field": name, "reason": reason, "rows": rows}
+            for (source, name, reason), rows in self.reasons.most_common()
+        ]
+
+    def rows(self, source: str) -> dict[str, int]:
+        """Return how many rows of a file were read, accepted and rejected."""
         accepted, rejected = self.accepted[source], self.rejected[source]
         return {"read": accepted + rejected, "accepted": accepted, "rejected": rejected}
 

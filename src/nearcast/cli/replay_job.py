@@ -129,9 +129,7 @@ class ReplayJob:
             summary.accepted["subscriptions"] += batch.table.num_rows - len(found)
             advance(batch.bytes_read, batch.bytes_total)
 
-    def _read(
-        self, path: Path, source: str, rejects: TableWriter, summary: Summary
-    ) -> _Events:
+    def _read(self, path: Path, source: str, rejects: TableWriter, summary: Summary) -> _Events:
         """Return the rows of a file that have a time, and messages with the time that they live."""
         tables, rows = [], []
         for batch in open_table(path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, kernel
+from nearcast.compiled.jit import Number, kernel, prefetch
 from nearcast.indexes.moving.lists import (
     ListArrays,
     append,
@@ -29,6 +29,7 @@ from nearcast.indexes.moving.tables import (
     VALUE,
     TableArrays,
     claim_key,
+    find_key,
     new_region,
     place_key,
     region_end,
@@ -37,7 +38,7 @@ from nearcast.indexes.moving.tables import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["put_message", "sweep_tables"]
+__all__ = ["put_message", "store_items", "sweep_tables"]
 
 
 @kernel
@@ -64,6 +65,33 @@ def put_message(
     else:
         number = value
     append(lists, alive, number, record[stamp, X], record[stamp, Y], stamp, 0)
+
+
+@kernel
+def store_items(
+    tables: TableArrays,
+    header: NDArray[np.int32],
+    column: Number,
+    lists: ListArrays,
+    living: LivingArrays,
+    item: NDArray[np.int64],
+    count: Number,
+) -> None:
+    """Store messages under many places, whose first slots were prefetched.
+
+    ``item`` int64[many, 3]: the stamp of a message, an owner and a key.
+    """
+    for i in range(count):
+        at = find_key(tables.slot, header, item[i, 1], column, item[i, 2])
+        if at >= 0:
+            value = np.int64(tables.slot[at, VALUE])
+            if value >= 0:
+                prefetch(lists.head, value)
+            else:
+                prefetch(living.record, ~value)
+    for i in range(count):
+        place = (item[i, 1], column, item[i, 2])
+        put_message(tables, header, place, lists, living, item[i, 0])
 
 
 @kernel

@@ -11,11 +11,11 @@ its tokens. The ss-index goes by place first, the kk-index by token first::
 Both are the same arrays. The owner of a table is a cell (``header`` has a row for each), or a token
 (``header`` is the table of tokens)::
 
-    token     | token | clauses | messages |                    how often tokens occur
+    token     | token | clauses | messages |         how often tokens occur
     header    ... | clause table: start, count | message table: start, count | ...
-    slot      | key | value |     tables, eight slots to a cache line (`nearcast.indexes.moving.tables`)
-    list      entry[capacity] signature[capacity]               of clauses
-              x[capacity] y[capacity] stamp[capacity]           of messages
+    slot      | key | value |                        tables: eight slots to a cache line
+    list      entry[capacity] signature[capacity]    of clauses
+              x[capacity] y[capacity] stamp[capacity]    of messages
 
 A value is the number of a list, or the only item itself. A message looks up its tokens in its cell,
 compares the signatures in the lists, and verifies boxes and tokens of what is left by the records

@@ -9,10 +9,12 @@ import numpy as np
 
 from nearcast.columns import at_cache_line
 from nearcast.compiled.token_table import NO_TOKEN
+from nearcast.indexes.moving import comparing
 from nearcast.indexes.moving.clause_lists import CLAUSE_COLUMNS
+from nearcast.indexes.moving.comparing import Moved, collect_changes, new_shift_scratch
 from nearcast.indexes.moving.entries import EMPTY, PLACE
 from nearcast.indexes.moving.frequencies import OWN, TokenFrequencies, choose_keys
-from nearcast.indexes.moving.grids import match, shift
+from nearcast.indexes.moving.grids import match
 from nearcast.indexes.moving.grids.cells import count_entered, frame_of
 from nearcast.indexes.moving.grids.layout import (
     HEADER_WIDTH,
@@ -22,11 +24,11 @@ from nearcast.indexes.moving.grids.layout import (
     post_messages,
     shift_clauses,
 )
+from nearcast.indexes.moving.grids.shift import shift_entries
 from nearcast.indexes.moving.listed import ListedIndex
 from nearcast.indexes.moving.lists import MessageLists
 from nearcast.indexes.moving.living import LENGTH, LENGTH_MASK, MIN_STAMPS
 from nearcast.indexes.moving.message_tables import sweep_tables
-from nearcast.indexes.moving.ranges import Shifted
 from nearcast.indexes.moving.tables import Tables
 from nearcast.indexes.options import check_whole
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from nearcast.columns import Clauses
     from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.moving.grids.cells import Frame
+    from nearcast.indexes.moving.ranges import Shifted
 
 __all__ = ["GridIndex", "GridOptions", "KkIndex", "SsIndex"]
 
@@ -73,7 +76,7 @@ class GridIndex(ListedIndex):
         self._framed = 0
         self._under_all = False
         self._match_scratch = match.new_match_scratch()
-        self._shift_scratch = shift.new_shift_scratch()
+        self._shift_scratch = new_shift_scratch()
         self._post_items = np.empty((POST_ITEMS, 3), np.int64)
         self._frequencies = TokenFrequencies(0 if self.by_cell else HEADER_WIDTH - OWN)
         self._clear()
@@ -176,7 +179,7 @@ class GridIndex(ListedIndex):
         inserted = entry[before[:, 0] > before[:, 2]]
         if len(inserted):
             self._admit(inserted)
-        changes = self._changes(shift.Moved(entry, before, after))
+        changes = self._changes(Moved(entry, before, after))
         self._go(entry, before, after)
         removed = entry[after[:, 0] > after[:, 2]]
         if len(removed):
@@ -205,22 +208,18 @@ class GridIndex(ListedIndex):
         self._clause_lists.reserve(entered, 2 * entered)
         shift_clauses(self._grid, self._frame, self.entries.arrays, entry, before, after)
 
-    def _changes(self, moved: shift.Moved) -> Shifted:
+    def _changes(self, moved: Moved) -> Shifted:
         """Return the messages that clauses gain and lose."""
         scratch = self._shift_scratch
-        counters = scratch.counters
-        counters[:] = 0
-        output, begin = Shifted.room(1024 + 4 * len(moved.entry)), 0
         arrays = self._grid, self._frame, self.entries.arrays, self.living.arrays
-        while True:
-            begin = int(shift.shift_entries(*arrays, moved, begin, scratch, output))
-            if begin == len(moved.entry):
-                break
-            output = output.doubled()
-            counters[shift.FOUND] = counters[shift.BEFORE_CURRENT]
-        self.examined += int(counters[shift.EXAMINED])
-        self.visited += int(counters[shift.VISITED])
-        return output.first(int(counters[shift.FOUND]))
+
+        def write(begin: int, output: Shifted) -> int:
+            return int(shift_entries(*arrays, moved, begin, scratch, output))
+
+        changes = collect_changes(write, len(moved.entry), scratch)
+        self.examined += int(scratch.counters[comparing.EXAMINED])
+        self.visited += int(scratch.counters[comparing.VISITED])
+        return changes
 
     def _look_at_extent(self) -> None:
         """Put everything into a new grid if the extent has changed by much."""

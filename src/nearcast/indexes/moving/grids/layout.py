@@ -16,13 +16,14 @@ from nearcast.indexes.moving.clause_lists import put_clause, take_clause
 from nearcast.indexes.moving.entries import KEY, EntryArrays
 from nearcast.indexes.moving.frequencies import find_token
 from nearcast.indexes.moving.grids.cells import Frame, cell_of, cells_of, touches
-from nearcast.indexes.moving.lists import ListArrays
 from nearcast.indexes.moving.living import LivingArrays, X, Y, is_range, tokens_of
-from nearcast.indexes.moving.message_tables import put_message
-from nearcast.indexes.moving.tables import VALUE, TableArrays, find_key, first_slot
+from nearcast.indexes.moving.message_tables import store_items
+from nearcast.indexes.moving.tables import TableArrays, first_slot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.indexes.moving.lists import ListArrays
 
 CLAUSE_TABLE, MESSAGE_TABLE, HEADER_WIDTH = 4, 6, 8
 """Columns of ``header``: each table has two. In the kk-index, those before are of the tokens."""
@@ -63,26 +64,15 @@ def note_post(grid: GridArrays, token: Number, cell: Number, item: NDArray[np.in
 
 
 @kernel
-def _store(
-    grid: GridArrays, living: LivingArrays, item: NDArray[np.int64], count: Number
-) -> None:
+def _store(grid: GridArrays, living: LivingArrays, item: NDArray[np.int64], count: Number) -> None:
     """Store the messages that were noted."""
-    slot, header, head = grid.messages.slot, grid.header, grid.message_lists.head
     if not grid.by_cell:
+        slot = grid.messages.slot
         for i in range(count):
             item[i, 1] = find_token(grid.token, item[i, 1])
-            prefetch(slot, first_slot(header, item[i, 1], MESSAGE_TABLE, item[i, 2]))
-    for i in range(count):
-        at = find_key(slot, header, item[i, 1], MESSAGE_TABLE, item[i, 2])
-        if at >= 0:
-            value = np.int64(slot[at, VALUE])
-            if value >= 0:
-                prefetch(head, value)
-            else:
-                prefetch(living.record, ~value)
-    for i in range(count):
-        place = (item[i, 1], np.int64(MESSAGE_TABLE), item[i, 2])
-        put_message(grid.messages, header, place, grid.message_lists, living, item[i, 0])
+            prefetch(slot, first_slot(grid.header, item[i, 1], MESSAGE_TABLE, item[i, 2]))
+    column = np.int64(MESSAGE_TABLE)
+    store_items(grid.messages, grid.header, column, grid.message_lists, living, item, count)
 
 
 @kernel
@@ -161,6 +151,4 @@ def shift_clauses(
             for column in range(new.west, new.east + 1):
                 if not touches(old, column, row):
                     place = place_of(grid, key, row * frame.columns + column)
-                    put_clause(
-                        grid.clauses, grid.header, place, grid.clause_lists, record, number
-                    )
+                    put_clause(grid.clauses, grid.header, place, grid.clause_lists, record, number)

@@ -124,7 +124,8 @@ def sweep_tables(
     Headers of owners without keys are 0.
     """
     for owner in range(len(header)):
-        first, end, kept = np.int64(header[owner, column]), region_end(header, owner, column), 0
+        first, end = np.int64(header[owner, column]), region_end(header, owner, column)
+        kept: Number = np.int64(0)
         for at in range(first, end):
             if old.slot[at, KEY] != NO_KEY:
                 value = _new_value(lists, np.int64(old.slot[at, VALUE]), new_stamp)
@@ -133,7 +134,7 @@ def sweep_tables(
         header[owner, column], header[owner, column + 1] = 0, 0
         if kept == 0:
             continue
-        new_region(new, header, owner, column, np.int64(kept))
+        new_region(new, header, owner, column, kept)
         new.state[KEYS] += kept
         for at in range(first, end):
             if old.slot[at, KEY] != NO_KEY and old.slot[at, VALUE] != NO_VALUE:

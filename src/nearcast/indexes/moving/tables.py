@@ -93,17 +93,17 @@ def find_key(
     start, meta = np.int64(header[owner, column]), np.int64(header[owner, column + 1])
     kind = meta & _CLASS_MASK
     if kind <= _PLAIN:
-        for at in range(start, start + (meta >> 8)):
-            if slot[at, KEY] == key:
-                return np.int64(at)
+        for there in range(start, start + (meta >> 8)):
+            if slot[there, KEY] == key:
+                return np.int64(there)
         return np.int64(-1)
     at = _home(start, kind, np.int64(key))
     end = start + (np.int64(1) << kind)
     while True:
-        there = slot[at, KEY]
-        if there == key:
+        found = slot[at, KEY]
+        if found == key:
             return np.int64(at)
-        if there == NO_KEY:
+        if found == NO_KEY:
             return np.int64(-1)
         at += 1
         if at == end:

@@ -134,7 +134,7 @@ def shift_entries(
         around = max(around, (old.east - old.west + 2) * (old.north - old.south + 2))
         if end - start <= around:  # all cells of the token
             for at in range(start, end):
-                cell = np.int64(slot[at, KEY])
+                cell: Number = np.int64(slot[at, KEY])
                 row, column = cell // frame.columns, cell % frame.columns
                 if cell == NO_KEY or not (touches(old, column, row) or touches(new, column, row)):
                     continue
@@ -162,10 +162,8 @@ def shift_entries(
                 item[count, POSITION], item[count, SIGNS] = i, UNRESOLVED
                 item[count, VALUE] = cell if grid.by_cell else owner
                 item[count, TABLE_KEY] = key if grid.by_cell else cell
-                prefetch(
-                    slot,
-                    first_slot(header, item[count, VALUE], MESSAGE_TABLE, item[count, TABLE_KEY]),
-                )
+                table, wanted = item[count, VALUE], item[count, TABLE_KEY]
+                prefetch(slot, first_slot(header, table, MESSAGE_TABLE, wanted))
                 count += 1
                 column = next_column(old, new, column + 1, row)
     if not compare_places(grid, entries, living, moved, scratch, count, output):

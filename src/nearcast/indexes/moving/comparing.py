@@ -20,17 +20,22 @@ from nearcast.indexes.moving.lists import ListArrays, capacity_of, size_of, star
 from nearcast.indexes.moving.living import FIRST, LivingArrays, X, Y, is_alive
 from nearcast.indexes.moving.living import SIGNATURE as MESSAGE_SIGNATURE
 from nearcast.indexes.moving.ranges import Shifted, has_tokens
+from nearcast.indexes.moving.tables import VALUE as SLOT_VALUE
+from nearcast.indexes.moving.tables import find_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-POSITION, VALUE, SIGNS, OWN_ITEM, ITEM_WIDTH = range(5)
+POSITION, VALUE, SIGNS, ITEM_KEY, ITEM_WIDTH = range(5)
 """Columns of ``item``: which of the clauses; the number of a list, or the complement of a stamp; a
-bit for each sign that is wanted (1: begins, 2: ends); and one for the index."""
+bit for each sign that is wanted (1: begins, 2: ends); and the key, if the item is not resolved."""
 
 BOTH_SIGNS, ONLY_BEGINS, ONLY_ENDS = 3, 1, 2
+
+UNRESOLVED = 4
+"""A bit beside the signs: the value is the owner of a table that is still to be looked up."""
 
 STAMP, SIGN = 1, 2
 """Columns of ``candidate`` after `POSITION`."""
@@ -136,6 +141,29 @@ def verify(
         found += 1
     counters[FOUND] = found
     return True
+
+
+@kernel
+def resolve_items(
+    slot: NDArray[np.int32],
+    header: NDArray[np.int32],
+    column: Number,
+    item: NDArray[np.int64],
+    count: Number,
+) -> Number:
+    """Look up the items that are not resolved; return how many items are left."""
+    kept = np.int64(0)
+    for i in range(count):
+        value, signs = item[i, VALUE], item[i, SIGNS]
+        if signs & UNRESOLVED:
+            at = find_key(slot, header, value, column, item[i, ITEM_KEY])
+            if at < 0:
+                continue
+            value = np.int64(slot[at, SLOT_VALUE])
+        item[kept, POSITION], item[kept, VALUE] = item[i, POSITION], value
+        item[kept, SIGNS] = signs & BOTH_SIGNS
+        kept += 1
+    return kept
 
 
 @inlined_kernel

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nearcast.columns import Clauses
 from nearcast.errors import UnknownName
 from nearcast.indexes.moving.grids import KkIndex, SsIndex
+from nearcast.indexes.moving.quadtrees import IqPlusTree, RqPlusTree
 from nearcast.indexes.moving.scan import MovingScan
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ _INDEXES: dict[str, type[MovingIndex]] = {
         MovingScan,
         SsIndex,
         KkIndex,
+        IqPlusTree,
+        RqPlusTree,
     )
 }
 

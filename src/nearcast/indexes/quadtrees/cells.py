@@ -152,7 +152,12 @@ def share_of(costs: Costs, cell: Cell) -> Number:
 @kernel
 def placement_of(costs: Costs, box: NDArray[np.int32], clause: Number) -> Placement:
     """Return what decides the cells of a clause."""
-    sides = sides_of(box, clause)
+    return placement_in(costs, sides_of(box, clause), clause)
+
+
+@kernel
+def placement_in(costs: Costs, sides: Sides, clause: Number) -> Placement:
+    """Return what would decide the cells of a clause if it had another box."""
     wide = max(sides.east - sides.west, 2 * (sides.north - sides.south)) + 1
     level = np.int64(0)
     while level < costs.depth and (np.int64(1) << (31 - level)) >= wide:

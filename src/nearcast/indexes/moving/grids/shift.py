@@ -13,18 +13,20 @@ from nearcast.indexes.moving.comparing import (
     CURRENT,
     POSITION,
     SIGNS,
+    UNRESOLVED,
     VALUE,
     Moved,
     ShiftScratch,
     compare_items,
+    resolve_items,
 )
-from nearcast.indexes.moving.comparing import OWN_ITEM as TABLE_KEY
+from nearcast.indexes.moving.comparing import ITEM_KEY as TABLE_KEY
 from nearcast.indexes.moving.entries import KEY as ENTRY_KEY
 from nearcast.indexes.moving.entries import EntryArrays
 from nearcast.indexes.moving.frequencies import find_token
 from nearcast.indexes.moving.grids.cells import Cells, Frame, cells_of, is_inside, touches
 from nearcast.indexes.moving.grids.layout import MESSAGE_TABLE, GridArrays
-from nearcast.indexes.moving.tables import KEY, NO_KEY, find_key, first_slot, region_end
+from nearcast.indexes.moving.tables import KEY, NO_KEY, first_slot, region_end
 from nearcast.indexes.moving.tables import VALUE as SLOT_VALUE
 
 if TYPE_CHECKING:
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.moving.living import LivingArrays
     from nearcast.indexes.moving.ranges import Shifted
-
-UNRESOLVED = 0
-"""Instead of the signs of an item: its value is the owner of a table, still to be looked up."""
 
 _FAR, _NEAR, _NEXT = 12, 6, 3
 
@@ -50,17 +49,8 @@ def compare_places(
     output: Shifted,
 ) -> Number:
     """Write what changes in the places that were noted; return whether all fit."""
-    item, slot, kept = scratch.item, grid.messages.slot, np.int64(0)
-    for i in range(count):
-        value = item[i, VALUE]
-        if item[i, SIGNS] == UNRESOLVED:
-            at = find_key(slot, grid.header, value, MESSAGE_TABLE, item[i, TABLE_KEY])
-            if at < 0:
-                continue
-            value = np.int64(slot[at, SLOT_VALUE])
-        item[kept, POSITION], item[kept, VALUE] = item[i, POSITION], value
-        item[kept, SIGNS] = BOTH_SIGNS
-        kept += 1
+    column = np.int64(MESSAGE_TABLE)
+    kept = resolve_items(grid.messages.slot, grid.header, column, scratch.item, count)
     return compare_items(grid.message_lists, entries, living, moved, scratch, kept, output)
 
 
@@ -159,7 +149,7 @@ def shift_entries(
                     if not fits:
                         return counters[CURRENT]
                 cell = row * frame.columns + column
-                item[count, POSITION], item[count, SIGNS] = i, UNRESOLVED
+                item[count, POSITION], item[count, SIGNS] = i, BOTH_SIGNS | UNRESOLVED
                 item[count, VALUE] = cell if grid.by_cell else owner
                 item[count, TABLE_KEY] = key if grid.by_cell else cell
                 table, wanted = item[count, VALUE], item[count, TABLE_KEY]

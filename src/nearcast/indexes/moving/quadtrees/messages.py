@@ -1,0 +1,409 @@
+"""Living messages in the cells of quadtrees: stored, dealt out when cells split, and compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.compiled.box_lists import CAPACITY, START
+from nearcast.compiled.jit import Number, borrow, kernel, prefetch
+from nearcast.compiled.token_table import NO_TOKEN, home
+from nearcast.indexes.moving.comparing import (
+    BOTH_SIGNS,
+    CURRENT,
+    ITEM_KEY,
+    ONLY_BEGINS,
+    ONLY_ENDS,
+    POSITION,
+    SIGNS,
+    UNRESOLVED,
+    VALUE,
+    Moved,
+    ShiftScratch,
+    compare_items,
+    resolve_items,
+)
+from nearcast.indexes.moving.entries import KEY as ENTRY_KEY
+from nearcast.indexes.moving.entries import EntryArrays
+from nearcast.indexes.moving.frequencies import CLAUSES, OWN, find_token
+from nearcast.indexes.moving.lists import (
+    ListArrays,
+    append,
+    capacity_of,
+    drop_list,
+    new_list,
+    size_of,
+    start_of,
+)
+from nearcast.indexes.moving.living import LivingArrays, X, Y, is_alive, is_range, tokens_of
+from nearcast.indexes.moving.message_tables import put_message, store_items
+from nearcast.indexes.moving.quadtrees.clauses import is_among
+from nearcast.indexes.moving.tables import KEY, NO_KEY, TableArrays, first_slot, region_end
+from nearcast.indexes.moving.tables import VALUE as SLOT_VALUE
+from nearcast.indexes.quadtrees.cells import Costs, is_within, placement_in, sides_of
+from nearcast.indexes.quadtrees.layout import (
+    BY_TOKEN,
+    CHILD,
+    LEVEL,
+    NODES,
+    OWNER,
+    TOP_OWNER,
+    TREE,
+    QuadArrays,
+    cell_of,
+    find_row,
+)
+from nearcast.indexes.quadtrees.split import UpdateScratch, find_nodes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.indexes.moving.ranges import Shifted
+
+NO_LIST = -1
+POST_ITEMS = 256
+_TABLE = np.int64(0)
+_NO_ROOT = np.int64(-1)
+_FAR, _NEAR = 12, 6
+
+
+class NodeMessages(NamedTuple):
+    """The messages of a quadtree index.
+
+    - ``tables``, ``header`` int32[nodes, 2]: of an iq+-tree, a table from tokens to messages for
+      each node.
+    - ``list_of`` int32[nodes]: of an rq+-tree, the list of each node.
+    - ``token``: see `nearcast.indexes.moving.frequencies`; in an rq+-tree, `OWN` is the number of
+      a token's list plus one.
+    """
+
+    tables: TableArrays
+    header: NDArray[np.int32]
+    list_of: NDArray[np.int32]
+    token: NDArray[np.int32]
+    lists: ListArrays
+
+
+@kernel
+def child_of(quad: QuadArrays, node: Number, x: Number, y: Number) -> Number:
+    """Return the child of a node that a point is in, or -1 if it has none."""
+    first = np.int64(quad.node[node, CHILD])
+    if first < 0:
+        return np.int64(-1)
+    cell = cell_of(quad, node)
+    east = x >= cell.west + (np.int64(1) << (31 - cell.level))
+    north = y >= cell.south + (np.int64(1) << (30 - cell.level))
+    return first + np.int64(east) + 2 * np.int64(north)
+
+
+@kernel
+def root_of(quad: QuadArrays, token: Number) -> Number:
+    """Return the root of a token's quadtree in an rq-tree, or -1 if it has none."""
+    row = quad.slot[find_row(quad.slot, TOP_OWNER, token)]
+    if row[OWNER] == 0 or row[CAPACITY] != TREE:
+        return _NO_ROOT
+    return np.int64(row[START])
+
+
+# Storing messages.
+
+
+@kernel
+def post_in_cells(
+    quad: QuadArrays,
+    messages: NodeMessages,
+    living: LivingArrays,
+    stamps: tuple[Number, Number],
+    kinds: tuple[bool, bool],
+    item: NDArray[np.int64],
+) -> Number:
+    """Store messages in an iq+-tree: in all cells around them; return how many postings there are.
+
+    ``kinds``: whether they are stored under their tokens, and whether under `NO_TOKEN`. ``item``
+    int64[POST_ITEMS, 3] is scratch space: stamp, node, token.
+    """
+    quad, messages, living = borrow(quad), borrow(messages), borrow(living)
+    tables, header, lists = messages.tables, messages.header, messages.lists
+    by_token, under_all = kinds
+    count, total = np.int64(0), np.int64(0)
+    for stamp in range(stamps[0], stamps[1]):
+        if is_range(living.record, stamp):
+            continue
+        x, y = np.int64(living.record[stamp, X]), np.int64(living.record[stamp, Y])
+        tokens = tokens_of(living, stamp)
+        known = np.int64(len(tokens)) if by_token else np.int64(0)
+        node = np.int64(0)
+        while node >= 0:
+            for i in range(known + np.int64(under_all)):
+                if count == len(item):
+                    store_items(tables, header, _TABLE, lists, living, item, count)
+                    count = np.int64(0)
+                token = np.int64(tokens[i]) if i < known else NO_TOKEN
+                item[count, 0], item[count, 1], item[count, 2] = stamp, node, token
+                prefetch(tables.slot, first_slot(header, node, _TABLE, token))
+                count += 1
+                total += 1
+            node = child_of(quad, node, x, y)
+    store_items(tables, header, _TABLE, lists, living, item, count)
+    return total
+
+
+@kernel
+def post_in_trees(
+    quad: QuadArrays,
+    messages: NodeMessages,
+    living: LivingArrays,
+    stamps: tuple[Number, Number],
+    kinds: tuple[bool, bool],
+    item: NDArray[np.int64],
+) -> Number:
+    """Store messages in an rq+-tree: with each token, in all cells of its quadtree around them."""
+    quad, messages, living = borrow(quad), borrow(messages), borrow(living)
+    slot, lists, list_of = messages.token, messages.lists, messages.list_of
+    by_token, under_all = kinds
+    total = np.int64(0)
+    for stamp in range(stamps[0], stamps[1]):
+        if by_token and stamp + 4 < stamps[1]:
+            for token in tokens_of(living, stamp + 4):
+                prefetch(slot, home(np.int64(token), len(slot)))
+        if by_token and stamp + 2 < stamps[1]:
+            for token in tokens_of(living, stamp + 2):
+                prefetch(lists.head, np.int64(max(slot[find_token(slot, token), OWN], 1)) - 1)
+        if is_range(living.record, stamp):
+            continue
+        x, y = np.int64(living.record[stamp, X]), np.int64(living.record[stamp, Y])
+        tokens = tokens_of(living, stamp)
+        known = np.int64(len(tokens)) if by_token else np.int64(0)
+        for i in range(known + np.int64(under_all)):
+            wanted = np.int64(tokens[i]) if i < known else NO_TOKEN
+            row = slot[find_token(slot, wanted)]
+            if row[OWN] == 0:
+                row[OWN] = new_list(lists) + 1
+            append(lists, living.alive, np.int64(row[OWN]) - 1, x, y, stamp, 0)
+            total += 1
+            node = root_of(quad, wanted) if row[CLAUSES] > 0 else _NO_ROOT
+            while node >= 0:
+                node = child_of(quad, node, x, y)
+                if node >= 0:
+                    if list_of[node] == NO_LIST:
+                        list_of[node] = new_list(lists)
+                    append(lists, living.alive, np.int64(list_of[node]), x, y, stamp, 0)
+                    total += 1
+    return total
+
+
+# Splitting cells.
+
+
+@kernel
+def count_in_node(quad: QuadArrays, messages: NodeMessages, node: Number) -> Number:
+    """Return how many postings a node has, dead ones included."""
+    lists, slot = messages.lists, messages.tables.slot
+    if not quad.state[BY_TOKEN]:
+        number = np.int64(messages.list_of[node])
+        return size_of(lists, number) if number != NO_LIST else np.int64(0)
+    total = np.int64(0)
+    first, end = np.int64(messages.header[node, 0]), region_end(messages.header, node, _TABLE)
+    for at in range(first, end):
+        if slot[at, KEY] != NO_KEY:
+            value = np.int64(slot[at, SLOT_VALUE])
+            total += np.int64(1) if value < 0 else size_of(lists, value)
+    return total
+
+
+@kernel
+def deal_list(
+    quad: QuadArrays,
+    messages: NodeMessages,
+    living: LivingArrays,
+    node: Number,
+    number: Number,
+    token: Number,
+) -> Number:
+    """Copy the living messages of a list of a node to its children; return how many there are."""
+    lists, record = messages.lists, living.record
+    dealt = np.int64(0)
+    for i in range(size_of(lists, number)):
+        stamp = np.int64(lists.pool[start_of(lists, number) + 2 * capacity_of(lists, number) + i])
+        if not is_alive(living.alive, stamp):
+            continue
+        x, y = np.int64(record[stamp, X]), np.int64(record[stamp, Y])
+        child = child_of(quad, node, x, y)
+        dealt += 1
+        if quad.state[BY_TOKEN]:
+            place = (child, _TABLE, token)
+            put_message(messages.tables, messages.header, place, lists, living, stamp)
+            continue
+        if messages.list_of[child] == NO_LIST:
+            messages.list_of[child] = new_list(lists)
+        append(lists, living.alive, np.int64(messages.list_of[child]), x, y, stamp, 0)
+    return dealt
+
+
+@kernel
+def deal_node(
+    quad: QuadArrays, messages: NodeMessages, living: LivingArrays, node: Number
+) -> Number:
+    """Copy the messages of a node to its new children; return how many there are."""
+    if not quad.state[BY_TOKEN]:
+        number = np.int64(messages.list_of[node])
+        if number == NO_LIST:
+            return np.int64(0)
+        return deal_list(quad, messages, living, node, number, NO_TOKEN)
+    slot, header, dealt = messages.tables.slot, messages.header, np.int64(0)
+    # The tables of the children do not move that of the node.
+    for at in range(np.int64(header[node, 0]), region_end(header, node, _TABLE)):
+        token = np.int64(slot[at, KEY])
+        if token == NO_KEY:
+            continue
+        value = np.int64(slot[at, SLOT_VALUE])
+        if value >= 0:
+            dealt += deal_list(quad, messages, living, node, value, token)
+        elif is_alive(living.alive, ~value):
+            x, y = np.int64(living.record[~value, X]), np.int64(living.record[~value, Y])
+            place = (child_of(quad, node, x, y), _TABLE, token)
+            put_message(messages.tables, header, place, messages.lists, living, ~value)
+            dealt += 1
+    return dealt
+
+
+@kernel
+def drop_empty_lists(quad: QuadArrays, messages: NodeMessages) -> None:
+    """Drop the lists of an rq+-tree that have no messages, but for those of roots."""
+    lists, slot, list_of = messages.lists, messages.token, messages.list_of
+    for at in range(len(slot)):
+        number = np.int64(slot[at, OWN]) - 1
+        if number >= 0 and size_of(lists, number) == 0:
+            if slot[at, CLAUSES] == 0 or root_of(quad, np.int64(slot[at, 0])) < 0:
+                drop_list(lists, number)
+                slot[at, OWN] = 0
+    for node in range(quad.state[NODES]):
+        number = np.int64(list_of[node])
+        if number != NO_LIST and quad.node[node, LEVEL] > 0 and size_of(lists, number) == 0:
+            drop_list(lists, number)
+            list_of[node] = NO_LIST
+
+
+# Clauses that move.
+
+
+@kernel
+def note_item(
+    quad: QuadArrays,
+    messages: NodeMessages,
+    item: NDArray[np.int64],
+    position: Number,
+    place: tuple[Number, Number],
+    signs: Number,
+) -> Number:
+    """Note that the messages of a key in a node are to be compared; return 1, 0 if none are."""
+    node, key = place
+    item[POSITION], item[VALUE], item[SIGNS] = position, node, signs | UNRESOLVED
+    item[ITEM_KEY] = key
+    if quad.state[BY_TOKEN]:
+        prefetch(messages.tables.slot, first_slot(messages.header, node, _TABLE, key))
+        return np.int64(1)
+    number = np.int64(messages.list_of[node])
+    item[VALUE], item[SIGNS] = number, signs
+    if number == NO_LIST:
+        return np.int64(0)
+    prefetch(messages.lists.head, number)
+    return np.int64(1)
+
+
+@kernel
+def note_nodes(
+    quad: QuadArrays,
+    costs: Costs,
+    messages: NodeMessages,
+    place: tuple[Number, Number, Number],
+    boxes: tuple[NDArray[np.int32], NDArray[np.int32]],
+    position: Number,
+    scratch: UpdateScratch,
+    target: NDArray[np.int64],
+    item: NDArray[np.int64],
+) -> Number:
+    """Note the nodes of a clause's two boxes; return how many items there are.
+
+    ``place``: the root of the tree, the key, and the clause. ``boxes`` int32[1, 4] each; one may be
+    empty.
+    """
+    root, key, clause = place
+    before, after = sides_of(boxes[0], 0), sides_of(boxes[1], 0)
+    new, count = target[:0], np.int64(0)
+    if after.west <= after.east:
+        found = find_nodes(quad, costs, root, placement_in(costs, after, clause), scratch)
+        new = target[:found]
+        new[:] = scratch.node[:found]
+    old = scratch.node[:0]
+    if before.west <= before.east:
+        found = find_nodes(quad, costs, root, placement_in(costs, before, clause), scratch)
+        old = scratch.node[:found]
+    for i in range(len(old)):
+        node, signs = old[i], np.int64(ONLY_ENDS)
+        if is_among(new, node):
+            cell = cell_of(quad, node)
+            if is_within(cell, before) and is_within(cell, after):
+                continue
+            signs = np.int64(BOTH_SIGNS)
+        count += note_item(quad, messages, item[count], position, (node, key), signs)
+    for i in range(len(new)):
+        if not is_among(old, new[i]):
+            signs = np.int64(ONLY_BEGINS)
+            count += note_item(quad, messages, item[count], position, (new[i], key), signs)
+    return count
+
+
+@kernel
+def shift_entries(
+    quad: QuadArrays,
+    costs: Costs,
+    messages: NodeMessages,
+    entries: EntryArrays,
+    living: LivingArrays,
+    moved: Moved,
+    begin: Number,
+    update: UpdateScratch,
+    target: NDArray[np.int64],
+    scratch: ShiftScratch,
+    output: Shifted,
+) -> Number:
+    """Write what changes for entries from ``begin`` on; return the first whose changes did not fit.
+
+    See `nearcast.indexes.moving.comparing.collect_changes`.
+    """
+    quad, messages, entries = borrow(quad), borrow(messages), borrow(entries)
+    living, moved, scratch, output = borrow(living), borrow(moved), borrow(scratch), borrow(output)
+    item, record, slot = scratch.item, entries.record, messages.token
+    tables, header, lists = messages.tables, messages.header, messages.lists
+    count, longest = np.int64(0), len(item) - 2 * len(target)
+    for i in range(begin, len(moved.entry)):
+        if i + _FAR < len(moved.entry):
+            prefetch(record, np.int64(moved.entry[i + _FAR]))
+        if i + _NEAR < len(moved.entry):
+            prefetch(slot, home(np.int64(record[moved.entry[i + _NEAR], ENTRY_KEY]), len(slot)))
+        if count > longest:
+            kept = resolve_items(tables.slot, header, _TABLE, item, count)
+            count = np.int64(0)
+            if not compare_items(lists, entries, living, moved, scratch, kept, output):
+                return scratch.counters[CURRENT]
+        clause = np.int64(moved.entry[i])
+        key, root = np.int64(record[clause, ENTRY_KEY]), np.int64(0)
+        if not quad.state[BY_TOKEN]:
+            root = root_of(quad, key)
+        if root < 0:
+            number = np.int64(slot[find_token(slot, key), OWN]) - 1
+            if number >= 0:
+                item[count, POSITION], item[count, VALUE] = i, number
+                item[count, SIGNS] = BOTH_SIGNS
+                count += 1
+            continue
+        boxes = (moved.before[i : i + 1], moved.after[i : i + 1])
+        place = (root, key, clause)
+        here = item[count:]
+        count += note_nodes(quad, costs, messages, place, boxes, i, update, target, here)
+    kept = resolve_items(tables.slot, header, _TABLE, item, count)
+    if not compare_items(lists, entries, living, moved, scratch, kept, output):
+        return scratch.counters[CURRENT]
+    return len(moved.entry)

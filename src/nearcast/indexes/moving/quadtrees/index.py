@@ -21,7 +21,7 @@ from nearcast.indexes.moving.living import LENGTH, LENGTH_MASK, MIN_STAMPS
 from nearcast.indexes.moving.message_tables import sweep_tables
 from nearcast.indexes.moving.quadtrees import messages as node_messages
 from nearcast.indexes.moving.quadtrees.clauses import keep_matches, move_clauses, rate_entries
-from nearcast.indexes.moving.quadtrees.messages import NO_LIST, POST_ITEMS, NodeMessages
+from nearcast.indexes.moving.quadtrees.messages import LIST, NO_LIST, POST_ITEMS, ROOT, NodeMessages
 from nearcast.indexes.moving.tables import Tables
 from nearcast.indexes.quadtrees import layout, update
 from nearcast.indexes.quadtrees.cells import (
@@ -356,7 +356,7 @@ class IqPlusTree(MovingQuadIndex):
     _insert_kernel = staticmethod(update.insert_into_quadtree)
     _remove_kernel = staticmethod(update.remove_from_quadtree)
     _post_kernel = staticmethod(node_messages.post_in_cells)
-    _own_columns = 1
+    _own_columns = 0
 
     def _add_nodes(self) -> None:
         super()._add_nodes()
@@ -391,7 +391,7 @@ class RqPlusTree(MovingQuadIndex):
     _insert_kernel = staticmethod(update.insert_into_trie)
     _remove_kernel = staticmethod(update.remove_from_trie)
     _post_kernel = staticmethod(node_messages.post_in_trees)
-    _own_columns = 1
+    _own_columns = 2
 
     def _add_nodes(self) -> None:
         """Have room for the lists of new nodes; new roots share those of their tokens."""
@@ -404,10 +404,11 @@ class RqPlusTree(MovingQuadIndex):
             :, [TOKEN, START]
         ].tolist():
             row = slot[find_token(slot, token)]
-            if row[OWN] == 0:
+            if row[LIST] == 0:
                 self._lists.reserve(1, 0)
-                row[OWN] = new_list(self._lists.arrays) + 1
-            self._list_of.writable[root] = row[OWN] - 1
+                row[LIST] = new_list(self._lists.arrays) + 1
+            row[ROOT] = root + 1
+            self._list_of.writable[root] = row[LIST] - 1
 
     def _sweep_own(self, new_stamp: NDArray[np.int32]) -> None:
         node_messages.drop_empty_lists(self._quad, self._messages)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.box_lists import CAPACITY, START
 from nearcast.compiled.jit import Number, borrow, kernel, prefetch
 from nearcast.compiled.token_table import NO_TOKEN, home
 from nearcast.indexes.moving.comparing import (
@@ -26,7 +25,7 @@ from nearcast.indexes.moving.comparing import (
 )
 from nearcast.indexes.moving.entries import KEY as ENTRY_KEY
 from nearcast.indexes.moving.entries import EntryArrays
-from nearcast.indexes.moving.frequencies import CLAUSES, OWN, find_token
+from nearcast.indexes.moving.frequencies import OWN, find_token
 from nearcast.indexes.moving.lists import (
     ListArrays,
     append,
@@ -47,12 +46,8 @@ from nearcast.indexes.quadtrees.layout import (
     CHILD,
     LEVEL,
     NODES,
-    OWNER,
-    TOP_OWNER,
-    TREE,
     QuadArrays,
     cell_of,
-    find_row,
 )
 from nearcast.indexes.quadtrees.split import UpdateScratch, find_nodes
 
@@ -61,10 +56,13 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.moving.ranges import Shifted
 
+LIST, ROOT = OWN, OWN + 1
+"""Columns of the tokens of an rq+-tree: the list of a token plus one, and the root of its quadtree
+plus one; 0 if there is none."""
+
 NO_LIST = -1
 POST_ITEMS = 256
 _TABLE = np.int64(0)
-_NO_ROOT = np.int64(-1)
 _FAR, _NEAR = 12, 6
 
 
@@ -74,8 +72,7 @@ class NodeMessages(NamedTuple):
     - ``tables``, ``header`` int32[nodes, 2]: of an iq+-tree, a table from tokens to messages for
       each node.
     - ``list_of`` int32[nodes]: of an rq+-tree, the list of each node.
-    - ``token``: see `nearcast.indexes.moving.frequencies`; in an rq+-tree, `OWN` is the number of
-      a token's list plus one.
+    - ``token``: see `nearcast.indexes.moving.frequencies`; in an rq+-tree also `LIST` and `ROOT`.
     """
 
     tables: TableArrays
@@ -95,15 +92,6 @@ def child_of(quad: QuadArrays, node: Number, x: Number, y: Number) -> Number:
     east = x >= cell.west + (np.int64(1) << (31 - cell.level))
     north = y >= cell.south + (np.int64(1) << (30 - cell.level))
     return first + np.int64(east) + 2 * np.int64(north)
-
-
-@kernel
-def root_of(quad: QuadArrays, token: Number) -> Number:
-    """Return the root of a token's quadtree in an rq-tree, or -1 if it has none."""
-    row = quad.slot[find_row(quad.slot, TOP_OWNER, token)]
-    if row[OWNER] == 0 or row[CAPACITY] != TREE:
-        return _NO_ROOT
-    return np.int64(row[START])
 
 
 # Storing messages.
@@ -169,7 +157,7 @@ def post_in_trees(
                 prefetch(slot, home(np.int64(token), len(slot)))
         if by_token and stamp + 2 < stamps[1]:
             for token in tokens_of(living, stamp + 2):
-                prefetch(lists.head, np.int64(max(slot[find_token(slot, token), OWN], 1)) - 1)
+                prefetch(lists.head, np.int64(max(slot[find_token(slot, token), LIST], 1)) - 1)
         if is_range(living.record, stamp):
             continue
         x, y = np.int64(living.record[stamp, X]), np.int64(living.record[stamp, Y])
@@ -178,11 +166,11 @@ def post_in_trees(
         for i in range(known + np.int64(under_all)):
             wanted = np.int64(tokens[i]) if i < known else NO_TOKEN
             row = slot[find_token(slot, wanted)]
-            if row[OWN] == 0:
-                row[OWN] = new_list(lists) + 1
-            append(lists, living.alive, np.int64(row[OWN]) - 1, x, y, stamp, 0)
+            if row[LIST] == 0:
+                row[LIST] = new_list(lists) + 1
+            append(lists, living.alive, np.int64(row[LIST]) - 1, x, y, stamp, 0)
             total += 1
-            node = root_of(quad, wanted) if row[CLAUSES] > 0 else _NO_ROOT
+            node = np.int64(row[ROOT]) - 1
             while node >= 0:
                 node = child_of(quad, node, x, y)
                 if node >= 0:
@@ -273,11 +261,11 @@ def drop_empty_lists(quad: QuadArrays, messages: NodeMessages) -> None:
     """Drop the lists of an rq+-tree that have no messages, but for those of roots."""
     lists, slot, list_of = messages.lists, messages.token, messages.list_of
     for at in range(len(slot)):
-        number = np.int64(slot[at, OWN]) - 1
+        number = np.int64(slot[at, LIST]) - 1
         if number >= 0 and size_of(lists, number) == 0:
-            if slot[at, CLAUSES] == 0 or root_of(quad, np.int64(slot[at, 0])) < 0:
+            if slot[at, ROOT] == 0:
                 drop_list(lists, number)
-                slot[at, OWN] = 0
+                slot[at, LIST] = 0
     for node in range(quad.state[NODES]):
         number = np.int64(list_of[node])
         if number != NO_LIST and quad.node[node, LEVEL] > 0 and size_of(lists, number) == 0:
@@ -391,14 +379,13 @@ def shift_entries(
         clause = np.int64(moved.entry[i])
         key, root = np.int64(record[clause, ENTRY_KEY]), np.int64(0)
         if not quad.state[BY_TOKEN]:
-            root = root_of(quad, key)
-        if root < 0:
-            number = np.int64(slot[find_token(slot, key), OWN]) - 1
-            if number >= 0:
-                item[count, POSITION], item[count, VALUE] = i, number
+            row = slot[find_token(slot, key)]
+            root = np.int64(row[ROOT]) - 1
+            if root < 0:
+                item[count, POSITION], item[count, VALUE] = i, np.int64(row[LIST]) - 1
                 item[count, SIGNS] = BOTH_SIGNS
-                count += 1
-            continue
+                count += np.int64(row[LIST] > 0)
+                continue
         boxes = (moved.before[i : i + 1], moved.after[i : i + 1])
         place = (root, key, clause)
         here = item[count:]

@@ -8,16 +8,21 @@ box in the rest. Messages have the same structure as clauses::
     iq+-tree   cell  -> table: token -> messages     in every cell around a message, all its tokens
     rq+-tree   token -> list of messages, and, if the token has a quadtree, a list in every cell
 
-A message is stored whether or not a clause is there, so that a clause which comes to a cell finds
-its messages. When a cell is split, its messages are dealt to the children; it keeps its own. So
-the cells that a clause is in have every message within its box, each once: what a clause gains and
-loses is found in the lists of its key in the cells of its old and its new box. In cells that both
-boxes cover, nothing changes.
+A message is stored whether or not a clause of its tokens is there, so that a clause which comes to
+a cell finds its messages. When a cell is split, its messages are dealt to the children; it keeps
+its own. So the cells that a clause is in have every message within its box, each once: what a
+clause gains and loses is found in the lists of its key in the cells of its old and its new box. In
+cells that both boxes cover, nothing changes.
+
+Some cells never have a clause: a quadtree over the world begins with a chain of them if all clauses
+are in one city. Such cells are *closed* when the index is built, and messages pass them by. A
+closed cell that a clause comes to is opened: the living messages in it are stored there.
 
 ::
 
     header     int32[nodes, 2]     iq+-tree: the table of each cell, from tokens to messages
     list_of    int32[nodes]        rq+-tree: the list of each cell; that of a root is its token's
+    is_open    bool[nodes]         which cells have messages
     pair       int32[entries, 2]   the key of an entry, and its next token, `NO_TOKEN` if none
 
 The boolean indexes keep all tokens of a clause, rarest first; here they see two, and the others are
@@ -26,8 +31,8 @@ probabilities of the cost model are those of the clauses and messages at that ti
 of an option are only used for where messages come from.
 
 What differs from the paper, beyond the differences of the boolean indexes: it does not say what
-happens to messages when a cell is split. It re-assigns a clause to all of its new cells; those that
-stay the same are only given the new box here.
+happens to messages when a cell is split, and stores them in all cells. It re-assigns a clause to
+all of its new cells; those that stay the same are only given the new box here.
 
 Modules: `clauses` (clauses that move), `messages` (storing, dealing out and comparing), `index`.
 """

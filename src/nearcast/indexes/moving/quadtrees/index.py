@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from nearcast.columns import GrowingArray, read_only
-from nearcast.compiled.box_lists import CAPACITY, START, TOKEN
+from nearcast.compiled.box_lists import CAPACITY, SIZE, START, TOKEN, clause_at
 from nearcast.compiled.clauses import ClauseTokens, Ordered
 from nearcast.compiled.token_table import NO_TOKEN
 from nearcast.indexes.moving import comparing
 from nearcast.indexes.moving.comparing import Moved, collect_changes, new_shift_scratch
-from nearcast.indexes.moving.entries import PLACE
+from nearcast.indexes.moving.entries import KEY, PLACE
 from nearcast.indexes.moving.frequencies import OWN, TokenFrequencies, choose_keys, find_token
 from nearcast.indexes.moving.listed import ListedIndex
 from nearcast.indexes.moving.lists import MessageLists, new_list
@@ -97,6 +97,7 @@ class MovingQuadIndex(ListedIndex):
         self._tables, self._lists = Tables(), MessageLists()
         self._header = GrowingArray(np.empty((0, 2), np.int32))
         self._list_of = GrowingArray(np.empty(0, np.int32))
+        self._is_open = GrowingArray(np.empty(0, np.bool_))
         self._frequencies.slot[:, OWN:] = 0
         self._add_nodes()
 
@@ -107,6 +108,7 @@ class MovingQuadIndex(ListedIndex):
             self._tables.arrays,
             self._header.writable,
             self._list_of.writable,
+            self._is_open.writable,
             self._frequencies.slot,
             self._lists.arrays,
         )
@@ -124,6 +126,7 @@ class MovingQuadIndex(ListedIndex):
             self._lists,
             self._header,
             self._list_of,
+            self._is_open,
         )
         return sum(part.nbytes for part in parts)
 
@@ -207,7 +210,9 @@ class MovingQuadIndex(ListedIndex):
         if comes.any():
             self._admit(entry[comes & ~goes])
         stays = ~comes & ~goes
-        self._move(entry[stays], after[stays])
+        if stays.any():
+            self._move(entry[stays], after[stays])
+            self._follow_clauses()
         changes = self._changes(Moved(entry, before, after))
         if goes.any():
             self._remove(entry[goes & ~comes])
@@ -233,6 +238,7 @@ class MovingQuadIndex(ListedIndex):
         else:
             self._rate(inserted)
             self._insert(inserted)
+            self._follow_clauses()
 
     def _rebuild(self) -> None:
         """Insert all entries, and store all messages, again."""
@@ -243,6 +249,8 @@ class MovingQuadIndex(ListedIndex):
         self._built = len(standing)
         self._clear(len(standing))
         self._insert(standing)
+        self._add_nodes()
+        self._is_open.writable[self._quad.node[: self._dealt, SIZE] > 0] = True
         self._store(0, self.living.used, by_token=True)
 
     def _rate(self, entry: NDArray[np.int32]) -> None:
@@ -292,8 +300,6 @@ class MovingQuadIndex(ListedIndex):
                 self._quad = layout.enlarge(self._quad, Demand(*demand))
                 if moves:
                     self._new_scratch(2 * moves)
-        if self._quad.state[NODES] > self._dealt:
-            self._deal()
 
     def _remove(self, entry: NDArray[np.int32]) -> None:
         gone = read_only(entry, np.int64)
@@ -316,12 +322,22 @@ class MovingQuadIndex(ListedIndex):
         self.visited += int(scratch.counters[comparing.VISITED])
         return changes
 
+    def _follow_clauses(self) -> None:
+        """Let messages be where clauses have come to."""
+        if self._quad.state[NODES] > self._dealt:
+            self._deal()
+        self._open_nodes()
+
     def _deal(self) -> None:
         """Deal the messages of nodes that were split to their children, in order of the splits."""
         child = self._quad.node[: self._quad.state[NODES], CHILD]
         parents = np.flatnonzero(child >= self._dealt)
         self._add_nodes()
+        is_open = self._is_open.writable
         for node in parents[np.argsort(child[parents])].tolist():
+            if not is_open[node]:
+                continue
+            is_open[child[node] : child[node] + 4] = True
             count = int(node_messages.count_in_node(self._quad, self._messages, node))
             if count:
                 self._reserve(count)
@@ -332,6 +348,20 @@ class MovingQuadIndex(ListedIndex):
     def _add_nodes(self) -> None:
         """Have room for the messages of new nodes."""
         self._dealt = int(self._quad.state[NODES])
+        self._is_open.extend(self._dealt - len(self._is_open))[:] = False
+
+    def _open_nodes(self) -> None:
+        """Let all nodes that have clauses have messages."""
+        closed = ~self._is_open.writable
+        closed &= self._quad.node[: self._dealt, SIZE] > 0
+        for node in np.flatnonzero(closed).tolist():
+            self._is_open.writable[node] = True
+            if self.live_messages:
+                self._open(node)
+
+    @abstractmethod
+    def _open(self, node: int) -> None:
+        """Store the messages in the cell of a node."""
 
 
 class IqPlusTree(MovingQuadIndex):
@@ -361,6 +391,15 @@ class IqPlusTree(MovingQuadIndex):
     def _add_nodes(self) -> None:
         super()._add_nodes()
         self._header.extend(self._dealt - len(self._header))[:] = 0
+
+    def _open(self, node: int) -> None:
+        living, used = self.living.arrays, self.living.used
+        quad = self._quad
+        count = int(node_messages.count_around(quad, self._messages, living, node, used))
+        self._reserve(count)
+        self.copies += node_messages.open_cell(
+            quad, self._messages, living, node, used, self._under_all
+        )
 
     def _sweep_own(self, new_stamp: NDArray[np.int32]) -> None:
         old, self._tables = self._tables, Tables()
@@ -409,6 +448,16 @@ class RqPlusTree(MovingQuadIndex):
                 row[LIST] = new_list(self._lists.arrays) + 1
             row[ROOT] = root + 1
             self._list_of.writable[root] = row[LIST] - 1
+            self._is_open.writable[root] = True
+
+    def _open(self, node: int) -> None:
+        quad = self._quad
+        entry = int(clause_at(quad.entry.reshape(-1), quad.node[node], 0))
+        token = int(self.entries.arrays.record[entry, KEY])
+        self._lists.reserve(1, len(self.living))
+        self.copies += node_messages.open_list(
+            quad, self._messages, self.living.arrays, node, token
+        )
 
     def _sweep_own(self, new_stamp: NDArray[np.int32]) -> None:
         node_messages.drop_empty_lists(self._quad, self._messages)

@@ -72,12 +72,14 @@ class NodeMessages(NamedTuple):
     - ``tables``, ``header`` int32[nodes, 2]: of an iq+-tree, a table from tokens to messages for
       each node.
     - ``list_of`` int32[nodes]: of an rq+-tree, the list of each node.
+    - ``is_open`` bool[nodes]: which nodes have messages.
     - ``token``: see `nearcast.indexes.moving.frequencies`; in an rq+-tree also `LIST` and `ROOT`.
     """
 
     tables: TableArrays
     header: NDArray[np.int32]
     list_of: NDArray[np.int32]
+    is_open: NDArray[np.bool_]
     token: NDArray[np.int32]
     lists: ListArrays
 
@@ -123,7 +125,7 @@ def post_in_cells(
         known = np.int64(len(tokens)) if by_token else np.int64(0)
         node = np.int64(0)
         while node >= 0:
-            for i in range(known + np.int64(under_all)):
+            for i in range(known + np.int64(under_all) if messages.is_open[node] else 0):
                 if count == len(item):
                     store_items(tables, header, _TABLE, lists, living, item, count)
                     count = np.int64(0)
@@ -173,11 +175,76 @@ def post_in_trees(
             node = np.int64(row[ROOT]) - 1
             while node >= 0:
                 node = child_of(quad, node, x, y)
-                if node >= 0:
+                if node >= 0 and messages.is_open[node]:
                     if list_of[node] == NO_LIST:
                         list_of[node] = new_list(lists)
                     append(lists, living.alive, np.int64(list_of[node]), x, y, stamp, 0)
                     total += 1
+    return total
+
+
+@kernel
+def has_point(quad: QuadArrays, node: Number, x: Number, y: Number) -> Number:
+    """Tell whether a point is in the cell of a node."""
+    cell = cell_of(quad, node)
+    across = cell.west <= x < cell.west + (np.int64(1) << (32 - cell.level))
+    return across and cell.south <= y < cell.south + (np.int64(1) << (31 - cell.level))
+
+
+@kernel
+def count_around(
+    quad: QuadArrays, messages: NodeMessages, living: LivingArrays, node: Number, used: Number
+) -> Number:
+    """Return how many postings a node of an iq+-tree needs that is opened."""
+    total = np.int64(0)
+    for stamp in range(used):
+        x, y = np.int64(living.record[stamp, X]), np.int64(living.record[stamp, Y])
+        if is_alive(living.alive, stamp) and has_point(quad, node, x, y):
+            total += len(tokens_of(living, stamp)) + 1
+    return total
+
+
+@kernel
+def open_cell(
+    quad: QuadArrays,
+    messages: NodeMessages,
+    living: LivingArrays,
+    node: Number,
+    used: Number,
+    under_all: bool,
+) -> Number:
+    """Store all living messages in the cell of a node of an iq+-tree; return the postings."""
+    total = np.int64(0)
+    for stamp in range(used):
+        if is_range(living.record, stamp) or not is_alive(living.alive, stamp):
+            continue
+        x, y = np.int64(living.record[stamp, X]), np.int64(living.record[stamp, Y])
+        if not has_point(quad, node, x, y):
+            continue
+        tokens = tokens_of(living, stamp)
+        for i in range(len(tokens) + np.int64(under_all)):
+            token = np.int64(tokens[i]) if i < len(tokens) else NO_TOKEN
+            place = (np.int64(node), _TABLE, token)
+            put_message(messages.tables, messages.header, place, messages.lists, living, stamp)
+            total += 1
+    return total
+
+
+@kernel
+def open_list(
+    quad: QuadArrays, messages: NodeMessages, living: LivingArrays, node: Number, token: Number
+) -> Number:
+    """Store the messages of a token in the cell of a node of its quadtree; return how many."""
+    lists, slot = messages.lists, messages.token
+    number = np.int64(slot[find_token(slot, token), LIST]) - 1
+    target, total = new_list(lists), np.int64(0)
+    messages.list_of[node] = target
+    for i in range(size_of(lists, number)):
+        stamp = np.int64(lists.pool[start_of(lists, number) + 2 * capacity_of(lists, number) + i])
+        x, y = np.int64(living.record[stamp, X]), np.int64(living.record[stamp, Y])
+        if is_alive(living.alive, stamp) and has_point(quad, node, x, y):
+            append(lists, living.alive, target, x, y, stamp, 0)
+            total += 1
     return total
 
 

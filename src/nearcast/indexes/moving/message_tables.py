@@ -79,7 +79,7 @@ def store_items(
 ) -> None:
     """Store messages under many places, whose first slots were prefetched.
 
-    ``item`` int64[many, 3]: the stamp of a message, an owner and a key.
+    ``item`` int64[many, 4]: the stamp of a message, an owner and a key; and what is there.
     """
     for i in range(count):
         at = find_key(tables.slot, header, item[i, 1], column, item[i, 2])
@@ -89,6 +89,13 @@ def store_items(
                 prefetch(lists.head, value)
             else:
                 prefetch(living.record, ~value)
+        item[i, 3] = -1 if at < 0 else np.int64(tables.slot[at, VALUE])
+    for i in range(count):
+        value = item[i, 3]
+        if value >= 0:
+            end = start_of(lists, value) + size_of(lists, value)
+            for posting_column in range(3):
+                prefetch(lists.pool, end + posting_column * capacity_of(lists, value))
     for i in range(count):
         place = (item[i, 1], column, item[i, 2])
         put_message(tables, header, place, lists, living, item[i, 0])

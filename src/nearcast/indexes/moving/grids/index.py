@@ -18,8 +18,9 @@ from nearcast.indexes.moving.grids import match
 from nearcast.indexes.moving.grids.cells import count_entered, frame_of
 from nearcast.indexes.moving.grids.layout import (
     HEADER_WIDTH,
+    ITEM_WIDTH,
+    ITEMS,
     MESSAGE_TABLE,
-    POST_ITEMS,
     GridArrays,
     post_messages,
     shift_clauses,
@@ -77,7 +78,7 @@ class GridIndex(ListedIndex):
         self._under_all = False
         self._match_scratch = match.new_match_scratch()
         self._shift_scratch = new_shift_scratch()
-        self._post_items = np.empty((POST_ITEMS, 3), np.int64)
+        self._items = np.empty((ITEMS, ITEM_WIDTH), np.int64)
         self._frequencies = TokenFrequencies(0 if self.by_cell else HEADER_WIDTH - OWN)
         self._clear()
 
@@ -152,7 +153,7 @@ class GridIndex(ListedIndex):
             living,
             (first, last),
             (by_token, self._under_all),
-            self._post_items,
+            self._items,
         )
 
     def _drop(self, stamps: NDArray[np.int32]) -> None:
@@ -206,7 +207,9 @@ class GridIndex(ListedIndex):
         entered = int(count_entered(self._frame, before, after))
         self._clauses.reserve(entered)
         self._clause_lists.reserve(entered, 2 * entered)
-        shift_clauses(self._grid, self._frame, self.entries.arrays, entry, before, after)
+        shift_clauses(
+            self._grid, self._frame, self.entries.arrays, entry, before, after, self._items
+        )
 
     def _changes(self, moved: Moved) -> Shifted:
         """Return the messages that clauses gain and lose."""

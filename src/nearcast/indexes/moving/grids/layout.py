@@ -16,9 +16,10 @@ from nearcast.indexes.moving.clause_lists import put_clause, take_clause
 from nearcast.indexes.moving.entries import KEY, EntryArrays
 from nearcast.indexes.moving.frequencies import find_token
 from nearcast.indexes.moving.grids.cells import Frame, cell_of, cells_of, touches
+from nearcast.indexes.moving.lists import capacity_of, size_of, start_of
 from nearcast.indexes.moving.living import LivingArrays, X, Y, is_range, tokens_of
 from nearcast.indexes.moving.message_tables import store_items
-from nearcast.indexes.moving.tables import TableArrays, first_slot
+from nearcast.indexes.moving.tables import VALUE, TableArrays, find_key, first_slot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 CLAUSE_TABLE, MESSAGE_TABLE, HEADER_WIDTH = 4, 6, 8
 """Columns of ``header``: each table has two. In the kk-index, those before are of the tokens."""
 
-POST_ITEMS = 256
-"""How many postings of messages are looked up together."""
+ITEMS, ITEM_WIDTH = 256, 5
+"""How many places are looked up together, and the numbers of each."""
 
-_AHEAD = 4
+_FAR, _NEAR, _NEXT = 12, 6, 3
 
 
 class GridArrays(NamedTuple):
@@ -87,7 +88,7 @@ def post_messages(
     """Store messages in their cells; return how many postings there are.
 
     ``kinds``: whether they are stored under their tokens, and whether under `NO_TOKEN`. ``item``
-    int64[POST_ITEMS, 3] is scratch space: stamp, owner, key. All tokens have rows.
+    int64[many, 3 or more] is scratch space: stamp, owner, key. All tokens have rows.
     """
     grid, living = borrow(grid), borrow(living)
     by_token, under_all = kinds
@@ -111,12 +112,49 @@ def post_messages(
     return total
 
 
+@kernel
+def apply_changes(
+    grid: GridArrays, record: NDArray[np.int32], item: NDArray[np.int64], count: Number
+) -> None:
+    """Put entries into cells and take them from cells, as was noted."""
+    tables, header, lists = grid.clauses, grid.header, grid.clause_lists
+    column = np.int64(CLAUSE_TABLE)
+    for i in range(count):
+        at = find_key(tables.slot, header, item[i, 1], column, item[i, 2])
+        value = np.int64(-1) if at < 0 else np.int64(tables.slot[at, VALUE])
+        item[i, 4] = value
+        if value >= 0:
+            prefetch(lists.head, value)
+    for i in range(count):
+        value = item[i, 4]
+        if value >= 0:
+            start = start_of(lists, value)
+            prefetch(lists.pool, start)
+            prefetch(lists.pool, start + size_of(lists, value))
+            prefetch(lists.pool, start + capacity_of(lists, value) + size_of(lists, value))
+    for i in range(count):
+        place = (item[i, 1], column, item[i, 2])
+        if item[i, 3]:
+            put_clause(tables, header, place, lists, record, item[i, 0])
+        else:
+            take_clause(tables, header, place, lists, item[i, 0])
+
+
 @inlined_kernel
-def place_of(grid: GridArrays, token: Number, cell: Number) -> tuple[Number, Number, Number]:
-    """Return where the clauses of a key in a cell are; the key has a row."""
-    if grid.by_cell:
-        return cell, np.int64(CLAUSE_TABLE), np.int64(token)
-    return find_token(grid.token, token), np.int64(CLAUSE_TABLE), np.int64(cell)
+def prefetch_keys(
+    grid: GridArrays, record: NDArray[np.int32], entry: NDArray[np.int32], i: Number, column: Number
+) -> None:
+    """Prefetch the records of entries to come, and the rows and tables of their keys."""
+    if i + _FAR < len(entry):
+        prefetch(record, np.int64(entry[i + _FAR]))
+    if not grid.by_cell:
+        if i + _NEAR < len(entry):
+            key = np.int64(record[entry[i + _NEAR], KEY])
+            prefetch(grid.token, home(key, len(grid.token)))
+        if i + _NEXT < len(entry):
+            row = find_token(grid.token, np.int64(record[entry[i + _NEXT], KEY]))
+            slot = grid.clauses.slot if column == CLAUSE_TABLE else grid.messages.slot
+            prefetch(slot, np.int64(grid.header[row, column]))
 
 
 @kernel
@@ -127,28 +165,38 @@ def shift_clauses(
     entry: NDArray[np.int32],
     before: NDArray[np.int32],
     after: NDArray[np.int32],
+    item: NDArray[np.int64],
 ) -> None:
     """Take entries from the cells that only the old box touches to those of the new one only.
 
-    Writes the new boxes to the records.
+    Writes the new boxes to the records. ``item`` int64[many, 5] is scratch space: entry, owner and
+    key of the table, 1 to put or 0 to take, and what is there.
     """
-    grid, record = borrow(grid), borrow(entries.record)
+    grid, record, item = borrow(grid), borrow(entries.record), borrow(item)
+    slot, header, count = grid.clauses.slot, grid.header, np.int64(0)
     for i in range(len(entry)):
-        if i + _AHEAD < len(entry):
-            prefetch(record, np.int64(entry[i + _AHEAD]))
+        prefetch_keys(grid, record, entry, i, CLAUSE_TABLE)
         number, key = np.int64(entry[i]), np.int64(record[entry[i], KEY])
         old, new = cells_of(frame, before[i]), cells_of(frame, after[i])
         for side in range(4):
             record[number, side] = after[i, side]
         if old == new:
             continue
-        for row in range(old.south, old.north + 1):
-            for column in range(old.west, old.east + 1):
-                if not touches(new, column, row):
-                    place = place_of(grid, key, row * frame.columns + column)
-                    take_clause(grid.clauses, grid.header, place, grid.clause_lists, number)
-        for row in range(new.south, new.north + 1):
-            for column in range(new.west, new.east + 1):
-                if not touches(old, column, row):
-                    place = place_of(grid, key, row * frame.columns + column)
-                    put_clause(grid.clauses, grid.header, place, grid.clause_lists, record, number)
+        row_of_key = np.int64(0) if grid.by_cell else find_token(grid.token, key)
+        for put in range(2):
+            here, there = (new, old) if put else (old, new)
+            for row in range(here.south, here.north + 1):
+                for column in range(here.west, here.east + 1):
+                    if touches(there, column, row):
+                        continue
+                    if count == len(item):
+                        apply_changes(grid, record, item, count)
+                        count = np.int64(0)
+                    cell = row * frame.columns + column
+                    owner = cell if grid.by_cell else row_of_key
+                    wanted = key if grid.by_cell else cell
+                    prefetch(slot, first_slot(header, owner, CLAUSE_TABLE, wanted))
+                    item[count, 0], item[count, 1], item[count, 2] = number, owner, wanted
+                    item[count, 3] = put
+                    count += 1
+    apply_changes(grid, record, item, count)

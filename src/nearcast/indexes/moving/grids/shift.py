@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
-from nearcast.compiled.token_table import home
 from nearcast.indexes.moving.comparing import (
     BOTH_SIGNS,
     CURRENT,
@@ -25,17 +24,13 @@ from nearcast.indexes.moving.entries import KEY as ENTRY_KEY
 from nearcast.indexes.moving.entries import EntryArrays
 from nearcast.indexes.moving.frequencies import find_token
 from nearcast.indexes.moving.grids.cells import Cells, Frame, cells_of, is_inside, touches
-from nearcast.indexes.moving.grids.layout import MESSAGE_TABLE, GridArrays
+from nearcast.indexes.moving.grids.layout import MESSAGE_TABLE, GridArrays, prefetch_keys
 from nearcast.indexes.moving.tables import KEY, NO_KEY, first_slot, region_end
 from nearcast.indexes.moving.tables import VALUE as SLOT_VALUE
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from nearcast.indexes.moving.living import LivingArrays
     from nearcast.indexes.moving.ranges import Shifted
-
-_FAR, _NEAR, _NEXT = 12, 6, 3
 
 
 @kernel
@@ -52,22 +47,6 @@ def compare_places(
     column = np.int64(MESSAGE_TABLE)
     kept = resolve_items(grid.messages.slot, grid.header, column, scratch.item, count)
     return compare_items(grid.message_lists, entries, living, moved, scratch, kept, output)
-
-
-@inlined_kernel
-def prefetch_ahead(
-    grid: GridArrays, record: NDArray[np.int32], entry: NDArray[np.int32], i: Number
-) -> None:
-    """Prefetch the records of entries to come, and the rows and tables of their keys."""
-    if i + _FAR < len(entry):
-        prefetch(record, np.int64(entry[i + _FAR]))
-    if not grid.by_cell:
-        if i + _NEAR < len(entry):
-            key = np.int64(record[entry[i + _NEAR], ENTRY_KEY])
-            prefetch(grid.token, home(key, len(grid.token)))
-        if i + _NEXT < len(entry):
-            row = find_token(grid.token, np.int64(record[entry[i + _NEXT], ENTRY_KEY]))
-            prefetch(grid.messages.slot, np.int64(grid.header[row, MESSAGE_TABLE]))
 
 
 @inlined_kernel
@@ -112,7 +91,7 @@ def shift_entries(
     counters, item, count = scratch.counters, scratch.item, np.int64(0)
     slot, header, record = grid.messages.slot, grid.header, entries.record
     for i in range(begin, len(moved.entry)):
-        prefetch_ahead(grid, record, moved.entry, i)
+        prefetch_keys(grid, record, moved.entry, i, MESSAGE_TABLE)
         key = np.int64(record[moved.entry[i], ENTRY_KEY])
         old, new = cells_of(frame, moved.before[i]), cells_of(frame, moved.after[i])
         owner, start, end = np.int64(0), np.int64(0), np.int64(1) << 40

@@ -71,7 +71,7 @@ class MovingQuadIndex(ListedIndex):
         self._match_scratch = new_match_scratch(32, options.header.trie_levels)
         self._max_tokens = 32
         self._shift_scratch = new_shift_scratch()
-        self._post_items = np.empty((POST_ITEMS, 3), np.int64)
+        self._post_items = np.empty((POST_ITEMS, 4), np.int64)
         self._look_at_places()
         self._clear(0)
 

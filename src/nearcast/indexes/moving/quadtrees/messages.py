@@ -111,7 +111,7 @@ def post_in_cells(
     """Store messages in an iq+-tree: in all cells around them; return how many postings there are.
 
     ``kinds``: whether they are stored under their tokens, and whether under `NO_TOKEN`. ``item``
-    int64[POST_ITEMS, 3] is scratch space: stamp, node, token.
+    int64[POST_ITEMS, 4] is scratch space: stamp, node, token, and what is there.
     """
     quad, messages, living = borrow(quad), borrow(messages), borrow(living)
     tables, header, lists = messages.tables, messages.header, messages.lists

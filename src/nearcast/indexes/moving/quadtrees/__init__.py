@@ -14,9 +14,9 @@ its own. So the cells that a clause is in have every message within its box, eac
 clause gains and loses is found in the lists of its key in the cells of its old and its new box. In
 cells that both boxes cover, nothing changes.
 
-Some cells never have a clause: a quadtree over the world begins with a chain of them if all clauses
-are in one city. Such cells are *closed* when the index is built, and messages pass them by. A
-closed cell that a clause comes to is opened: the living messages in it are stored there.
+Many cells with children have no clauses: a quadtree over the world begins with a chain of them if
+all clauses are in one city. Such cells are *closed* when the index is built, and messages pass them
+by. A closed cell that a clause comes to is opened: the living messages in it are stored there.
 
 ::
 

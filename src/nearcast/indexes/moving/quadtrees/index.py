@@ -250,7 +250,8 @@ class MovingQuadIndex(ListedIndex):
         self._clear(len(standing))
         self._insert(standing)
         self._add_nodes()
-        self._is_open.writable[self._quad.node[: self._dealt, SIZE] > 0] = True
+        node = self._quad.node[: self._dealt]
+        self._is_open.writable[(node[:, SIZE] > 0) | (node[:, CHILD] < 0)] = True
         self._store(0, self.living.used, by_token=True)
 
     def _rate(self, entry: NDArray[np.int32]) -> None:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["put_message", "store_items", "sweep_tables"]
 
+_AHEAD = 8
+
 
 @kernel
 def put_message(
@@ -131,9 +133,13 @@ def sweep_tables(
     Headers of owners without keys are 0.
     """
     for owner in range(len(header)):
+        if owner + _AHEAD < len(header):
+            prefetch(old.slot, np.int64(header[owner + _AHEAD, column]))
         first, end = np.int64(header[owner, column]), region_end(header, owner, column)
         kept: Number = np.int64(0)
         for at in range(first, end):
+            if at + _AHEAD < end and old.slot[at + _AHEAD, VALUE] >= 0:
+                prefetch(lists.head, np.int64(old.slot[at + _AHEAD, VALUE]))
             if old.slot[at, KEY] != NO_KEY:
                 value = _new_value(lists, np.int64(old.slot[at, VALUE]), new_stamp)
                 old.slot[at, VALUE] = value

@@ -241,7 +241,7 @@ def remove_key(
             break
         home = _home(start, kind, np.int64(slot[there, KEY]))
         # A key moves up if its search starts at or before the gap.
-        if (there - home) % size >= (there - gap) % size:
+        if (there - home) & (size - 1) >= (there - gap) & (size - 1):
             slot[gap, KEY], slot[gap, VALUE] = slot[there, KEY], slot[there, VALUE]
             gap = there
     slot[gap, KEY] = NO_KEY

@@ -34,7 +34,8 @@ What differs from the paper, beyond the differences of the boolean indexes: it d
 happens to messages when a cell is split, and stores them in all cells. It re-assigns a clause to
 all of its new cells; those that stay the same are only given the new box here.
 
-Modules: `clauses` (clauses that move), `messages` (storing, dealing out and comparing), `index`.
+Modules: `clauses` (clauses that move), `messages` (storing and dealing out), `shift` (comparing),
+`index`.
 """
 
 from nearcast.indexes.moving.quadtrees.index import IqPlusTree, RqPlusTree

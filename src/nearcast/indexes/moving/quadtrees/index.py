@@ -22,6 +22,7 @@ from nearcast.indexes.moving.message_tables import sweep_tables
 from nearcast.indexes.moving.quadtrees import messages as node_messages
 from nearcast.indexes.moving.quadtrees.clauses import keep_matches, move_clauses, rate_entries
 from nearcast.indexes.moving.quadtrees.messages import LIST, NO_LIST, POST_ITEMS, ROOT, NodeMessages
+from nearcast.indexes.moving.quadtrees.shift import shift_entries
 from nearcast.indexes.moving.tables import Tables
 from nearcast.indexes.quadtrees import layout, update
 from nearcast.indexes.quadtrees.cells import (
@@ -316,7 +317,7 @@ class MovingQuadIndex(ListedIndex):
         spaces = self._scratch, self._target, scratch
 
         def write(begin: int, output: Shifted) -> int:
-            return int(node_messages.shift_entries(*arrays, moved, begin, *spaces, output))
+            return int(shift_entries(*arrays, moved, begin, *spaces, output))
 
         changes = collect_changes(write, len(moved.entry), scratch)
         self.examined += int(scratch.counters[comparing.EXAMINED])

@@ -8,23 +8,6 @@ import numpy as np
 
 from nearcast.compiled.jit import Number, borrow, kernel, prefetch
 from nearcast.compiled.token_table import NO_TOKEN, home
-from nearcast.indexes.moving.comparing import (
-    BOTH_SIGNS,
-    CURRENT,
-    ITEM_KEY,
-    ONLY_BEGINS,
-    ONLY_ENDS,
-    POSITION,
-    SIGNS,
-    UNRESOLVED,
-    VALUE,
-    Moved,
-    ShiftScratch,
-    compare_items,
-    resolve_items,
-)
-from nearcast.indexes.moving.entries import KEY as ENTRY_KEY
-from nearcast.indexes.moving.entries import EntryArrays
 from nearcast.indexes.moving.frequencies import OWN, find_token
 from nearcast.indexes.moving.lists import (
     ListArrays,
@@ -37,10 +20,8 @@ from nearcast.indexes.moving.lists import (
 )
 from nearcast.indexes.moving.living import LivingArrays, X, Y, is_alive, is_range, tokens_of
 from nearcast.indexes.moving.message_tables import put_message, store_items
-from nearcast.indexes.moving.quadtrees.clauses import is_among
 from nearcast.indexes.moving.tables import KEY, NO_KEY, TableArrays, first_slot, region_end
 from nearcast.indexes.moving.tables import VALUE as SLOT_VALUE
-from nearcast.indexes.quadtrees.cells import Costs, is_within, placement_in, sides_of
 from nearcast.indexes.quadtrees.layout import (
     BY_TOKEN,
     CHILD,
@@ -49,12 +30,10 @@ from nearcast.indexes.quadtrees.layout import (
     QuadArrays,
     cell_of,
 )
-from nearcast.indexes.quadtrees.split import UpdateScratch, find_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.indexes.moving.ranges import Shifted
 
 LIST, ROOT = OWN, OWN + 1
 """Columns of the tokens of an rq+-tree: the list of a token plus one, and the root of its quadtree
@@ -62,8 +41,8 @@ plus one; 0 if there is none."""
 
 NO_LIST = -1
 POST_ITEMS = 256
-_TABLE = np.int64(0)
-_FAR, _NEAR = 12, 6
+TABLE = np.int64(0)
+"""The column of the table in ``header``."""
 
 
 class NodeMessages(NamedTuple):
@@ -127,15 +106,15 @@ def post_in_cells(
         while node >= 0:
             for i in range(known + np.int64(under_all) if messages.is_open[node] else 0):
                 if count == len(item):
-                    store_items(tables, header, _TABLE, lists, living, item, count)
+                    store_items(tables, header, TABLE, lists, living, item, count)
                     count = np.int64(0)
                 token = np.int64(tokens[i]) if i < known else NO_TOKEN
                 item[count, 0], item[count, 1], item[count, 2] = stamp, node, token
-                prefetch(tables.slot, first_slot(header, node, _TABLE, token))
+                prefetch(tables.slot, first_slot(header, node, TABLE, token))
                 count += 1
                 total += 1
             node = child_of(quad, node, x, y)
-    store_items(tables, header, _TABLE, lists, living, item, count)
+    store_items(tables, header, TABLE, lists, living, item, count)
     return total
 
 
@@ -224,7 +203,7 @@ def open_cell(
         tokens = tokens_of(living, stamp)
         for i in range(len(tokens) + np.int64(under_all)):
             token = np.int64(tokens[i]) if i < len(tokens) else NO_TOKEN
-            place = (np.int64(node), _TABLE, token)
+            place = (np.int64(node), TABLE, token)
             put_message(messages.tables, messages.header, place, messages.lists, living, stamp)
             total += 1
     return total
@@ -259,7 +238,7 @@ def count_in_node(quad: QuadArrays, messages: NodeMessages, node: Number) -> Num
         number = np.int64(messages.list_of[node])
         return size_of(lists, number) if number != NO_LIST else np.int64(0)
     total = np.int64(0)
-    first, end = np.int64(messages.header[node, 0]), region_end(messages.header, node, _TABLE)
+    first, end = np.int64(messages.header[node, 0]), region_end(messages.header, node, TABLE)
     for at in range(first, end):
         if slot[at, KEY] != NO_KEY:
             value = np.int64(slot[at, SLOT_VALUE])
@@ -287,7 +266,7 @@ def deal_list(
         child = child_of(quad, node, x, y)
         dealt += 1
         if quad.state[BY_TOKEN]:
-            place = (child, _TABLE, token)
+            place = (child, TABLE, token)
             put_message(messages.tables, messages.header, place, lists, living, stamp)
             continue
         if messages.list_of[child] == NO_LIST:
@@ -308,7 +287,7 @@ def deal_node(
         return deal_list(quad, messages, living, node, number, NO_TOKEN)
     slot, header, dealt = messages.tables.slot, messages.header, np.int64(0)
     # The tables of the children do not move that of the node.
-    for at in range(np.int64(header[node, 0]), region_end(header, node, _TABLE)):
+    for at in range(np.int64(header[node, 0]), region_end(header, node, TABLE)):
         token = np.int64(slot[at, KEY])
         if token == NO_KEY:
             continue
@@ -317,7 +296,7 @@ def deal_node(
             dealt += deal_list(quad, messages, living, node, value, token)
         elif is_alive(living.alive, ~value):
             x, y = np.int64(living.record[~value, X]), np.int64(living.record[~value, Y])
-            place = (child_of(quad, node, x, y), _TABLE, token)
+            place = (child_of(quad, node, x, y), TABLE, token)
             put_message(messages.tables, header, place, messages.lists, living, ~value)
             dealt += 1
     return dealt
@@ -338,126 +317,3 @@ def drop_empty_lists(quad: QuadArrays, messages: NodeMessages) -> None:
         if number != NO_LIST and quad.node[node, LEVEL] > 0 and size_of(lists, number) == 0:
             drop_list(lists, number)
             list_of[node] = NO_LIST
-
-
-# Clauses that move.
-
-
-@kernel
-def note_item(
-    quad: QuadArrays,
-    messages: NodeMessages,
-    item: NDArray[np.int64],
-    position: Number,
-    place: tuple[Number, Number],
-    signs: Number,
-) -> Number:
-    """Note that the messages of a key in a node are to be compared; return 1, 0 if none are."""
-    node, key = place
-    item[POSITION], item[VALUE], item[SIGNS] = position, node, signs | UNRESOLVED
-    item[ITEM_KEY] = key
-    if quad.state[BY_TOKEN]:
-        prefetch(messages.tables.slot, first_slot(messages.header, node, _TABLE, key))
-        return np.int64(1)
-    number = np.int64(messages.list_of[node])
-    item[VALUE], item[SIGNS] = number, signs
-    if number == NO_LIST:
-        return np.int64(0)
-    prefetch(messages.lists.head, number)
-    return np.int64(1)
-
-
-@kernel
-def note_nodes(
-    quad: QuadArrays,
-    costs: Costs,
-    messages: NodeMessages,
-    place: tuple[Number, Number, Number],
-    boxes: tuple[NDArray[np.int32], NDArray[np.int32]],
-    position: Number,
-    scratch: UpdateScratch,
-    target: NDArray[np.int64],
-    item: NDArray[np.int64],
-) -> Number:
-    """Note the nodes of a clause's two boxes; return how many items there are.
-
-    ``place``: the root of the tree, the key, and the clause. ``boxes`` int32[1, 4] each; one may be
-    empty.
-    """
-    root, key, clause = place
-    before, after = sides_of(boxes[0], 0), sides_of(boxes[1], 0)
-    new, count = target[:0], np.int64(0)
-    if after.west <= after.east:
-        found = find_nodes(quad, costs, root, placement_in(costs, after, clause), scratch)
-        new = target[:found]
-        new[:] = scratch.node[:found]
-    old = scratch.node[:0]
-    if before.west <= before.east:
-        found = find_nodes(quad, costs, root, placement_in(costs, before, clause), scratch)
-        old = scratch.node[:found]
-    for i in range(len(old)):
-        node, signs = old[i], np.int64(ONLY_ENDS)
-        if is_among(new, node):
-            cell = cell_of(quad, node)
-            if is_within(cell, before) and is_within(cell, after):
-                continue
-            signs = np.int64(BOTH_SIGNS)
-        count += note_item(quad, messages, item[count], position, (node, key), signs)
-    for i in range(len(new)):
-        if not is_among(old, new[i]):
-            signs = np.int64(ONLY_BEGINS)
-            count += note_item(quad, messages, item[count], position, (new[i], key), signs)
-    return count
-
-
-@kernel
-def shift_entries(
-    quad: QuadArrays,
-    costs: Costs,
-    messages: NodeMessages,
-    entries: EntryArrays,
-    living: LivingArrays,
-    moved: Moved,
-    begin: Number,
-    update: UpdateScratch,
-    target: NDArray[np.int64],
-    scratch: ShiftScratch,
-    output: Shifted,
-) -> Number:
-    """Write what changes for entries from ``begin`` on; return the first whose changes did not fit.
-
-    See `nearcast.indexes.moving.comparing.collect_changes`.
-    """
-    quad, messages, entries = borrow(quad), borrow(messages), borrow(entries)
-    living, moved, scratch, output = borrow(living), borrow(moved), borrow(scratch), borrow(output)
-    item, record, slot = scratch.item, entries.record, messages.token
-    tables, header, lists = messages.tables, messages.header, messages.lists
-    count, longest = np.int64(0), len(item) - 2 * len(target)
-    for i in range(begin, len(moved.entry)):
-        if i + _FAR < len(moved.entry):
-            prefetch(record, np.int64(moved.entry[i + _FAR]))
-        if i + _NEAR < len(moved.entry):
-            prefetch(slot, home(np.int64(record[moved.entry[i + _NEAR], ENTRY_KEY]), len(slot)))
-        if count > longest:
-            kept = resolve_items(tables.slot, header, _TABLE, item, count)
-            count = np.int64(0)
-            if not compare_items(lists, entries, living, moved, scratch, kept, output):
-                return scratch.counters[CURRENT]
-        clause = np.int64(moved.entry[i])
-        key, root = np.int64(record[clause, ENTRY_KEY]), np.int64(0)
-        if not quad.state[BY_TOKEN]:
-            row = slot[find_token(slot, key)]
-            root = np.int64(row[ROOT]) - 1
-            if root < 0:
-                item[count, POSITION], item[count, VALUE] = i, np.int64(row[LIST]) - 1
-                item[count, SIGNS] = BOTH_SIGNS
-                count += np.int64(row[LIST] > 0)
-                continue
-        boxes = (moved.before[i : i + 1], moved.after[i : i + 1])
-        place = (root, key, clause)
-        here = item[count:]
-        count += note_nodes(quad, costs, messages, place, boxes, i, update, target, here)
-    kept = resolve_items(tables.slot, header, _TABLE, item, count)
-    if not compare_items(lists, entries, living, moved, scratch, kept, output):
-        return scratch.counters[CURRENT]
-    return len(moved.entry)

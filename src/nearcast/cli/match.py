@@ -1,7 +1,8 @@
 """``nearcast match``: match a file of messages with a file of subscriptions."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -108,7 +109,8 @@ def match(
         raise typer.Exit(3)
 
 
-class ReplayOptions(NamedTuple):
+@dataclass(frozen=True)
+class ReplayOptions:
     """What a replay reads and writes, and with which index."""
 
     subscriptions: Path
@@ -127,9 +129,9 @@ def _replay(given: ReplayOptions, *, strict: bool, as_json: bool) -> None:
     from nearcast.cli.replay_job import ReplayJob
 
     with progress(not as_json) as start:
-        summary = ReplayJob(**given._asdict()).run(start)
+        summary = ReplayJob(**vars(given)).run(start)
     names = ("subscriptions", "messages", "moves")
-    result = {
+    result: dict[str, Any] = {
         "command": "match",
         "index": given.index,
         "options": given.options,

@@ -190,14 +190,33 @@ def drop_entry(flat: NDArray[np.int32], row: NDArray[np.int32], number: Number) 
 
 
 @kernel
-def drop_clause(flat: NDArray[np.int32], row: NDArray[np.int32], clause: Number) -> Number:
-    """Remove a clause from a list; return whether the list had it."""
+def find_clause(flat: NDArray[np.int32], row: NDArray[np.int32], clause: Number) -> Number:
+    """Return the number of a clause's entry, or -1."""
     position = tail_position(row[START], row[CAPACITY], np.int64(0))
     for number in range(row[SIZE]):
         if flat[position + 2 * number] == clause:
-            drop_entry(flat, row, number)
-            return True
-    return False
+            return np.int64(number)
+    return np.int64(-1)
+
+
+@kernel
+def set_box(
+    flat: NDArray[np.int32], row: NDArray[np.int32], number: Number, box: NDArray[np.int32]
+) -> None:
+    """Give an entry another box."""
+    position, stride = box_position(row[START], np.int64(number)), side_stride(row[CAPACITY])
+    for side in range(4):
+        flat[position + side * stride] = box[side]
+
+
+@kernel
+def drop_clause(flat: NDArray[np.int32], row: NDArray[np.int32], clause: Number) -> Number:
+    """Remove a clause from a list; return whether the list had it."""
+    number = find_clause(flat, row, clause)
+    if number < 0:
+        return False
+    drop_entry(flat, row, number)
+    return True
 
 
 @kernel

@@ -9,17 +9,34 @@ import pytest
 from nearcast.indexes import moving
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.moving import MovingBuilder
+from nearcast.indexes.moving.grids import GridOptions
+from nearcast.indexes.quadtrees import IqTreeOptions, RqTreeOptions
 from nearcast.testing.moving_checks import MOVING_CHECKS
 
 from .flat_index import FlatIndex
+from .sweeping import (
+    SweepingIqPlusTree,
+    SweepingKkIndex,
+    SweepingRqPlusTree,
+    SweepingSsIndex,
+)
 
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 
 BUILDERS = {
     **{name: moving.create(name) for name in moving.names()},
     "flat": MovingBuilder(FlatIndex, NoOptions()),
-    "twin-lists-tiny": moving.create(
+    "twin-lists, tiny": moving.create(
         "twin-lists", leaf=4, flat=2, tile=1, regret=0, rekey_interval=1, min_stamps=16
+    ),
+    "ss-index, sweeping": MovingBuilder(SweepingSsIndex, GridOptions(size=3)),
+    "kk-index, sweeping": MovingBuilder(SweepingKkIndex, GridOptions(size=3)),
+    "kk-index, fine": moving.create("kk-index", size=200),
+    "iq+-tree, sweeping": MovingBuilder(
+        SweepingIqPlusTree, IqTreeOptions(list_size=2, update_cost=1e-9)
+    ),
+    "rq+-tree, sweeping": MovingBuilder(
+        SweepingRqPlusTree, RqTreeOptions(list_size=2, update_cost=1e-9)
     ),
 }
 

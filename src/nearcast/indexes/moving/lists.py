@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
+from nearcast.compiled.simd_boxes import LANES
 from nearcast.indexes.moving.living import is_alive
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ __all__ = [
     "append",
     "capacity_of",
     "drop_list",
+    "new_chunk",
     "new_list",
+    "resize",
     "size_of",
     "start_of",
 ]
@@ -123,7 +126,8 @@ def _free_chunk(lists: ListArrays, number: Number) -> None:
 
 
 @kernel
-def _new_chunk(lists: ListArrays, kind: Number) -> Number:
+def new_chunk(lists: ListArrays, kind: Number) -> Number:
+    """Return the start of a chunk of a class."""
     start = np.int64(lists.free[kind])
     if start != NOTHING:
         lists.free[kind] = lists.pool[start]
@@ -134,7 +138,7 @@ def _new_chunk(lists: ListArrays, kind: Number) -> Number:
 
 
 @kernel
-def _resize(lists: ListArrays, number: Number, kind: Number) -> None:
+def resize(lists: ListArrays, number: Number, kind: Number) -> None:
     """Give a list a chunk of another class, in which its postings fit."""
     pool, width = lists.pool, lists.state[WIDTH]
     start, size, capacity = (
@@ -142,7 +146,7 @@ def _resize(lists: ListArrays, number: Number, kind: Number) -> None:
         size_of(lists, number),
         capacity_of(lists, number),
     )
-    target = _new_chunk(lists, kind)
+    target = new_chunk(lists, kind)
     for column in range(width):
         source, goal = start + column * capacity, target + (column << kind)
         for i in range(size):
@@ -188,12 +192,12 @@ def append(
     head, pool = lists.head, lists.pool
     kind, size = head[number, SIZE] & _CLASS_MASK, size_of(lists, number)
     if kind == _NO_CHUNK:
-        head[number, START], head[number, SIZE] = _new_chunk(lists, 0), 0
+        head[number, START], head[number, SIZE] = new_chunk(lists, 0), 0
     elif size == np.int64(1) << kind:
         if size >= _MIN_TIDY:
             size = _tidy(lists, alive, number)
         if 4 * size > 3 << kind:
-            _resize(lists, number, kind + 1)
+            resize(lists, number, kind + 1)
     start, capacity = start_of(lists, number), capacity_of(lists, number)
     pool[start + size] = x
     pool[start + capacity + size] = y
@@ -234,7 +238,7 @@ def _sweep(lists: ListArrays, free_head: NDArray[np.bool_], new_stamp: NDArray[n
         elif 4 * left <= capacity:
             while kind > 0 and np.int64(1) << (kind - 1) >= left:
                 kind -= 1
-            _resize(lists, number, kind)
+            resize(lists, number, kind)
 
 
 class MessageLists:
@@ -275,14 +279,14 @@ class MessageLists:
         """Make room for so many new lists and appends, whichever lists they go to.
 
         The chunks that a list ever had take less than twice its capacity, which is at most twice
-        what it holds.
+        what it holds. Behind the last chunk there is room for a comparison of `LANES` postings.
         """
         head, pool, _, state = self._arrays
         if state[LISTS] + lists > len(head):
             more = np.empty((2 * (state[LISTS] + lists), 2), np.int32)
             more[: state[LISTS]] = head[: state[LISTS]]
             self._arrays = self._arrays._replace(head=more)
-        needed = int(state[TOP] + 4 * state[WIDTH] * (state[POSTINGS] + postings))
+        needed = int(state[TOP] + 4 * state[WIDTH] * (state[POSTINGS] + postings)) + LANES
         if needed > len(pool):
             larger = np.empty(needed + needed // 2, np.int32)
             larger[: state[TOP]] = pool[: state[TOP]]

@@ -34,6 +34,14 @@ from nearcast.indexes.moving.living import (
     tokens_of,
 )
 from nearcast.indexes.moving.numbers import Numbers
+from nearcast.indexes.moving.tables import (
+    NO_VALUE,
+    VALUE,
+    TableArrays,
+    Tables,
+    claim_key,
+    find_key,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,16 +131,20 @@ def _meets(box: NDArray[np.int32], place: NDArray[np.int32]) -> Number:
 
 @kernel
 def _shortest(
-    entries: EntryArrays, entry: Number, lists: ListArrays, list_of: NDArray[np.int32]
+    entries: EntryArrays,
+    entry: Number,
+    lists: ListArrays,
+    tables: TableArrays,
+    header: NDArray[np.int32],
 ) -> Number:
     """Return the shortest list of a clause's tokens; `NO_LIST` if a token has none."""
     first = entries.record[entry, FIRST]
     best = np.int64(_ALL)
     for i in range(first + 1, first + 1 + entries.pool[first]):
-        token = entries.pool[i]
-        if token >= len(list_of) or list_of[token] == NO_LIST:
+        at = find_key(tables.slot, header, 0, 0, np.int64(entries.pool[i]))
+        if at < 0:
             return np.int64(NO_LIST)
-        number = np.int64(list_of[token])
+        number = np.int64(tables.slot[at, VALUE])
         if best == _ALL or size_of(lists, number) < size_of(lists, best):
             best = number
     return best
@@ -143,16 +155,18 @@ def _post(
     living: LivingArrays,
     stamps: tuple[Number, Number],
     lists: ListArrays,
-    list_of: NDArray[np.int32],
+    tables: TableArrays,
+    header: NDArray[np.int32],
 ) -> None:
     for stamp in range(stamps[0], stamps[1]):
         if not is_range(living.record, stamp):
             continue
         append(lists, living.alive, _ALL, 0, 0, stamp, 0)
         for token in tokens_of(living, stamp):
-            if list_of[token] == NO_LIST:
-                list_of[token] = new_list(lists)
-            append(lists, living.alive, list_of[token], 0, 0, stamp, 0)
+            at = claim_key(tables, header, 0, 0, np.int64(token))
+            if tables.slot[at, VALUE] == NO_VALUE:
+                tables.slot[at, VALUE] = new_list(lists)
+            append(lists, living.alive, np.int64(tables.slot[at, VALUE]), 0, 0, stamp, 0)
 
 
 @kernel
@@ -160,7 +174,8 @@ def _shift(
     entries: EntryArrays,
     living: LivingArrays,
     lists: ListArrays,
-    list_of: NDArray[np.int32],
+    tables: TableArrays,
+    header: NDArray[np.int32],
     place: NDArray[np.int32],
     moved: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]],
     begin: Number,
@@ -170,7 +185,7 @@ def _shift(
     """Write the changes of clauses from ``begin`` on; return the next clause, and how many."""
     entry, before, after = moved
     for i in range(begin, len(entry)):
-        number = _shortest(entries, entry[i], lists, list_of)
+        number = _shortest(entries, entry[i], lists, tables, header)
         if number == NO_LIST:
             continue
         size = size_of(lists, number)
@@ -198,7 +213,7 @@ class RangeMessages:
         self._numbers = Numbers()
         self._box = GrowingArray(np.empty((0, 4), np.int32))
         self._lists = MessageLists()
-        self._list_of = GrowingArray(np.empty(0, np.int32))
+        self._tables, self._header = Tables(), np.zeros((1, 2), np.int32)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -211,7 +226,7 @@ class RangeMessages:
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays."""
-        parts = (self._numbers, self._box, self._lists, self._list_of)
+        parts = (self._numbers, self._box, self._lists, self._tables)
         return sum(part.nbytes for part in parts)
 
     def admit(self, messages: Messages) -> NDArray[np.int32]:
@@ -231,18 +246,12 @@ class RangeMessages:
     def post(self, living: LivingArrays, stamps: tuple[int, int], messages: Messages) -> None:
         """Put the messages of these stamps that are not points into their lists."""
         tokens = len(messages.token)
-        highest = int(messages.token.max(initial=-1))
-        # Unknown tokens have the highest number of all; records have none of them.
-        if highest >= len(self._list_of):
-            known = messages.token[messages.token < np.iinfo(np.int32).max]
-            end = 1 + int(known.max(initial=-1))
-            if end > len(self._list_of):
-                self._list_of.extend(end - len(self._list_of))[:] = NO_LIST
         first = len(self._lists.arrays.head) == 0
+        self._tables.reserve(tokens)
         self._lists.reserve(tokens + 1, tokens + len(messages))
         if first:
             new_list(self._lists.arrays)
-        _post(living, stamps, self._lists.arrays, self._list_of.writable)
+        _post(living, stamps, self._lists.arrays, self._tables.arrays, self._header)
 
     def shift(
         self,
@@ -261,7 +270,8 @@ class RangeMessages:
                 entries,
                 living,
                 self._lists.arrays,
-                self._list_of.writable,
+                self._tables.arrays,
+                self._header,
                 self._box.writable,
                 (entry, before, after),
                 begin,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.columns import Clauses
 from nearcast.errors import UnknownName
+from nearcast.indexes.moving.grids import KkIndex, SsIndex
+from nearcast.indexes.moving.quadtrees import IqPlusTree, RqPlusTree
 from nearcast.indexes.moving.scan import MovingScan
 from nearcast.indexes.moving.twin_lists import TwinLists
 
@@ -15,10 +17,20 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT", "MovingBuilder", "create", "get", "names"]
 
-DEFAULT = "twin-lists"
-"""The moving index that is used unless another one is chosen."""
+DEFAULT = TwinLists.name
+"""The moving index, unless another is chosen."""
 
-_INDEXES: dict[str, type[MovingIndex]] = {index.name: index for index in (MovingScan, TwinLists)}
+_INDEXES: dict[str, type[MovingIndex]] = {
+    index.name: index
+    for index in (
+        MovingScan,
+        TwinLists,
+        SsIndex,
+        KkIndex,
+        IqPlusTree,
+        RqPlusTree,
+    )
+}
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,12 @@ def share_of(costs: Costs, cell: Cell) -> Number:
 @kernel
 def placement_of(costs: Costs, box: NDArray[np.int32], clause: Number) -> Placement:
     """Return what decides the cells of a clause."""
-    sides = sides_of(box, clause)
+    return placement_in(costs, sides_of(box, clause), clause)
+
+
+@kernel
+def placement_in(costs: Costs, sides: Sides, clause: Number) -> Placement:
+    """Return what would decide the cells of a clause if it had another box."""
     wide = max(sides.east - sides.west, 2 * (sides.north - sides.south)) + 1
     level = np.int64(0)
     while level < costs.depth and (np.int64(1) << (31 - level)) >= wide:
@@ -188,8 +193,22 @@ def cell_costs(costs: Costs, cell: Cell, placement: Placement) -> tuple[Number, 
 @kernel
 def children_to_enter(costs: Costs, cell: Cell, placement: Placement) -> Number:
     """Return a bit for each child that a clause moves to, or 0 if it stays in the cell."""
+    expected = share_of(costs, cell) * placement.hit
+    if (
+        expected <= costs.update
+        or cell.level >= placement.last_level
+        or is_within(cell, placement.box)
+    ):
+        return np.int64(0)
+    # Most often the children are better even if the clause stays in them: no need to look further.
+    touched, in_children = touched_children(cell, placement.box), 0.0
+    for child in range(4):
+        if (touched >> child) & 1:
+            in_children += share_of(costs, child_cell(cell, child)) * placement.hit + costs.update
+    if in_children < expected + costs.update:
+        return touched
     stay, divided = cell_costs(costs, cell, placement)
-    return touched_children(cell, placement.box) if divided < stay else np.int64(0)
+    return touched if divided < stay else np.int64(0)
 
 
 # Where messages come from, and which tokens they have.

@@ -260,16 +260,15 @@ def find_open_nodes(
     quad: QuadArrays,
     costs: Costs,
     ordered: Ordered,
-    clause: Number,
+    placement: Placement,
     root: Number,
     known: Number,
     scratch: UpdateScratch,
 ) -> tuple[Number, Number]:
-    """Find the nodes of a new clause, and split those that are full.
+    """Find the nodes of a clause that comes, and split those that are full.
 
     Returns how many there are in ``scratch.node``, and whether the splits fit.
     """
-    placement = placement_of(costs, ordered.box, clause)
     while True:
         count, full = find_nodes(quad, costs, root, placement, scratch), np.int64(0)
         while full < count and not is_full(quad, scratch.node[full]):

@@ -88,7 +88,8 @@ def insert_into_quadtree(
     for i in range(len(clauses)):
         clause = np.int64(clauses[i])
         token = token_at(ordered, clause, 0)
-        count, fits = find_open_nodes(quad, costs, ordered, clause, _ROOT, _ONE, scratch)
+        placement = placement_of(costs, ordered.box, clause)
+        count, fits = find_open_nodes(quad, costs, ordered, placement, _ROOT, _ONE, scratch)
         nodes = scratch.node[:count]
         if not fits or not has_capacity(quad, insert_demand(quad, token, nodes), scratch.shortage):
             return i
@@ -272,8 +273,8 @@ def insert_into_tree(
     scratch: UpdateScratch,
 ) -> Number:
     """Insert a clause into the quadtree of a slot; return whether it fit."""
-    root = np.int64(quad.slot[at, START])
-    count, fits = find_open_nodes(quad, costs, ordered, clause, root, known, scratch)
+    root, placement = np.int64(quad.slot[at, START]), placement_of(costs, ordered.box, clause)
+    count, fits = find_open_nodes(quad, costs, ordered, placement, root, known, scratch)
     if not fits:
         return False
     entries = np.int64(0)

@@ -1,0 +1,146 @@
+"""``nearcast match --moves``: a recording of moves and messages becomes updates."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+from typer.testing import CliRunner
+
+from nearcast.cli import app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIDES = ("west", "south", "east", "north")
+Box = tuple[int, int, int, int]
+
+
+def box(rng: random.Random) -> Box:
+    west, south = rng.randrange(8), rng.randrange(8)
+    return west, south, west + rng.randrange(4), south + rng.randrange(4)
+
+
+def inside(region: Box, place: tuple[int, int]) -> bool:
+    return region[0] <= place[0] <= region[2] and region[1] <= place[1] <= region[3]
+
+
+def recording(seed: int) -> dict[str, list[dict[str, Any]]]:
+    """Draw subscriptions, moves and messages, the last two in any order."""
+    rng = random.Random(seed)
+
+    def placed(fields: dict[str, Any]) -> dict[str, Any]:
+        return fields | dict(zip(SIDES, box(rng), strict=True))
+
+    words = ["tea", "milk"]
+    subscriptions = [
+        placed({"id": i, "keywords": rng.sample(words, rng.randrange(1, 3))}) for i in range(30)
+    ]
+    moves = [
+        placed({"subscription_id": rng.randrange(30), "time": float(rng.randrange(60))})
+        for _ in range(200)
+    ]
+    messages = [
+        {
+            "id": i,
+            "text": " ".join(rng.sample([*words, "cake"], 2)),
+            "lon": rng.randrange(12),
+            "lat": rng.randrange(12),
+            "time": float(rng.randrange(60)),
+            "ttl_s": rng.choice([1.0, 5.0, 30.0, None]),
+        }
+        for i in range(80)
+    ]
+    return {"subscriptions": subscriptions, "moves": moves, "messages": messages}
+
+
+def expected(given: dict[str, list[dict[str, Any]]], ttl_s: float) -> set[tuple[Any, ...]]:
+    """Return all updates, from what matches after every second."""
+    subscriptions = {s["id"]: {*s["keywords"]} for s in given["subscriptions"]}
+    region = {s["id"]: tuple(s[side] for side in SIDES) for s in given["subscriptions"]}
+    before: set[tuple[int, int]] = set()
+    updates = set()
+    last = max(event["time"] for event in given["moves"] + given["messages"])
+    for now in range(int(last) + 1):
+        for move in given["moves"]:
+            if move["time"] == now:
+                region[move["subscription_id"]] = tuple(move[side] for side in SIDES)
+        after = {
+            (s, message["id"])
+            for s, keywords in subscriptions.items()
+            for message in given["messages"]
+            if message["time"] <= now < message["time"] + (message["ttl_s"] or ttl_s)
+            and keywords <= {*message["text"].split()}
+            and inside(region[s], (message["lon"], message["lat"]))
+        }
+        updates |= {(now, *pair, -1) for pair in before - after}
+        updates |= {(now, *pair, 1) for pair in after - before}
+        before = after
+    return updates
+
+
+def run(folder: Path, *more: str) -> Any:
+    files = [f"--{name}={folder / name}.parquet" for name in ("subscriptions", "messages", "moves")]
+    arguments = ["match", *files, f"--out={folder / 'updates.csv'}", "--json", *more]
+    return CliRunner().invoke(app, arguments)
+
+
+def write(folder: Path, given: dict[str, list[dict[str, Any]]]) -> None:
+    for name, rows in given.items():
+        parquet.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
+
+
+@pytest.mark.parametrize("index", ["twin-lists", "kk-index", "moving-scan"])
+def test_a_replay_writes_all_differences(tmp_path: Path, index: str) -> None:
+    given = recording(3)
+    write(tmp_path, given)
+    result = run(tmp_path, "--ttl=7", f"--index={index}")
+    assert result.exit_code == 0, result.output
+    table = csv.read_csv(tmp_path / "updates.csv")
+    times = [time.timestamp() for time in table["time"].to_pylist()]
+    assert times == sorted(times)
+    columns = [table[name].to_pylist() for name in ("subscription_id", "message_id", "sign")]
+    found = [*zip(times, *columns, strict=True)]
+    assert {*found} == expected(given, 7.0)
+    assert len({*found}) == len(found) == json.loads(result.output)["updates"] > 50
+
+
+def test_a_message_must_say_how_long_it_lives(tmp_path: Path) -> None:
+    given = recording(4)
+    write(tmp_path, given)
+    result = run(tmp_path)
+    assert result.exit_code == 0, result.output
+    missing = sum(message["ttl_s"] is None for message in given["messages"])
+    assert json.loads(result.output)["messages"]["rejected"] == missing > 0
+    for message in given["messages"]:
+        del message["ttl_s"]
+    write(tmp_path, given)
+    result = run(tmp_path)
+    assert result.exit_code == 1
+    assert "--ttl" in result.stderr
+
+
+def test_what_cannot_be_replayed_is_rejected(tmp_path: Path) -> None:
+    given = recording(5)
+    given["moves"][0]["subscription_id"] = 99
+    given["moves"][1]["time"] = None
+    given["moves"][2]["north"] = 95.0
+    given["messages"][0]["time"] = None
+    write(tmp_path, given)
+    result = run(tmp_path, "--ttl=5", "--strict")
+    assert result.exit_code == 3
+    summary = json.loads(result.output)
+    assert (summary["moves"]["rejected"], summary["messages"]["rejected"]) == (3, 1)
+    lines = (tmp_path / "updates.csv.rejects.ndjson").read_text().splitlines()
+    rejects = [json.loads(line) for line in lines]
+    rows = sorted((r["source"], r["row"], r["field"]) for r in rejects)
+    assert rows == [
+        ("messages", 0, "time"),
+        ("moves", 0, "subscription_id"),
+        ("moves", 1, "time"),
+        ("moves", 2, "north"),
+    ]

@@ -326,7 +326,8 @@ class ApTree(InPlaceIndex):
 
     def _ranked(self) -> RankedClauses:
         rank = read_only(current(self._rank), np.int32)
-        return RankedClauses(self.clauses.token_start, rank, self.clauses.box)
+        start = self.clauses.token_start
+        return RankedClauses(start, start[1:], rank, self.clauses.box)
 
     def _begin_changing(self) -> None:
         self._tree = Tree(self._tree.arena.copy(), self._tree.state.copy())

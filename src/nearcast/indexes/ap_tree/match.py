@@ -159,7 +159,7 @@ def contains_ranks(
     ranked: RankedClauses, bits: NDArray[np.uint64], own: Number, first_rank: Number, clause: Number
 ) -> Number:
     """Tell whether the message has all ranks of a clause."""
-    for i in range(ranked.start[clause], ranked.start[clause + 1]):
+    for i in range(ranked.start[clause], ranked.end[clause]):
         if has_bit(bits, own, np.int64(ranked.rank[i]) - first_rank) == np.uint64(0):
             return False
     return True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.columns import Clauses
 from nearcast.errors import UnknownName
+from nearcast.indexes.moving.ap_plus import ApPlusKeywordTree, ApPlusSpaceTree, ApPlusTree
 from nearcast.indexes.moving.scan import MovingScan
 
 if TYPE_CHECKING:
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MovingBuilder", "create", "get", "names"]
 
-_INDEXES: dict[str, type[MovingIndex]] = {index.name: index for index in (MovingScan,)}
+_INDEXES: dict[str, type[MovingIndex]] = {
+    index.name: index for index in (MovingScan, ApPlusTree, ApPlusKeywordTree, ApPlusSpaceTree)
+}
 
 
 @dataclass(frozen=True)

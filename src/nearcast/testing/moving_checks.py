@@ -134,6 +134,31 @@ class Lockstep:
             answers.append({*pairs})
         assert answers[0] == answers[1], f"find: {_differences(*answers)}"
 
+    def match(self, messages: Messages) -> None:
+        """Match messages that nobody keeps."""
+        answers = []
+        for side, index in enumerate((self.index, self.scan)):
+            message, row = index.match(messages)
+            name_of = {row: name for name, row in self._row[side].items()}
+            pairs = [(m, name_of[r]) for m, r in zip(message.tolist(), row.tolist(), strict=True)]
+            assert len({*pairs}) == len(pairs), "match: a pair is there twice"
+            answers.append({*pairs})
+        assert answers[0] == answers[1], f"match: {_differences(*answers)}"
+
+    def read_back(self) -> None:
+        """Compare what the index tells of its subscriptions and messages."""
+        for names, number_of, method in (
+            (self.rows, self._row, "clauses"),
+            (self.numbers, self._number, "messages"),
+        ):
+            sides = [
+                getattr(index, method)(np.array([number_of[side][n] for n in names], np.int32))
+                for side, index in enumerate((self.index, self.scan))
+            ]
+            for name in ("token_start", "token", "box", *_MORE.get(method, ())):
+                got, expected = (getattr(columns, name) for columns in sides)
+                assert np.array_equal(got, expected), f"{method}: {name} differs"
+
     def _rows(self, side: int, names: list[int]) -> NDArray[np.int32]:
         return np.array([self._row[side][name] for name in names], np.int32)
 
@@ -200,7 +225,15 @@ def _find(steps: Lockstep, clauses: Clauses, messages: Messages, rng: Any) -> No
     steps.find(_taken(clauses, rng.integers(0, 20), rng))
 
 
-_EVENTS = [_publish, _publish, _expire, _insert, _delete, _move, _move, _move, _replace, _find]
+def _match(steps: Lockstep, clauses: Clauses, messages: Messages, rng: Any) -> None:
+    steps.match(messages.take(rng.integers(0, len(messages), rng.integers(1, 12))))
+    steps.read_back()
+
+
+_EVENTS = [
+    *(_publish, _publish, _expire, _insert, _delete, _move, _move, _move, _replace, _find, _match)
+]
+_MORE = {"clauses": ("negative_start", "negative", "row")}
 
 
 def _some(names: list[int], rng: Any) -> list[int]:

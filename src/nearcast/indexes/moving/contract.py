@@ -126,11 +126,26 @@ class MovingIndex(ABC):
         """Give subscriptions other clauses: other words, another place, or both; no row twice."""
 
     @abstractmethod
+    def match(self, messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return what matches messages that nobody keeps.
+
+        The result is pairs, in order: the row of ``messages``, and the row of a subscription.
+        """
+
+    @abstractmethod
     def find(self, clauses: Clauses) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return the living messages that match subscriptions which are not in the index.
 
         The result is pairs, in order: the row of ``clauses``, and the number of the message.
         """
+
+    @abstractmethod
+    def messages(self, numbers: NDArray[Any]) -> Messages:
+        """Return living messages as columns, without times."""
+
+    @abstractmethod
+    def clauses(self, rows: NDArray[Any]) -> Clauses:
+        """Return subscriptions as they are now, in the order of the rows."""
 
     @abstractmethod
     def __len__(self) -> int:

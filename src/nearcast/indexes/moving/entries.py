@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, GrowingClauses
+from nearcast.columns import Clauses, GrowingArray, GrowingClauses, Shapes, gather, starts
 from nearcast.compiled.clauses import ClauseColumns, clause_columns
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.token_table import mixed
@@ -271,6 +271,39 @@ class Entries:
             problem = "has more than one clause, forbidden tokens or a shape; replace it"
             raise InvalidInput("row", int(rows[wrong][0]), problem)
         return entries
+
+    def clauses(self, rows: NDArray[np.int32]) -> Clauses:
+        """Return the clauses of rows, in the order of the rows."""
+        position, entries = self.entries_of(rows)
+        record, pool = self.arrays
+        first = record[entries, FIRST].astype(np.int64)
+        length = pool[first].astype(np.int64)
+        token_start = starts(length)
+        at = np.repeat(first + 1 - token_start[:-1], length) + np.arange(token_start[-1])
+        number, whole = self._composite.view[entries], self.whole
+        chosen = np.maximum(number, 0)
+        negative_length = np.zeros(len(entries), np.int64)
+        shape = np.full(len(entries), -1, np.int32)
+        shapes = Shapes.empty()
+        negative = np.empty(0, np.int32)
+        composite = number >= 0
+        if composite.any():
+            start, negatives = gather(whole.negative_start, chosen[composite])
+            negative_length[composite], negative = np.diff(start), whole.negative[negatives]
+            shape[composite] = whole.shape[chosen[composite]]
+            used, shape_number = np.unique(shape[shape >= 0], return_inverse=True)
+            shape[shape >= 0], shapes = shape_number, whole.shapes.take(used)
+        return Clauses(
+            token_start=token_start,
+            token=pool[at],
+            negative_start=starts(negative_length),
+            negative=negative,
+            box=record[entries, :4],
+            row=position.astype(np.int32),
+            shape=shape,
+            shapes=shapes,
+            subscriptions=len(rows),
+        )
 
     def clear(self, rows: NDArray[np.int32], entries: NDArray[np.int32]) -> None:
         """Take the entries away from rows."""

@@ -141,6 +141,16 @@ class ListedIndex(MovingIndex):
         self.living.drop(stamps)
         return ended
 
+    def match(self, messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return what matches messages that nobody keeps."""
+        if not len(messages) or not self.entries.count:
+            return np.empty(0, np.int64), np.empty(0, np.int32)
+        return self._rows_of(messages)
+
+    def messages(self, numbers: NDArray[Any]) -> Messages:
+        """Return living messages as columns."""
+        return self.living.messages(self.living.stamps(numbers), self.ranges.box)
+
     def _rows_of(self, messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return which rows match messages, as pairs by message."""
         pieces, message_of = messages, None
@@ -217,6 +227,10 @@ class ListedIndex(MovingIndex):
             found_number.append(begun.message)
             self.delete(rows)
         return np.concatenate(found_row), np.concatenate(found_number)
+
+    def clauses(self, rows: NDArray[Any]) -> Clauses:
+        """Return subscriptions as they are now."""
+        return self.entries.clauses(self.entries.present(rows))
 
     def _appear(self, entries: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Let entries come from nowhere; return the pairs of row and stamp that match then."""

@@ -131,6 +131,27 @@ class MovingScan(MovingIndex):
         pairs = np.array(found, np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1].astype(np.int32)
 
+    def match(self, messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return what matches messages that nobody keeps."""
+        numbers, changes = self.publish(messages)
+        for number in numbers.tolist():
+            del self._messages[number]
+        place = {number: i for i, number in enumerate(numbers.tolist())}
+        at = [place[number] for number in changes.message.tolist()]
+        return np.array(at, np.int64), changes.row
+
+    def messages(self, numbers: NDArray[Any]) -> Messages:
+        """Return living messages as columns."""
+        chosen = [self._messages[n] for n in _known(self._messages, numbers, "message")]
+        tokens = [message.token.tolist() for message in chosen]
+        boxes = [message.box[0] for message in chosen]
+        return Messages.of(tokens, np.array(boxes, np.int32).reshape(-1, 4))
+
+    def clauses(self, rows: NDArray[Any]) -> Clauses:
+        """Return subscriptions as they are now."""
+        chosen = [self._subscriptions[row] for row in _known(self._subscriptions, rows, "row")]
+        return Clauses.concatenate([Clauses.empty(), *chosen])
+
     def _pairs(self, rows: Iterable[int], numbers: Iterable[int]) -> list[tuple[int, int]]:
         """Return which of these rows match which of these messages, in the order of the rows."""
         row_of, number_of = list(rows), list(numbers)

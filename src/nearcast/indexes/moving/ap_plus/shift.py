@@ -331,7 +331,7 @@ def shift_clauses(subject: Subject, moves: Moves, tools: Tools, output: Shifted)
     subject, tools, output = borrow(subject), borrow(tools), borrow(output)
     tree, build = subject.tree, tools.build
     while True:
-        if not renew_slots(
+        if build.progress[STALE_NODES] > 0 and not renew_slots(
             tree,
             subject.ranked,
             subject.places,

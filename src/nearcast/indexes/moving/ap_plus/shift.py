@@ -29,6 +29,7 @@ from nearcast.indexes.ap_tree.layout import (
     has_lists,
     has_units,
 )
+from nearcast.indexes.moving.ap_plus.ahead import AHEAD, look_ahead
 from nearcast.indexes.moving.ap_plus.change import (
     Ways,
     change_leaves,
@@ -207,7 +208,7 @@ def verify_candidates(
     return True
 
 
-@kernel
+@inlined_kernel
 def _read_ways(
     subject: Subject,
     boxes: tuple[NDArray[np.int32], NDArray[np.int32]],
@@ -227,7 +228,7 @@ def _read_ways(
             read_list(lists, number, subject.living.alive, boxes, reached, wanted, scratch)
 
 
-@kernel
+@inlined_kernel
 def _messages_on_ways(
     arena: NDArray[np.int32], lists: ListArrays, ways: NDArray[np.int64]
 ) -> Number:
@@ -241,7 +242,7 @@ def _messages_on_ways(
     return total
 
 
-@kernel
+@inlined_kernel
 def _find_all_ways(
     subject: Subject,
     clause: Number,
@@ -276,7 +277,7 @@ def _note_velocity(
         velocity[clause, axis] += np.float32(0.25) * (went - velocity[clause, axis])
 
 
-@kernel
+@inlined_kernel
 def _shift_one(subject: Subject, moves: Moves, i: Number, tools: Tools, output: Shifted) -> Number:
     """Take one clause to its new box; return False on a shortage, before anything has changed."""
     tree, scratch, ways = subject.tree, tools.shift, tools.ways
@@ -354,6 +355,9 @@ def shift_clauses(subject: Subject, moves: Moves, tools: Tools, output: Shifted)
             return verify_candidates(
                 subject.entries, subject.living, moves.entry, tools.shift, output
             )
+        if i % AHEAD == 0:
+            some = moves.entry[i : i + AHEAD]
+            look_ahead(tree, subject.ranked, subject.lists, some, tools.ways.stale)
         if not _shift_one(subject, moves, i, tools, output):
             return False
         build.progress[NEXT_CHANGE] = i + 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import Number, inlined_kernel, kernel, prefetch
+from nearcast.compiled.jit import Number, borrow, inlined_kernel, kernel, prefetch
 from nearcast.compiled.sorting import sort_short
 from nearcast.compiled.token_table import home
 from nearcast.indexes.ap_tree.layout import (
@@ -27,21 +27,26 @@ from nearcast.indexes.ap_tree.layout import (
     KEYWORDS,
     PARTS,
     RARE,
+    ROOT_LIST,
     UNIT,
     Tree,
 )
 from nearcast.indexes.ap_tree.ranks import find_token, pack_slot, unpack_rank
 from nearcast.indexes.ap_tree.walk import first_not_below
-from nearcast.indexes.moving.ap_plus.ways import cut_of, is_end, list_position
+from nearcast.indexes.moving.ap_plus.ways import cut_of, is_end
 from nearcast.indexes.moving.lists import (
     LISTS,
+    POSTINGS,
     SIZE,
     START,
     TOP,
     WIDTH,
     ListArrays,
     append,
+    capacity_of,
     new_list,
+    size_of,
+    start_of,
 )
 from nearcast.indexes.moving.living import (
     OWN,
@@ -70,6 +75,9 @@ one message."""
 NODE_LINK, NODE_LIST, NEXT_RANK, FRONT_WIDTH = range(4)
 """Columns of ``front``: the link of a slot; where its list is named; the first rank that counts."""
 
+GROUP = 8
+"""How many messages are stored together."""
+
 _NO_CHUNK = 255
 _CLASS_MASK = 255
 
@@ -79,7 +87,8 @@ class StoreScratch(NamedTuple):
 
     - ``rank`` int32[m]: its ranks, ascending.
     - ``front`` int64[2, m, 3]: slots of this level and of the next.
-    - ``end`` int64[limit + 1]: where the lists of its slots are named.
+    - ``end`` int64[8, limit + 1]: where the lists of the slots of messages are named; ``placed``
+      int64[8]: how many these are.
     - ``shortage`` int64[4]: see above.
     - ``copies`` int64[1]: places where messages were stored.
     """
@@ -87,6 +96,7 @@ class StoreScratch(NamedTuple):
     rank: NDArray[np.int32]
     front: NDArray[np.int64]
     end: NDArray[np.int64]
+    placed: NDArray[np.int64]
     shortage: NDArray[np.int64]
     copies: NDArray[np.int64]
 
@@ -96,7 +106,8 @@ def store_scratch(limit: int, tokens: int) -> StoreScratch:
     return StoreScratch(
         rank=np.empty(tokens + 1, np.int32),
         front=np.empty((2, limit + tokens + 4, FRONT_WIDTH), np.int64),
-        end=np.empty(limit + 1, np.int64),
+        end=np.empty((GROUP, limit + 1), np.int64),
+        placed=np.zeros(GROUP, np.int64),
         shortage=np.zeros(4, np.int64),
         copies=np.zeros(1, np.int64),
     )
@@ -179,17 +190,18 @@ def find_ends(
     message: tuple[NDArray[np.int32], Number, Number],
     start: tuple[Number, Number, Number],
     limit: Number,
-    scratch: StoreScratch,
+    front: NDArray[np.int64],
+    end: NDArray[np.int64],
 ) -> Number:
     """Write where the walk of a message ends; return in how many slots.
 
     ``start`` is a link, where the list of its slot is named, and the first rank that counts there.
     """
-    end, placed = scratch.end, np.int64(0)
+    placed = np.int64(0)
     this, waiting = np.int64(0), np.int64(1)
-    _add_slot(scratch.front[0], 0, start[0], start[1], start[2])
+    _add_slot(front[0], 0, start[0], start[1], start[2])
     while waiting > 0:
-        here, below, opened = scratch.front[this], scratch.front[1 - this], np.int64(0)
+        here, below, opened = front[this], front[1 - this], np.int64(0)
         for i in range(waiting):
             link = here[i, NODE_LINK]
             if not is_end(arena, link):
@@ -200,6 +212,8 @@ def find_ends(
                     continue
             end[placed] = here[i, NODE_LIST]
             placed += 1
+        for i in range(opened):
+            prefetch(arena, UNIT * np.int64(arena[below[i, NODE_LINK]]))
         this, waiting = 1 - this, opened
     return placed
 
@@ -232,9 +246,7 @@ def _has_room(
 
 @kernel
 def _prefetch_lists(arena: NDArray[np.int32], lists: ListArrays, ends: NDArray[np.int64]) -> None:
-    """Prefetch the heads of lists, and then where the next message goes."""
-    for i in range(len(ends)):
-        prefetch(lists.head, arena[ends[i]])
+    """Prefetch where the next message of lists goes, whose heads have been prefetched."""
     for i in range(len(ends)):
         number = arena[ends[i]]
         kind = lists.head[number, SIZE] & _CLASS_MASK
@@ -243,6 +255,37 @@ def _prefetch_lists(arena: NDArray[np.int32], lists: ListArrays, ends: NDArray[n
         at = np.int64(lists.head[number, START]) + np.int64(lists.head[number, SIZE] >> 8)
         for column in range(lists.state[WIDTH]):
             prefetch(lists.pool, at + (column << kind))
+
+
+@kernel
+def _append_to(
+    arena: NDArray[np.int32],
+    lists: ListArrays,
+    living: LivingArrays,
+    stamp: Number,
+    ends: NDArray[np.int64],
+) -> None:
+    """Append a message to the lists of slots; there is room.
+
+    A record's ``own`` counts the copies of its message, wherever they are.
+    """
+    record, pool, head = living.record, lists.pool, lists.head
+    x, y, signature = record[stamp, X], record[stamp, Y], record[stamp, SIGNATURE]
+    for i in range(len(ends)):
+        number = np.int64(arena[ends[i]])
+        if number == NO_LIST:
+            number = new_list(lists)
+            arena[ends[i]] = number
+        capacity, size = capacity_of(lists, number), size_of(lists, number)
+        if size == capacity or (head[number, SIZE] & _CLASS_MASK) == _NO_CHUNK:
+            append(lists, living.alive, number, x, y, stamp, signature)
+            continue
+        at = start_of(lists, number) + size
+        pool[at], pool[at + capacity] = x, y
+        pool[at + 2 * capacity], pool[at + 3 * capacity] = stamp, signature
+        head[number, SIZE] += 1 << 8
+        lists.state[POSTINGS] += 1
+    record[stamp, OWN] += len(ends)
 
 
 @kernel
@@ -256,27 +299,53 @@ def store_message(
     limit: Number,
     scratch: StoreScratch,
 ) -> Number:
-    """Store a message in the slots at and below a slot; return False on a shortage.
-
-    A record's ``own`` counts the copies of its message, wherever they are.
-    """
+    """Store a message in the slots at and below a slot; return False on a shortage."""
     record = living.record
-    x, y, signature = record[stamp, X], record[stamp, Y], record[stamp, SIGNATURE]
     left = max(limit - np.int64(record[stamp, OWN]), np.int64(1))
-    placed = find_ends(arena, (ranks, x, y), start, left, scratch)
-    ends = scratch.end[:placed]
+    message = ranks, record[stamp, X], record[stamp, Y]
+    placed = find_ends(arena, message, start, left, scratch.front, scratch.end[0])
+    ends = scratch.end[0, :placed]
     if not _has_room(arena, lists, ends, scratch.shortage):
         return False
-    _prefetch_lists(arena, lists, ends)
-    for i in range(placed):
-        number = np.int64(arena[ends[i]])
-        if number == NO_LIST:
-            number = new_list(lists)
-            arena[ends[i]] = number
-        append(lists, living.alive, number, x, y, stamp, signature)
-    record[stamp, OWN] += placed
-    scratch.copies[0] += placed
+    _append_to(arena, lists, living, stamp, ends)
     return True
+
+
+@kernel
+def _find_group(
+    tree: Tree,
+    living: LivingArrays,
+    table: tuple[NDArray[np.uint64], NDArray[np.int64]],
+    stamps: tuple[Number, Number],
+    limit: Number,
+    scratch: StoreScratch,
+) -> Number:
+    """Find where the walks of some messages end; return how many messages were done.
+
+    Messages that are dead or not points have no ends.
+    """
+    slot, used = table
+    start = np.int64(0), np.int64(ROOT_LIST), np.int64(0)
+    for stamp in range(stamps[0], stamps[1]):
+        member = stamp - stamps[0]
+        scratch.placed[member] = 0
+        if not is_alive(living.alive, stamp) or is_range(living.record, stamp):
+            continue
+        tokens = tokens_of(living, stamp)
+        if len(tokens) > len(scratch.rank):
+            scratch.shortage[SHORT_TOKENS] = len(tokens)
+            return member
+        if 3 * (used[0] + len(tokens)) >= 2 * len(slot):
+            scratch.shortage[SHORT_RANKS] = len(tokens)
+            return member
+        rank_tokens(slot, tree.state, tokens, used, scratch.rank)
+        x, y = living.record[stamp, X], living.record[stamp, Y]
+        message = scratch.rank[: len(tokens)], x, y
+        end = scratch.end[member]
+        scratch.placed[member] = find_ends(tree.arena, message, start, limit, scratch.front, end)
+        for i in range(scratch.placed[member]):
+            prefetch(tree.arena, end[i])
+    return stamps[1] - stamps[0]
 
 
 @kernel
@@ -289,28 +358,32 @@ def store_messages(
     limit: Number,
     scratch: StoreScratch,
 ) -> Number:
-    """Store the messages with these stamps that are points and alive.
+    """Store the messages with these stamps that are points and alive, some at a time.
 
     ``table`` has the ranks of tokens, and how many slots are used. Return the first stamp that was
     not stored, because something is short; the end if all were.
     """
-    slot, used = table
-    start = np.int64(0), np.int64(list_position(tree.arena, np.int64(0), np.int64(0))), np.int64(0)
-    for stamp in range(stamps[0], stamps[1]):
-        if not is_alive(living.alive, stamp) or is_range(living.record, stamp):
-            continue
-        tokens = tokens_of(living, stamp)
-        if len(tokens) > len(scratch.rank):
-            scratch.shortage[SHORT_TOKENS] = len(tokens)
-            return stamp
-        if 3 * (used[0] + len(tokens)) >= 2 * len(slot):
-            scratch.shortage[SHORT_RANKS] = len(tokens)
-            return stamp
-        if stamp + 1 < stamps[1]:
-            for token in tokens_of(living, stamp + 1):
+    tree, lists, living = borrow(tree), borrow(lists), borrow(living)
+    table, scratch = borrow(table), borrow(scratch)
+    slot, arena, first = table[0], tree.arena, stamps[0]
+    while first < stamps[1]:
+        last = min(first + GROUP, stamps[1])
+        for stamp in range(last, min(last + GROUP, stamps[1])):
+            for token in tokens_of(living, stamp):
                 prefetch(slot, home(np.int64(token), len(slot)))
-        rank_tokens(slot, tree.state, tokens, used, scratch.rank)
-        ranks = scratch.rank[: len(tokens)]
-        if not store_message(tree.arena, lists, living, stamp, ranks, start, limit, scratch):
-            return stamp
+        done = _find_group(tree, living, table, (first, last), limit, scratch)
+        for member in range(done):
+            for i in range(scratch.placed[member]):
+                prefetch(lists.head, arena[scratch.end[member, i]])
+        for member in range(done):
+            _prefetch_lists(arena, lists, scratch.end[member, : scratch.placed[member]])
+        for member in range(done):
+            ends = scratch.end[member, : scratch.placed[member]]
+            if not _has_room(arena, lists, ends, scratch.shortage):
+                return first + member
+            _append_to(arena, lists, living, first + member, ends)
+            scratch.copies[0] += len(ends)
+        first += done
+        if first < last:
+            return first
     return stamps[1]

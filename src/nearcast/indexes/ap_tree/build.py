@@ -245,7 +245,7 @@ def build_node(
             task[TASK_REGION + side] = tree.state[BOUNDS + side]
     partition = np.int64(LEAF), np.int64(0), np.int64(0)
     if count > tree.state[LEAF_SIZE] and task[TASK_LEVEL] < MAX_DEPTH:
-        node = task[TASK_OFFSET], task[TASK_REGION : TASK_REGION + 4]
+        node = task[TASK_OFFSET], task[TASK_REGION : TASK_REGION + 4], task[TASK_LEVEL]
         partition = choose_partition(tree.state, ranked, clauses, node, model, split)
     if partition[0] == LEAF:
         if not has_units(tree, leaf_units(count)):

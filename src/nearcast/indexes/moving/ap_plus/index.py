@@ -27,6 +27,7 @@ from nearcast.indexes.ap_tree.layout import (
     max_pending,
 )
 from nearcast.indexes.ap_tree.match import match_messages, match_scratch
+from nearcast.indexes.ap_tree.motion import Motion, no_motion
 from nearcast.indexes.ap_tree.update import RebuildLimits
 from nearcast.indexes.moving.ap_plus.change import make_ways
 from nearcast.indexes.moving.ap_plus.options import ApPlusOptions
@@ -73,8 +74,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nearcast.columns import Messages
     from nearcast.compiled.messages import MessageArrays, Output
+    from nearcast.indexes.ap_tree.cost import HitModel
     from nearcast.indexes.ap_tree.match import MatchScratch
+    from nearcast.indexes.moving.contract import Changes
 
 __all__ = ["ApPlusTree", "TreeOfClauses", "new_message_lists", "shift_scratch"]
 
@@ -109,6 +113,7 @@ class TreeOfClauses(ListedIndex):
         self._change_scratch: ChangeScratch | None = None
         self._match_scratch: tuple[tuple[int, ...], MatchScratch] | None = None
         self._ranks_built = 0
+        self._published = self._moves = 0
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -124,6 +129,11 @@ class TreeOfClauses(ListedIndex):
         self.examined += int(examined)
         self.visited += int(visited)
         return int(done)
+
+    def publish(self, messages: Messages) -> tuple[NDArray[np.int32], Changes]:
+        """Take messages; return their numbers and all matches."""
+        self._published += len(messages)
+        return super().publish(messages)
 
     def _scratch_for(self, messages: MessageArrays) -> MatchScratch:
         """Return scratch that fits the tree as it is, and these messages."""
@@ -151,6 +161,8 @@ class TreeOfClauses(ListedIndex):
             return Shifted.none()
         moves = Moves(*(np.ascontiguousarray(column, np.int32) for column in (entry, before, after)))
         inserted = entry[before[:, 0] > before[:, 2]]
+        gone = entry[after[:, 0] > after[:, 2]]
+        self._moves += len(entry) - len(inserted) - len(gone)
         self._fit()
         self._ranks.add(self.entries.arrays, inserted, self._tree.state)
         if len(inserted) == len(entry) >= max(_MIN_BULK, int(self._tree.state[TOTAL_CLAUSES])):
@@ -158,7 +170,6 @@ class TreeOfClauses(ListedIndex):
         else:
             self._renew_order_if_worn()
             shifted = self._run(shift_clauses, moves)
-        gone = entry[after[:, 0] > after[:, 2]]
         if len(gone):
             self._ranks.drop(gone, self._present.writable)
         return shifted
@@ -227,7 +238,7 @@ class TreeOfClauses(ListedIndex):
         return Tools(
             self._ways,
             scratch.build,
-            scratch.model,
+            scratch.model._replace(motion=self._motion()),
             scratch.split,
             scratch.paths.stack,
             self._store,
@@ -291,6 +302,7 @@ class TreeOfClauses(ListedIndex):
         used = np.flatnonzero(self.entries.row >= 0).astype(np.int32)
         self._ranks.order(entries, present, self.entries.end, self.options.order)
         self._tree = self._empty_tree(int(self._ranks.used[0]), len(present))
+        self._tree.state[TOTAL_CLAUSES] = len(present)
         self._ranks.add(entries, used, self._tree.state)
         scratch = ChangeScratch(self._tree, 2 * len(present) + 64, self._hit_model())
         scratch.start_build(present)
@@ -299,7 +311,6 @@ class TreeOfClauses(ListedIndex):
             if scratch.build.shortage[SHORT_UNITS]:
                 self._tree = enlarged_tree(self._tree, int(scratch.build.shortage[SHORT_UNITS]))
             scratch.enlarge(self._tree)
-        self._tree.state[TOTAL_CLAUSES] = len(present)
         self._change_scratch = self._match_scratch = None
         self._write_places()
         self._store_all()
@@ -326,8 +337,19 @@ class TreeOfClauses(ListedIndex):
         stack = np.empty((max_pending(self._tree), 1), np.int64)
         change_places(self._tree, self._places, record, (ROOT, 0, 0), stack, 1)
 
-    def _hit_model(self) -> Any:
-        return Sample.load("").hit_model(self._ranks.slot, 0, float(self.options.tokens))
+    def _hit_model(self) -> HitModel:
+        """Return what is known of messages and moves."""
+        model = Sample.load("").hit_model(self._ranks.slot, 0, float(self.options.tokens))
+        return model._replace(motion=self._motion())
+
+    def _motion(self) -> Motion:
+        """Return how clauses have moved so far, and how often."""
+        if not self.options.moving_costs or not self._moves or not self._published:
+            return no_motion()
+        clauses = max(int(self._tree.state[TOTAL_CLAUSES]), 1)
+        rate = self._moves / self._published / clauses
+        velocity, tokens = self._velocity.writable, float(self.options.tokens)
+        return Motion(velocity, rate, tokens, float(self.options.kl))
 
     @property
     def _own_nbytes(self) -> int:

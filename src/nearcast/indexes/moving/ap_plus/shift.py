@@ -314,8 +314,11 @@ def _shift_one(subject: Subject, moves: Moves, i: Number, tools: Tools, output: 
         record[clause, side] = after[side]
     tree.state[TOTAL_CLAUSES] += np.int64(flags == AFTER) - np.int64(flags == BEFORE)
     subject.present[clause] = (flags & AFTER) != 0
-    if len(scratch.velocity) > 0 and flags == BOTH:
-        _note_velocity(scratch.velocity, clause, before, after)
+    if len(scratch.velocity) > 0:
+        if flags == BOTH:
+            _note_velocity(scratch.velocity, clause, before, after)
+        else:
+            scratch.velocity[clause, 0] = scratch.velocity[clause, 1] = 0.0
     if change_leaves(tree, subject.ranked, subject.places, clause, rows, count):
         stale = find_stale(tree, rows, count, ways.stale, tools.limits)
         tools.build.progress[STALE_NODES] = stale

@@ -465,8 +465,8 @@ def choose_partition(
 ) -> tuple[Number, Number, Number]:
     """Return the kind that a node is to have, its cuts or columns, and its rows.
 
-    ``node`` is its offset, its region and its level. The scratch has the cuts of a keyword node in ``cut`` and
-    the splits of a space node in ``best``.
+    ``node`` is its offset, its region and its level. The scratch has the cuts of a keyword node in
+    ``cut`` and the splits of a space node in ``best``.
     """
     offset, region, level = node
     max_cost = MAX_COST_SHARE * len(clauses)

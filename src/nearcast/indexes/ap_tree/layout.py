@@ -364,9 +364,7 @@ def move_nodes(tree: Tree, arena: NDArray[np.int32], stack: NDArray[np.int64]) -
     tree.state[UNITS_USED], tree.state[UNITS_FREED] = end, 0
 
 
-def empty_tree(
-    options: Sequence[int], ranks: int, entries: int, *, lists: bool = False
-) -> Tree:
+def empty_tree(options: Sequence[int], ranks: int, entries: int, *, lists: bool = False) -> Tree:
     """Return a tree without nodes; the arena is ample, since memory not touched costs nothing.
 
     With ``lists``, every slot (the root's, and every child of an inner node) has a message list.

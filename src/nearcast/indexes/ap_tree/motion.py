@@ -205,9 +205,7 @@ def moving_cost(
     share = len(clauses) / np.float64(max(state[TOTAL_CLAUSES], np.int64(len(clauses))))
     reaching = 1.0 if level == 0 else min(1.0, motion.tokens * share)
     parts = grid[0] * grid[1]
-    steps = STEP_COST * location_updates(
-        ranked, clauses, node, motion.velocity, grid, scratch[0]
-    )
+    steps = STEP_COST * location_updates(ranked, clauses, node, motion.velocity, grid, scratch[0])
     rounds = rounds_to_rebuild(ranked, clauses, region, motion, parts, scratch[1])
     tokens = min(state[END_RANK] - state[FIRST_RANK], np.int64(len(clauses)))
     build = build_steps(np.float64(len(clauses)), np.float64(tokens), parts, state[LEAF_SIZE])

@@ -163,12 +163,14 @@ def change_leaves(
 
 @kernel
 def _has_diverged(tree: Tree, base: Number, limits: RebuildLimits) -> Number:
-    """Tell whether the clauses of a node are distributed in another way than when it was built.
+    """Tell whether a node has doubled, or its clauses have another distribution than when built.
 
     What chance does to a distribution of this many clauses over this many children is no reason.
     """
     arena = tree.arena
     count, built = np.int64(arena[base + COUNT]), np.int64(arena[base + BUILT_COUNT])
+    if count > 2 * built:
+        return True
     if CHECK_SHARE * np.int64(arena[base + CHANGES]) <= built:
         return False
     if count < limits.share * tree.state[TOTAL_CLAUSES]:

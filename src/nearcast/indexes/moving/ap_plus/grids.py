@@ -9,7 +9,7 @@ in the cells where its old and its new box may differ.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -67,6 +67,10 @@ SHORT_TABLES, SHORT_OWNERS, SHORT_LISTS, SHORT_WORDS, SHORT_TOKENS = range(5)
 lists; slots of the table of tokens."""
 
 _CLASS_MASK, _NO_CHUNK = 255, 255
+
+
+Block: TypeAlias = tuple[Number, Number, Number, Number]
+"""The first and last column, and the first and last row, of a rectangle of cells."""
 
 
 class GridArrays(NamedTuple):
@@ -197,8 +201,8 @@ def choose_keys(
 
 
 @inlined_kernel
-def _block(extent: NDArray[np.int64], box: NDArray[np.int32]) -> tuple[Number, Number, Number, Number]:
-    """Return the first and last column, and the first and last row, that a box touches."""
+def _block(extent: NDArray[np.int64], box: NDArray[np.int32]) -> Block:
+    """Return the cells that a box touches."""
     if is_empty(box):
         return np.int64(0), np.int64(-1), np.int64(0), np.int64(-1)
     return (
@@ -210,56 +214,64 @@ def _block(extent: NDArray[np.int64], box: NDArray[np.int32]) -> tuple[Number, N
 
 
 @inlined_kernel
-def _inside(
-    block: tuple[Number, Number, Number, Number], column: Number, row: Number, margin: Number
-) -> Number:
+def _inside(block: Block, column: Number, row: Number, margin: Number) -> Number:
     """Tell whether a cell is in a block, at least ``margin`` cells from its border."""
     across = (column >= block[0] + margin) & (column <= block[1] - margin)
     return across & (row >= block[2] + margin) & (row <= block[3] - margin)
 
 
+@inlined_kernel
+def _may_differ(old: Block, new: Block, column: Number, row: Number) -> Number:
+    """Tell whether a cell is in one of two blocks, and not strictly inside both.
+
+    A cell strictly inside the block of a box lies in the box.
+    """
+    touches = _inside(old, column, row, 0) | _inside(new, column, row, 0)
+    return touches and not (_inside(old, column, row, 1) & _inside(new, column, row, 1))
+
+
+@kernel
+def _lists_of_token(grid: GridArrays, owner: Number, old: Block, new: Block) -> Number:
+    """Write the lists of a token in cells where two boxes may differ, from all its cells."""
+    tables, count = grid.tables, np.int64(0)
+    start = tables.table[owner, START]
+    for at in range(start, start + tables.table[owner, SIZE]):
+        cell = np.int64(tables.slot[at, 0] & LOW32) - 1
+        if cell >= 0 and _may_differ(old, new, cell % GRID, cell // GRID):
+            grid.found[count] = np.int64(tables.slot[at, 1])
+            count += 1
+    return count
+
+
 @kernel
 def _lists_of(
-    grid: GridArrays, token: Number, boxes: tuple[NDArray[np.int32], NDArray[np.int32]], by_token: Number
+    grid: GridArrays,
+    token: Number,
+    boxes: tuple[NDArray[np.int32], NDArray[np.int32]],
+    by_token: Number,
 ) -> Number:
-    """Write the lists of a token in cells where two boxes may differ; return how many there are.
-
-    A cell strictly inside both blocks of cells lies in both boxes.
-    """
-    tables, found, count = grid.tables, grid.found, np.int64(0)
+    """Write the lists of a token in cells where two boxes may differ; return how many there are."""
+    tables, count, owner = grid.tables, np.int64(0), np.int64(-1)
     old, new = _block(grid.extent, boxes[0]), _block(grid.extent, boxes[1])
-    cells = (old[1] - old[0] + 1) * (old[3] - old[2] + 1)
-    cells += (new[1] - new[0] + 1) * (new[3] - new[2] + 1)
-    owner = np.int64(-1)
     if by_token:
+        cells = (old[1] - old[0] + 1) * (old[3] - old[2] + 1)
+        cells += (new[1] - new[0] + 1) * (new[3] - new[2] + 1)
         owner = _token_number(grid, token)
         if owner < 0:
             return count
         if tables.table[owner, COUNT] < cells:
-            start = tables.table[owner, START]
-            for at in range(start, start + tables.table[owner, SIZE]):
-                word = tables.slot[at, 0] & LOW32
-                if word == np.uint64(0):
-                    continue
-                cell = np.int64(word) - 1
-                column, row = cell % GRID, cell // GRID
-                touches = _inside(old, column, row, 0) | _inside(new, column, row, 0)
-                if touches and not (_inside(old, column, row, 1) & _inside(new, column, row, 1)):
-                    found[count] = np.int64(tables.slot[at, 1])
-                    count += 1
-            return count
+            return _lists_of_token(grid, owner, old, new)
     for which in range(2):
         block = old if which == 0 else new
         for row in range(block[2], block[3] + 1):
             for column in range(block[0], block[1] + 1):
-                if which == 1 and _inside(old, column, row, 0):
-                    continue
-                if _inside(old, column, row, 1) & _inside(new, column, row, 1):
+                done = which == 1 and _inside(old, column, row, 0)
+                if done or not _may_differ(old, new, column, row):
                     continue
                 cell = row * GRID + column
                 at = find_slot(tables, owner if by_token else cell, cell if by_token else token)
                 if at >= 0:
-                    found[count] = np.int64(tables.slot[at, 1])
+                    grid.found[count] = np.int64(tables.slot[at, 1])
                     count += 1
     return count
 
@@ -291,7 +303,7 @@ def shift_in_grid(
         for j in range(count):
             postings += size_of(lists, grid.found[j])
             prefetch(lists.pool, start_of(lists, grid.found[j]))
-        if scratch.count[WAITING] + postings > len(scratch.candidate):
+        if scratch.counts[WAITING] + postings > len(scratch.candidate):
             if not verify_candidates(entries, living, moves.entry, scratch, output):
                 return np.int64(i)
             if postings > len(scratch.candidate):

@@ -159,7 +159,9 @@ class TreeOfClauses(ListedIndex):
         """Take clauses from one box to another; return what that changes."""
         if not len(entry):
             return Shifted.none()
-        moves = Moves(*(np.ascontiguousarray(column, np.int32) for column in (entry, before, after)))
+        moves = Moves(
+            *(np.ascontiguousarray(column, np.int32) for column in (entry, before, after))
+        )
         inserted = entry[before[:, 0] > before[:, 2]]
         gone = entry[after[:, 0] > after[:, 2]]
         self._moves += len(entry) - len(inserted) - len(gone)
@@ -196,7 +198,7 @@ class TreeOfClauses(ListedIndex):
     def _run(self, kernel: Callable[..., Any], moves: Moves) -> Shifted:
         """Run a kernel over moves until it is done, enlarging whatever it runs short of."""
         self._scratch().build.progress[:] = 0
-        self._shifting.count[:] = 0
+        self._shifting.counts[:] = 0
         output = Shifted.room(1024)
         while not kernel(self._subject(), moves, self._tools(), output):
             if self._tree.state[ROOT_STALE]:
@@ -205,7 +207,7 @@ class TreeOfClauses(ListedIndex):
                 self._scratch().build.progress[NEXT_CHANGE] = done
             else:
                 output = self._enlarge(output)
-        count = self._shifting.count
+        count = self._shifting.counts
         self.examined += int(count[EXAMINED])
         self.visited += int(count[VISITED])
         return output.first(int(count[FOUND]))
@@ -262,9 +264,9 @@ class TreeOfClauses(ListedIndex):
             self._ways = make_ways(2 * len(self._ways.row))
         if shifting.shortage[SHORT_CANDIDATES]:
             self._shifting = shift_scratch(2 * int(shifting.shortage[SHORT_CANDIDATES]))
-            self._shifting.count[:] = shifting.count
+            self._shifting.counts[:] = shifting.counts
         if shifting.shortage[SHORT_OUTPUT]:
-            needed = int(shifting.count[FOUND] + shifting.shortage[SHORT_OUTPUT])
+            needed = int(shifting.counts[FOUND] + shifting.shortage[SHORT_OUTPUT])
             while len(output.stamp) < needed:
                 output = output.doubled()
         if self._renew.shortage[SHORT_MESSAGES]:
@@ -420,7 +422,7 @@ def shift_scratch(candidates: int) -> ShiftScratch:
     """Return scratch for moves."""
     return ShiftScratch(
         candidate=np.empty((candidates, CANDIDATE_WIDTH), np.int32),
-        count=np.zeros(4, np.int64),
+        counts=np.zeros(4, np.int64),
         shortage=np.zeros(3, np.int64),
         velocity=np.empty((0, 2), np.float32),
     )

@@ -114,7 +114,9 @@ def drop_place(
     """Take a slot from the node list of a clause."""
     cell, state = places
     before, at = np.int64(NO_CELL), np.int64(record[clause, PLACE])
-    while at != NO_CELL and not (UNIT * np.int64(cell[at, NODE]) == base and cell[at, NTH] == child):
+    while at != NO_CELL and not (
+        UNIT * np.int64(cell[at, NODE]) == base and cell[at, NTH] == child
+    ):
         before, at = at, np.int64(cell[at, NEXT])
     if at == NO_CELL:
         return

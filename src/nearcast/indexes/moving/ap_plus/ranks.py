@@ -116,9 +116,7 @@ class Ranks:
             record,
         )
 
-    def order(
-        self, entries: EntryArrays, present: NDArray[np.int32], end: int, order: str
-    ) -> None:
+    def order(self, entries: EntryArrays, present: NDArray[np.int32], end: int, order: str) -> None:
         """Order the tokens of clauses; those of messages are ranked when they are stored again."""
         token = np.empty(int(_copy_tokens(entries, present, np.empty(0, np.int32))), np.int32)
         _copy_tokens(entries, present, token)

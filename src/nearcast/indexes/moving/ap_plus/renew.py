@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from nearcast.indexes.moving.ap_plus.change import Ways
 
 STAGE, MESSAGES, NEXT_MESSAGE = range(3)
-"""Fields of ``progress``: see `READY`; how many messages the slot has, and the next one to store."""
+"""Fields of ``progress``: see `READY`; the messages of the slot, and the next one to store."""
 
 READY, BUILDING, STORING = range(3)
 """Stages: nothing has begun; nodes are being built; messages are being stored."""
@@ -295,9 +295,7 @@ def renew_slots(
             build.shortage[SHORT_PATHS] = 1
             return False
         if progress[STAGE] == READY:
-            if not _begin(
-                tree, places, ranked.box, lists, living, way, build, scratch, stack
-            ):
+            if not _begin(tree, places, ranked.box, lists, living, way, build, scratch, stack):
                 return False
             progress[STAGE] = BUILDING
         if progress[STAGE] == BUILDING:

@@ -116,7 +116,9 @@ class SeparateMessages(TreeOfClauses):
         if short[SHORT_TOKENS]:
             token = enlarged_table(token, 2 * len(token))
         if short[SHORT_LISTS] or short[SHORT_WORDS]:
-            self._lists.reserve(16 * int(short[SHORT_LISTS]), int(short[SHORT_WORDS]) // 8 + PADDING)
+            self._lists.reserve(
+                16 * int(short[SHORT_LISTS]), int(short[SHORT_WORDS]) // 8 + PADDING
+            )
         short[:] = 0
         self._grid = self._grid._replace(tables=tables, token=token, lists=self._lists.arrays)
 
@@ -153,7 +155,7 @@ class SeparateMessages(TreeOfClauses):
         return self._changes_of(Moves(*columns))
 
     def _changes_of(self, moves: Moves) -> Shifted:
-        self._shifting.count[:] = 0
+        self._shifting.counts[:] = 0
         output, begin = Shifted.room(1024), 0
         while True:
             begin = shift_in_grid(
@@ -166,12 +168,12 @@ class SeparateMessages(TreeOfClauses):
                 self._shifting,
                 output,
             )
-            count, short = self._shifting.count, self._shifting.shortage
+            count, short = self._shifting.counts, self._shifting.shortage
             if not short.any():
                 break
             if short[SHORT_CANDIDATES]:
                 self._shifting = shift_scratch(2 * int(short[SHORT_CANDIDATES]))
-                self._shifting.count[:] = count
+                self._shifting.counts[:] = count
             if short[SHORT_OUTPUT]:
                 while len(output.stamp) < int(count[FOUND] + count[WAITING]):
                     output = output.doubled()

@@ -71,8 +71,8 @@ POSITION, STAMP, SIGN, CANDIDATE_WIDTH = range(4)
 """Columns of a candidate: which of the clauses, the message, and whether it begins or ends."""
 
 WAITING, FOUND, EXAMINED, VISITED = range(4)
-"""Fields of ``count``: candidates that wait; changes that were written; postings that were compared
-with boxes; lists that were read."""
+"""Fields of ``counts``: candidates that wait; changes that were written; postings that were
+compared with boxes; lists that were read."""
 
 SHORT_WAYS, SHORT_CANDIDATES, SHORT_OUTPUT = range(3)
 """Fields of ``shortage``: 1, candidates, changes."""
@@ -91,12 +91,12 @@ class Moves(NamedTuple):
 class ShiftScratch(NamedTuple):
     """Scratch of moves.
 
-    - ``candidate`` int32[m, 3]: see above; ``count`` int64[4]; ``shortage`` int64[3].
+    - ``candidate`` int32[m, 3]: see above; ``counts`` int64[4]; ``shortage`` int64[3].
     - ``velocity`` float32[clauses, 2]: how far clauses went with their last moves, or empty.
     """
 
     candidate: NDArray[np.int32]
-    count: NDArray[np.int64]
+    counts: NDArray[np.int64]
     shortage: NDArray[np.int64]
     velocity: NDArray[np.float32]
 
@@ -153,7 +153,7 @@ def read_list(
 
     ``wanted`` is the position of the clause, and the signature of its tokens. There is room.
     """
-    pool, candidate, waiting = lists.pool, scratch.candidate, scratch.count[WAITING]
+    pool, candidate, waiting = lists.pool, scratch.candidate, scratch.counts[WAITING]
     start, size = start_of(lists, number), size_of(lists, number)
     capacity = capacity_of(lists, number)
     for i in range(0, size, LANES):
@@ -176,9 +176,9 @@ def read_list(
             candidate[waiting, POSITION], candidate[waiting, STAMP] = wanted[0], stamp
             candidate[waiting, SIGN] = 1 if (new >> np.uint64(lane)) & _ONE else -1
             waiting += np.int64(is_alive(alive, stamp))
-    scratch.count[WAITING] = waiting
-    scratch.count[EXAMINED] += size
-    scratch.count[VISITED] += 1
+    scratch.counts[WAITING] = waiting
+    scratch.counts[EXAMINED] += size
+    scratch.counts[VISITED] += 1
 
 
 @kernel
@@ -190,7 +190,7 @@ def verify_candidates(
     output: Shifted,
 ) -> Number:
     """Write the candidates that have all tokens; return False if there is no room for them."""
-    waiting, found = scratch.count[WAITING], scratch.count[FOUND]
+    waiting, found = scratch.counts[WAITING], scratch.counts[FOUND]
     candidate = scratch.candidate
     if found + waiting > len(output.stamp):
         scratch.shortage[SHORT_OUTPUT] = waiting
@@ -204,7 +204,7 @@ def verify_candidates(
         output.position[found], output.stamp[found] = position, stamp
         output.sign[found] = candidate[i, SIGN]
         found += np.int64(has_tokens(entries, entry[position], living, stamp))
-    scratch.count[WAITING], scratch.count[FOUND] = 0, found
+    scratch.counts[WAITING], scratch.counts[FOUND] = 0, found
     return True
 
 
@@ -292,10 +292,8 @@ def _shift_one(subject: Subject, moves: Moves, i: Number, tools: Tools, output: 
     rows = ways.row[:count]
     if has_lists(tree.state):
         postings = _messages_on_ways(tree.arena, subject.lists, rows)
-        if scratch.count[WAITING] + postings > len(scratch.candidate):
-            if not verify_candidates(
-                subject.entries, subject.living, moves.entry, scratch, output
-            ):
+        if scratch.counts[WAITING] + postings > len(scratch.candidate):
+            if not verify_candidates(subject.entries, subject.living, moves.entry, scratch, output):
                 return False
             if postings > len(scratch.candidate):
                 scratch.shortage[SHORT_CANDIDATES] = postings
@@ -378,18 +376,14 @@ def find_messages(subject: Subject, moves: Moves, tools: Tools, output: Shifted)
         i = progress[NEXT_CHANGE]
         clause = np.int64(moves.entry[i])
         boxes = moves.before[i], moves.after[i]
-        count = find_ways(
-            subject.tree, subject.ranked, clause, boxes, np.int64(AFTER), ways.row
-        )
+        count = find_ways(subject.tree, subject.ranked, clause, boxes, np.int64(AFTER), ways.row)
         if count == NO_ROOM:
             scratch.shortage[SHORT_WAYS] = 1
             return False
         rows = ways.row[:count]
         postings = _messages_on_ways(subject.tree.arena, subject.lists, rows)
-        if scratch.count[WAITING] + postings > len(scratch.candidate):
-            if not verify_candidates(
-                subject.entries, subject.living, moves.entry, scratch, output
-            ):
+        if scratch.counts[WAITING] + postings > len(scratch.candidate):
+            if not verify_candidates(subject.entries, subject.living, moves.entry, scratch, output):
                 return False
             if postings > len(scratch.candidate):
                 scratch.shortage[SHORT_CANDIDATES] = postings

@@ -220,7 +220,10 @@ def find_ends(
 
 @kernel
 def _has_room(
-    arena: NDArray[np.int32], lists: ListArrays, ends: NDArray[np.int64], shortage: NDArray[np.int64]
+    arena: NDArray[np.int32],
+    lists: ListArrays,
+    ends: NDArray[np.int64],
+    shortage: NDArray[np.int64],
 ) -> Number:
     """Tell whether one message more fits into the lists of all these slots; note what is short."""
     fresh, words = np.int64(0), np.int64(PADDING)

@@ -285,7 +285,7 @@ def covers_region(box: NDArray[np.int32], region: NDArray[Any], begin: Number) -
     return across and box[1] <= region[begin + 1] and box[3] >= region[begin + 3]
 
 
-@kernel
+@inlined_kernel
 def find_children(
     arena: NDArray[np.int32], base: Number, ranked: RankedClauses, clause: Number
 ) -> tuple[Number, Number, Number, Number]:

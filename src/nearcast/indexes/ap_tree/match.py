@@ -154,7 +154,7 @@ def filter_candidates(tree: Tree, scratch: MatchScratch, segments: Number) -> No
         scratch.segment[i, 1], first = count, end
 
 
-@kernel
+@inlined_kernel
 def contains_ranks(
     ranked: RankedClauses, bits: NDArray[np.uint64], own: Number, first_rank: Number, clause: Number
 ) -> Number:

@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 GRID = 40
 """Columns, and rows."""
 
-SHORT_TABLES, SHORT_OWNERS, SHORT_LISTS, SHORT_WORDS, SHORT_TOKENS = range(5)
+SHORT_TABLES, SHORT_OWNERS, SHORT_LISTS, SHORT_WORDS, SHORT_TOKENS, SHORT_CLAIMED = range(6)
 """Fields of ``shortage``: slots of the pool of tables; owners of tables; heads and words of the
-lists; slots of the table of tokens."""
+lists; slots of the table of tokens; tokens of one message."""
 
 _CLASS_MASK, _NO_CHUNK = 255, 255
 
@@ -79,8 +79,9 @@ class GridArrays(NamedTuple):
     - ``extent`` int64[4]: what the grid covers.
     - ``tables``: of each token (by its number) the lists by cell, or of each cell those by token.
     - ``token`` uint64[slots] and ``tokens`` int64[1]: the numbers of tokens; unused by cell.
-    - ``lists``: the lists. ``shortage`` int64[5]: see above.
-    - ``found`` int64[1600]: scratch for the lists of a clause.
+    - ``lists``: the lists. ``shortage`` int64[6]: see above.
+    - ``found`` int64[3200] and ``claimed`` int64[m]: scratch for the lists of a clause, and those of
+      a message.
     """
 
     extent: NDArray[np.int64]
@@ -90,6 +91,7 @@ class GridArrays(NamedTuple):
     lists: ListArrays
     shortage: NDArray[np.int64]
     found: NDArray[np.int64]
+    claimed: NDArray[np.int64]
 
 
 @inlined_kernel
@@ -145,19 +147,76 @@ def _words_to_append(lists: ListArrays, number: Number) -> Number:
     return lists.state[WIDTH] << (kind + 1)
 
 
+@inlined_kernel
+def _home(tables: Tables, owner: Number, key: Number) -> Number:
+    """Return where the search for a key of an owner begins."""
+    return tables.table[owner, START] + home(key, tables.table[owner, SIZE])
+
+
+@kernel
+def _prefetch_slots(
+    grid: GridArrays, tokens: NDArray[np.int32], cell: Number, by_token: Number
+) -> None:
+    """Prefetch the slots of tokens in the tables of a cell, or of a cell in those of tokens."""
+    tables = grid.tables
+    if not by_token:
+        for token in tokens:
+            prefetch(tables.slot, _home(tables, cell, np.int64(token)))
+        return
+    for token in tokens:
+        owner = _token_number(grid, np.int64(token))
+        if owner >= 0:
+            prefetch(tables.table, owner)
+    for token in tokens:
+        owner = _token_number(grid, np.int64(token))
+        if owner >= 0:
+            prefetch(tables.slot, _home(tables, owner, cell))
+
+
+@kernel
+def _claim_lists(
+    grid: GridArrays, tokens: NDArray[np.int32], cell: Number, by_token: Number
+) -> Number:
+    """Write the lists of tokens and then of no token, in a cell; return False on a shortage."""
+    for i in range(len(tokens) + 1):
+        token = np.int64(tokens[i]) if i < len(tokens) else np.int64(NO_TOKEN)
+        number = _claim_list(grid, token, cell, by_token)
+        if number < 0:
+            return False
+        grid.claimed[i] = number
+        prefetch(grid.lists.head, number)
+    return True
+
+
+@kernel
+def _has_room(grid: GridArrays, count: Number) -> Number:
+    """Tell whether one message fits into all claimed lists; prefetch where it goes."""
+    lists, words = grid.lists, np.int64(PADDING)
+    for i in range(count):
+        number = grid.claimed[i]
+        words += _words_to_append(lists, number)
+        kind = lists.head[number, HEAD_SIZE] & _CLASS_MASK
+        if kind != _NO_CHUNK:
+            at = start_of(lists, number) + size_of(lists, number)
+            for column in range(lists.state[WIDTH]):
+                prefetch(lists.pool, at + (column << kind))
+    if lists.state[TOP] + words > len(lists.pool):
+        grid.shortage[SHORT_WORDS] = words
+        return False
+    return True
+
+
 @kernel
 def post_messages(
     grid: GridArrays,
     living: LivingArrays,
     by_token: Number,
     stamps: tuple[Number, Number],
-    nth: Number,
     copies: NDArray[np.int64],
-) -> tuple[Number, Number]:
+) -> Number:
     """Store the messages with these stamps that are points and alive.
 
-    ``nth`` says how many tokens of the first have been done. Return where to go on: the stamp and
-    its token; the end if nothing was short.
+    Return the first stamp that was not stored, because something is short; the end if all were.
     """
     grid, living = borrow(grid), borrow(living)
     lists, record = grid.lists, living.record
@@ -165,23 +224,22 @@ def post_messages(
         if not is_alive(living.alive, stamp) or is_range(record, stamp):
             continue
         tokens, x, y = tokens_of_message(living, stamp), record[stamp, X], record[stamp, Y]
-        cell = _column(grid.extent, 1, y) * GRID + _column(grid.extent, 0, x)
+        if len(tokens) >= len(grid.claimed):
+            grid.shortage[SHORT_CLAIMED] = len(tokens)
+            return np.int64(stamp)
         if by_token and stamp + 1 < stamps[1]:
             for token in tokens_of_message(living, stamp + 1):
                 prefetch(grid.token, home(np.int64(token), len(grid.token)))
-        for i in range(nth, len(tokens) + 1):
-            token = np.int64(tokens[i]) if i < len(tokens) else np.int64(NO_TOKEN)
-            number = _claim_list(grid, token, cell, by_token)
-            if number < 0:
-                return np.int64(stamp), np.int64(i)
-            words = _words_to_append(lists, number) + PADDING
-            if lists.state[TOP] + words > len(lists.pool):
-                grid.shortage[SHORT_WORDS] = words
-                return np.int64(stamp), np.int64(i)
-            append(lists, living.alive, number, x, y, stamp, record[stamp, SIGNATURE])
-            copies[0] += 1
-        nth = np.int64(0)
-    return np.int64(stamps[1]), np.int64(0)
+        cell = _column(grid.extent, 1, y) * GRID + _column(grid.extent, 0, x)
+        _prefetch_slots(grid, tokens, cell, by_token)
+        claimed = _claim_lists(grid, tokens, cell, by_token)
+        if not claimed or not _has_room(grid, len(tokens) + 1):
+            return np.int64(stamp)
+        for i in range(len(tokens) + 1):
+            signature = record[stamp, SIGNATURE]
+            append(lists, living.alive, grid.claimed[i], x, y, stamp, signature)
+        copies[0] += len(tokens) + 1
+    return np.int64(stamps[1])
 
 
 @kernel
@@ -254,26 +312,49 @@ def _lists_of(
     tables, count, owner = grid.tables, np.int64(0), np.int64(-1)
     old, new = _block(grid.extent, boxes[0]), _block(grid.extent, boxes[1])
     if by_token:
-        cells = (old[1] - old[0] + 1) * (old[3] - old[2] + 1)
-        cells += (new[1] - new[0] + 1) * (new[3] - new[2] + 1)
+        touched = (old[1] - old[0] + 1) * (old[3] - old[2] + 1)
+        touched += (new[1] - new[0] + 1) * (new[3] - new[2] + 1)
         owner = _token_number(grid, token)
         if owner < 0:
             return count
-        if tables.table[owner, COUNT] < cells:
+        if tables.table[owner, COUNT] < touched:
             return _lists_of_token(grid, owner, old, new)
+    cells = np.int64(0)
     for which in range(2):
         block = old if which == 0 else new
         for row in range(block[2], block[3] + 1):
             for column in range(block[0], block[1] + 1):
                 done = which == 1 and _inside(old, column, row, 0)
-                if done or not _may_differ(old, new, column, row):
-                    continue
-                cell = row * GRID + column
-                at = find_slot(tables, owner if by_token else cell, cell if by_token else token)
-                if at >= 0:
-                    grid.found[count] = np.int64(tables.slot[at, 1])
-                    count += 1
+                if not done and _may_differ(old, new, column, row):
+                    cell = row * GRID + column
+                    holder, key = (owner, cell) if by_token else (cell, token)
+                    prefetch(tables.slot, _home(tables, holder, key))
+                    grid.found[cells] = cell
+                    cells += 1
+    for i in range(cells):
+        cell = grid.found[i]
+        at = find_slot(tables, owner if by_token else cell, cell if by_token else token)
+        if at >= 0:
+            grid.found[count] = np.int64(tables.slot[at, 1])
+            count += 1
     return count
+
+
+@kernel
+def _look_ahead(grid: GridArrays, entries: EntryArrays, entry: NDArray[np.int32]) -> None:
+    """Prefetch for the next clauses, each time something that was found by the time before."""
+    if len(entry) < 8:
+        return
+    prefetch(entries.record, entry[7])
+    prefetch(grid.token, home(np.int64(entries.record[entry[5], KEY]), len(grid.token)))
+    owner = _token_number(grid, np.int64(entries.record[entry[3], KEY]))
+    if owner >= 0:
+        prefetch(grid.tables.table, owner)
+    owner = _token_number(grid, np.int64(entries.record[entry[1], KEY]))
+    if owner >= 0:
+        start = grid.tables.table[owner, START]
+        for at in range(start, start + min(grid.tables.table[owner, SIZE], np.int64(64)), 4):
+            prefetch(grid.tables.slot, at)
 
 
 @kernel
@@ -293,8 +374,8 @@ def shift_in_grid(
     lists = grid.lists
     for i in range(begin, len(moves.entry)):
         clause = np.int64(moves.entry[i])
-        if i + 1 < len(moves.entry):
-            prefetch(entries.record, moves.entry[i + 1])
+        if by_token:
+            _look_ahead(grid, entries, moves.entry[i + 1 : i + 9])
         boxes = moves.before[i], moves.after[i]
         count = _lists_of(grid, np.int64(entries.record[clause, KEY]), boxes, by_token)
         postings = np.int64(0)

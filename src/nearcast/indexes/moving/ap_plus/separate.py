@@ -12,6 +12,7 @@ from nearcast.indexes.ap_tree.layout import RARE
 from nearcast.indexes.ap_tree.ranks import enlarged_table
 from nearcast.indexes.moving.ap_plus.grids import (
     GRID,
+    SHORT_CLAIMED,
     SHORT_LISTS,
     SHORT_OWNERS,
     SHORT_TABLES,
@@ -83,17 +84,18 @@ class SeparateMessages(TreeOfClauses):
             np.zeros(64, np.uint64),
             np.zeros(1, np.int64),
             self._lists.arrays,
-            np.zeros(5, np.int64),
+            np.zeros(6, np.int64),
             np.empty(2 * GRID * GRID, np.int64),
+            np.empty(256, np.int64),
         )
 
     # --- messages --------------------------------------------------------------------------------
 
     def _post(self, first: int, last: int) -> None:
-        copies, nth = np.zeros(1, np.int64), 0
+        copies = np.zeros(1, np.int64)
         while True:
-            first, nth = post_messages(
-                self._grid, self.living.arrays, self.by_token, (first, last), nth, copies
+            first = post_messages(
+                self._grid, self.living.arrays, self.by_token, (first, last), copies
             )
             if first == last:
                 break
@@ -119,6 +121,9 @@ class SeparateMessages(TreeOfClauses):
             self._lists.reserve(
                 16 * int(short[SHORT_LISTS]), int(short[SHORT_WORDS]) // 8 + PADDING
             )
+        if short[SHORT_CLAIMED]:
+            claimed = np.empty(2 * int(short[SHORT_CLAIMED]), np.int64)
+            self._grid = self._grid._replace(claimed=claimed)
         short[:] = 0
         self._grid = self._grid._replace(tables=tables, token=token, lists=self._lists.arrays)
 

@@ -80,8 +80,8 @@ class GridArrays(NamedTuple):
     - ``tables``: of each token (by its number) the lists by cell, or of each cell those by token.
     - ``token`` uint64[slots] and ``tokens`` int64[1]: the numbers of tokens; unused by cell.
     - ``lists``: the lists. ``shortage`` int64[6]: see above.
-    - ``found`` int64[3200] and ``claimed`` int64[m]: scratch for the lists of a clause, and those of
-      a message.
+    - ``found`` int64[3200]: scratch for the lists of a clause; ``claimed`` int64[m]: for those of a
+      message.
     """
 
     extent: NDArray[np.int64]

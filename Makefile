@@ -55,8 +55,9 @@ tests: install
 
 # The kernels once more as plain Python: what Numba compiles is what was written.
 KERNEL_TESTS = $(addprefix tests/compiled/test_,borrow.py distances_and_areas.py partition.py simd_boxes.py sorting.py token_table.py)
+ROAD_TESTS = $(addprefix tests/datasets/test_,movers.py roads_network.py)
 tests-interpreted: install
-	NUMBA_DISABLE_JIT=1 $(PYTEST) tests/indexes tests/text $(KERNEL_TESTS)
+	NUMBA_DISABLE_JIT=1 $(PYTEST) tests/indexes tests/text $(KERNEL_TESTS) $(ROAD_TESTS)
 
 # Spark on two threads of one process, and on executors of their own; one session each.
 tests-spark: install

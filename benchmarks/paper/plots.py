@@ -33,6 +33,9 @@ MARKERS = "sD^vPX*"
 _RIGHT_WITH_LEGEND = 0.79
 """The right edge of the panels if there is a legend beside them."""
 
+_MAX_NAMED = 2
+"""Names of more data sets or groups do not fit into a subtitle."""
+
 _Panels = dict[tuple[str, str], list[Measured]]
 """The values of bars, by quantity and title of the panel."""
 
@@ -76,6 +79,8 @@ class _Drawing:
     def canvas(self, title: str, data: Sequence[str], height: float) -> Any:
         """Return an empty figure with title and subtitle."""
         named = " and ".join(filter(None, (", ".join(data[:-1]), data[-1])))
+        if len(data) > _MAX_NAMED:  # the panels have their names
+            named = f"{len(data)} groups"
         subtitle = (
             f"{named}, {self._result['subscriptions']:,} subscriptions, median of "
             f"{self._result['rounds']} rounds (whiskers: minimum and maximum)"

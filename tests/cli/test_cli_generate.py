@@ -127,7 +127,7 @@ def test_a_third_of_mixed_rows_is_of_each_kind(tmp_path: Path) -> None:
         (["--ranked", "mixed", "--delta", "0.5-1.5"], 2, "<= 1"),
         (["--ranked", "mixed", "--max-distance-m", "0"], 2, "0.01 <="),
         (["--ranked", "mixed", "--max-distance-m", "far"], 2, "meters"),
-        (["--dataset", "songs"], 1, "choose from: places, tweets"),
+        (["--dataset", "songs"], 1, "choose from: moving, places, tweets"),
         (["--tokens", "few"], 2, "A-B"),
         (["--tokens", "9-3"], 2, "A <= B"),
         (["--keywords", "0-3"], 2, "1 <= A"),

@@ -8,6 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearcast.cli.moving_options import (
+    MOVING,
+    Capacity,
+    Destinations,
+    Goals,
+    Interval,
+    Lattice,
+    MessagePlaces,
+    Mobility,
+    Roads,
+    Route,
+    Speeds,
+    Ticks,
+    TickSeconds,
+    TimeToLive,
+    Velocity,
+    Words,
+    check_moving,
+)
 from nearcast.cli.options import parse_counts, parse_shares
 from nearcast.cli.output import (
     Advance,
@@ -27,6 +46,7 @@ from nearcast.cli.ranked_options import (
     parse_ranges,
     show_ranges,
 )
+from nearcast.errors import UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,6 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["Format", "RankedKind", "generate"]
 
 CHUNK_ROWS = 100_000
+DEFAULT_TICKS = 10
 TOKENS = {"short": None, "long": (100, 1000)}
 
 
@@ -59,7 +80,7 @@ class RankedKind(StrEnum):
 
 def generate(
     out: Annotated[Path, typer.Option(help="Folder for the files; created if missing.")],
-    dataset: Annotated[str, typer.Option(help="tweets or places.")] = "tweets",
+    dataset: Annotated[str, typer.Option(help="tweets, places or moving.")] = "tweets",
     subscriptions: Annotated[int, typer.Option(min=0, help="Number of subscriptions.")] = 100_000,
     messages: Annotated[int, typer.Option(min=0, help="Number of messages.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
@@ -74,7 +95,10 @@ def generate(
     ] = 0.0,
     box_share: Annotated[
         str | None,
-        typer.Option(metavar="A-B", help="Area of a subscription's box, as a share of the world."),
+        typer.Option(
+            metavar="A-B",
+            help="Area of a subscription's box, as a share of the world (moving: of the roads).",
+        ),
     ] = None,
     keywords: Annotated[
         str | None, typer.Option(metavar="A-B", help="Keywords per subscription.")
@@ -88,20 +112,47 @@ def generate(
     max_distance_m: MaxDistance = None,
     alpha: Alpha = None,
     theta: Theta = None,
+    words: Words = None,
+    roads: Roads = None,
+    lattice: Lattice = None,
+    route: Route = None,
+    destinations: Destinations = None,
+    goals: Goals = None,
+    speeds: Speeds = None,
+    velocity: Velocity = None,
+    mobility: Mobility = None,
+    interval: Interval = None,
+    tick_s: TickSeconds = None,
+    ticks: Ticks = None,
+    ttl_s: TimeToLive = None,
+    message_places: MessagePlaces = None,
+    capacity_per_km: Capacity = None,
     format: Annotated[Format, typer.Option(help="Format of the files.")] = Format.PARQUET,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Generate subscriptions and messages of a data set; a seed always gives the same rows.
 
-    Writes subscriptions.EXT, messages.EXT and manifest.json (all options) to the folder.
+    Writes subscriptions.EXT, messages.EXT and manifest.json (all options) to the folder; with
+    --dataset moving, which lets subscribers drive on roads, also moves.EXT.
     """
-    from nearcast.datasets import Workload
-
-    changes: dict[str, Any] = {}
-    if box_share is not None:
-        changes["box_share"] = parse_shares(box_share)
-    if keywords is not None:
-        changes["keywords"] = parse_counts(keywords)
+    moving: dict[str, Any] = {
+        "words": words,
+        "roads": roads,
+        "lattice": lattice,
+        "route": route,
+        "destinations": destinations,
+        "goals": goals,
+        "speeds": speeds,
+        "velocity": velocity,
+        "mobility": mobility,
+        "interval": interval,
+        "tick_s": tick_s,
+        "ticks": ticks,
+        "ttl_s": ttl_s,
+        "message_places": message_places,
+        "capacity_per_km": capacity_per_km,
+    }
+    check_moving(dataset, moving, {"ranked": ranked, "range_share": range_share or None})
     ranges = parse_ranges(
         _ranked_kinds(ranked),
         delta=delta,
@@ -110,42 +161,96 @@ def generate(
         alpha=alpha,
         theta=theta,
     )
-    token_range = TOKENS[tokens] if tokens in TOKENS else parse_counts(tokens)
-    workload = Workload(dataset, seed, **changes)
+    drawn: dict[str, Any] = {
+        "tokens": TOKENS[tokens] if tokens in TOKENS else parse_counts(tokens),
+        "box_share": None if box_share is None else parse_shares(box_share),
+        "keywords": None if keywords is None else parse_counts(keywords),
+    }
     options = {
         "dataset": dataset,
         "subscriptions": subscriptions,
         "messages": messages,
         "seed": seed,
-        "tokens": list(token_range or workload.profile.message_tokens),
-        "range_share": range_share,
-        "box_share": list(workload.profile.box_share),
-        "keywords": list(workload.profile.keywords),
-        "format": format.value,
     }
-    if ranked is not None:
-        options |= {"ranked": ranked.value, **show_ranges(ranges)}
     with progress(not as_json) as start:
-        files = {
-            "subscriptions": _write(
-                out / f"subscriptions.{format.value}",
-                lambda first, rows: _subscriptions(workload, ranked, ranges, first, rows),
-                subscriptions,
-                start("subscriptions"),
-            ),
-            "messages": _write(
-                out / f"messages.{format.value}",
-                lambda first, rows: _messages(workload, first, rows, token_range, range_share),
-                messages,
-                start("messages"),
-            ),
-        }
-    manifest = {"command": "generate", **options, "files": files}
+        if dataset == MOVING:
+            more, files = _write_moving(out, options, drawn, moving, format, start)
+        else:
+            still = {"range_share": range_share, "ranked": ranked, "ranges": ranges}
+            more, files = _write_still(out, options, drawn, still, format, start)
+    manifest = {"command": "generate", **options, **more, "format": format.value, "files": files}
     _write_manifest(out / "manifest.json", manifest)
     if as_json:
         show_json(manifest)
     else:
         _show(out, files)
+
+
+def _write_moving(
+    out: Path,
+    options: dict[str, Any],
+    drawn: dict[str, Any],
+    moving: dict[str, Any],
+    format: Format,
+    start: "Callable[[str], Advance]",
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write subscriptions that move, their moves, and messages; return options and files."""
+    from nearcast.cli.generate_moving import describe_workload, make_workload, write_moving
+
+    ticks = moving["ticks"] or DEFAULT_TICKS
+    workload = make_workload(
+        moving,
+        subscriptions=options["subscriptions"],
+        messages=options["messages"],
+        ticks=ticks,
+        seed=options["seed"],
+        **drawn,
+    )
+    files = write_moving(
+        out, workload, ticks=ticks, format=format.value, chunk_rows=CHUNK_ROWS, start=start
+    )
+    return {"ticks": ticks, **describe_workload(workload, moving["roads"])}, files
+
+
+def _write_still(
+    out: Path,
+    options: dict[str, Any],
+    drawn: dict[str, Any],
+    still: dict[str, Any],
+    format: Format,
+    start: "Callable[[str], Advance]",
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write subscriptions and messages; return options and files."""
+    from nearcast.datasets import DATASETS, Workload
+
+    if options["dataset"] not in DATASETS:
+        raise UnknownName("dataset", options["dataset"], (*DATASETS, MOVING))
+    changes = {name: drawn[name] for name in ("box_share", "keywords") if drawn[name] is not None}
+    workload = Workload(options["dataset"], options["seed"], **changes)
+    ranked, ranges, range_share = still["ranked"], still["ranges"], still["range_share"]
+    more = {
+        "tokens": list(drawn["tokens"] or workload.profile.message_tokens),
+        "range_share": range_share,
+        "box_share": list(workload.profile.box_share),
+        "keywords": list(workload.profile.keywords),
+    }
+    if ranked is not None:
+        more |= {"ranked": ranked.value, **show_ranges(ranges)}
+    files = {
+        "subscriptions": _write(
+            out / f"subscriptions.{format.value}",
+            lambda first, rows: _subscriptions(workload, ranked, ranges, first, rows),
+            options["subscriptions"],
+            start("subscriptions"),
+        ),
+        "messages": _write(
+            out / f"messages.{format.value}",
+            lambda first, rows: _messages(workload, first, rows, drawn["tokens"], range_share),
+            options["messages"],
+            start("messages"),
+        ),
+    }
+    return more, files
 
 
 def _ranked_kinds(ranked: RankedKind | None) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """Generated data sets: subscriptions and messages like those of the papers, drawn from a seed.
 
+Subscribers that move on roads are in `nearcast.datasets.roads`.
+
 >>> workload = Workload("tweets", seed=1)
 >>> table = subscription_table(workload, workload.subscriptions(3))
 >>> table.column_names

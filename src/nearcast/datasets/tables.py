@@ -24,13 +24,17 @@ from nearcast.datasets.draw import hash_to_uniform
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from nearcast.columns import Ranked
     from nearcast.datasets.workloads import Workload
 
-__all__ = ["message_table", "subscription_table"]
+__all__ = ["START_US", "box_columns", "message_table", "row_ids", "subscription_table"]
 
 _SIDES = ("west", "south", "east", "north")
-_START_US = 1_767_225_600_000_000  # 2026-01-01
+START_US = 1_767_225_600_000_000
+"""The time of the first message: 2026-01-01."""
+
 _STEP_US = 1_000
 
 
@@ -59,9 +63,15 @@ def subscription_table(
     ['id', 'keywords', 'lon', 'lat', 'delta', 'tau', 'max_distance_m']
     """
     clauses = content if isinstance(content, Clauses) else content.clauses
-    place = _box(clauses) if isinstance(content, Clauses) else _ranked_columns(content, kinds)
+    place = (
+        box_columns(clauses.box)
+        if isinstance(content, Clauses)
+        else _ranked_columns(content, kinds)
+    )
     keywords = _word_lists(workload, clauses.token_start, clauses.token)
-    return pa.table({"id": _ids("s", first, len(clauses)), "keywords": keywords, **place})
+    return pa.table(
+        {"id": row_ids("s", np.arange(first, first + len(clauses))), "keywords": keywords, **place}
+    )
 
 
 def message_table(
@@ -75,12 +85,19 @@ def message_table(
     if not workload.source.keeps_token_order:
         token = _shuffled(messages)
     text = pc.binary_join(_word_lists(workload, token_start, token), " ")
-    time_us = _START_US + _STEP_US * np.arange(first, first + len(messages))
+    time_us = START_US + _STEP_US * np.arange(first, first + len(messages))
     time = pa.array(time_us).cast(pa.timestamp("us", "UTC"))
-    location = _box(messages)
+    location = box_columns(messages.box)
     if not boxes:
         location = {"lon": location["west"], "lat": location["south"]}
-    return pa.table({"id": _ids("m", first, len(messages)), "text": text, **location, "time": time})
+    return pa.table(
+        {
+            "id": row_ids("m", np.arange(first, first + len(messages))),
+            "text": text,
+            **location,
+            "time": time,
+        }
+    )
 
 
 def _word_lists(workload: Workload, start: Any, token: Any) -> pa.ListArray:
@@ -95,13 +112,14 @@ def _shuffled(messages: Messages) -> Any:
     return messages.token[np.lexsort((key, row))]
 
 
-def _box(columns: Clauses | Messages) -> dict[str, Any]:
-    return {side: columns.box[:, i] / UNITS for i, side in enumerate(_SIDES)}
+def box_columns(box: NDArray[np.int32]) -> dict[str, Any]:
+    """Return boxes in units as columns of degrees."""
+    return {side: box[:, i] / UNITS for i, side in enumerate(_SIDES)}
 
 
 def _ranked_columns(ranked: Ranked, kinds: Sequence[str] | None) -> dict[str, Any]:
     """Return the places and rankings of subscriptions; null where a kind does not use a column."""
-    rankings, box = ranked.rankings, _box(ranked.clauses)
+    rankings, box = ranked.rankings, box_columns(ranked.clauses.box)
     shares = rankings.text_share.astype(np.int64)
     threshold = rankings.threshold / SHARE_UNITS
     by_kind = {
@@ -125,6 +143,6 @@ def _ranked_columns(ranked: Ranked, kinds: Sequence[str] | None) -> dict[str, An
     return {name: pa.array(column, mask=unused[name]) for name, column in columns.items()}
 
 
-def _ids(letter: str, first: int, count: int) -> pa.Array:
-    number = pa.array(np.arange(first, first + count)).cast(pa.string())
-    return pc.binary_join_element_wise(letter, number, "")
+def row_ids(letter: str, number: NDArray[Any]) -> pa.Array:
+    """Return ids: a letter and the number of each row."""
+    return pc.binary_join_element_wise(letter, pa.array(number).cast(pa.string()), "")

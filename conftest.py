@@ -14,7 +14,7 @@ FAMILIES = {
     "rtree": r"spatial-first|ir-tree|rt\+*-tree|rtree|test_rt_|test_tree_changes",
     "lfilter": "lfilter|mbr-trie|pt-quadtree|mbr_trie|pt_quadtree",
     "quadtrees": "[ir]q-tree|trie-quadtree|quadtrees|test_[ir]q_|test_trie_quadtree",
-    "ap-tree": "ap-tree|ap_tree|test_ap_",
+    "ap-tree": r"ap\+?[ks]?-tree|ap_tree|ap_plus|test_ap_",
     "trie-pyramid": "trie-pyramid|keyword-first|trie_pyramid|keyword_first",
     "stamp": "stamp",
     "ranked-pyramid": "ranked-pyramid|ranked_pyramid",

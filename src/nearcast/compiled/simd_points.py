@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["covered_signatures", "crossing_points", "equal_numbers"]
+__all__ = [
+    "LANES",
+    "covered_signatures",
+    "crossing_points",
+    "equal_numbers",
+    "points_inside",
+    "with_bits",
+]
 
 
 def _load(builder: Any, flat: Any, position: Any) -> Any:
@@ -141,6 +148,59 @@ def _interpreted_equal(flat: NDArray[Any], position: Any, number: Any) -> np.uin
     return _bits(flat[position : position + LANES] == number)
 
 
+def _points_inside(typing_context: Any, flat: Any, position: Any, stride: Any, box: Any) -> Any:
+    """Return a bit for each of sixteen points that lies in a box, borders included.
+
+    ``flat`` int32[n] has the x of the points from ``position`` on, and their y ``stride`` further.
+    ``box`` int32[4]: west, south, east and north; no point lies in a box whose west is above its
+    east.
+    """
+    signature = types.uint64(flat, types.int64, types.int64, box)
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        from llvmlite import ir
+
+        values = _data(context, builder, sig.args[0], arguments[0])
+        sides = _data(context, builder, sig.args[3], arguments[3])
+        i32 = ir.IntType(32)
+        inside = None
+        for axis in range(2):
+            place = arguments[1] if axis == 0 else builder.add(arguments[1], arguments[2])
+            lanes = _load(builder, values, place)
+            for side, operator in ((axis, ">="), (axis + 2, "<=")):
+                bound = builder.load(builder.gep(sides, [i32(side)]), align=4)
+                fits = builder.icmp_signed(operator, lanes, _broadcast(builder, bound))
+                inside = fits if inside is None else builder.and_(inside, fits)
+        return _as_mask(builder, inside)
+
+    return signature, generate
+
+
+def _with_bits(typing_context: Any, flat: Any, position: Any, wanted: Any) -> Any:
+    """Return a bit for each of sixteen values that has all bits of an int32."""
+    signature = types.uint64(flat, types.int64, types.int32)
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        values = _data(context, builder, sig.args[0], arguments[0])
+        bits = _broadcast(builder, arguments[2])
+        lanes = builder.and_(_load(builder, values, arguments[1]), bits)
+        return _as_mask(builder, builder.icmp_signed("==", lanes, bits))
+
+    return signature, generate
+
+
+def _interpreted_inside(
+    flat: NDArray[np.int32], position: Any, stride: Any, box: NDArray[np.int32]
+) -> np.uint64:
+    x = flat[position : position + LANES]
+    y = flat[position + stride : position + stride + LANES]
+    return _bits((x >= box[0]) & (y >= box[1]) & (x <= box[2]) & (y <= box[3]))
+
+
+def _interpreted_bits(flat: NDArray[np.int32], position: Any, wanted: Any) -> np.uint64:
+    return _bits((flat[position : position + LANES] & wanted) == wanted)
+
+
 def _bits(lanes: NDArray[np.bool_]) -> np.uint64:
     return np.uint64(sum(1 << int(lane) for lane in np.flatnonzero(lanes)))
 
@@ -154,3 +214,7 @@ covered_signatures: Callable[[Any, Any, Any], Any] = (
 equal_numbers: Callable[[Any, Any, Any], Any] = (
     intrinsic(_equal_numbers) if JIT else _interpreted_equal
 )
+points_inside: Callable[[Any, Any, Any, Any], Any] = (
+    intrinsic(_points_inside) if JIT else _interpreted_inside
+)
+with_bits: Callable[[Any, Any, Any], Any] = intrinsic(_with_bits) if JIT else _interpreted_bits

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
 from nearcast.indexes import moving
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.moving import MovingBuilder
+from nearcast.indexes.moving.ap_plus import PRINTED
 from nearcast.indexes.moving.grids import GridOptions
 from nearcast.indexes.quadtrees import IqTreeOptions, RqTreeOptions
 from nearcast.testing.moving_checks import MOVING_CHECKS
@@ -23,8 +25,15 @@ from .sweeping import (
 
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 
+TINY: dict[str, Any] = {"fanout": 4, "leaf": 2, "kl": 0.0, "share": 0.0}
+"""Options with which ap+-trees split, rebuild and degrade all the time."""
+
 BUILDERS = {
     **{name: moving.create(name) for name in moving.names()},
+    **{f"tiny {name}": moving.create(name, **TINY) for name in moving.names() if "ap+" in name},
+    "tiny ap+-tree, few copies": moving.create("ap+-tree", **TINY, copies=2),
+    "tiny ap+-tree, node lists": moving.create("ap+-tree", **TINY, node_lists=True, copies=5),
+    "printed ap+-tree": moving.create("ap+-tree", **PRINTED),
     "flat": MovingBuilder(FlatIndex, NoOptions()),
     "twin-lists, tiny": moving.create(
         "twin-lists", leaf=4, flat=2, tile=1, regret=0, rekey_interval=1, min_stamps=16

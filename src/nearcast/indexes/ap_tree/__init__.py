@@ -37,9 +37,10 @@ What differs from the paper:
   ``f V V`` (`nearcast.compiled.partition.optimal_cuts`).
 - Divergence is computed with one added to every count, after an eighth of a node's clauses changed.
 
-The modules, in reading order: `layout` (nodes), `ranks` (tokens), `cost` (how to split), `build`,
-`walk` and `match` (messages), `update` (inserts and deletes), `check` (arrays from disk), `index`
-(the class).
+The modules, in reading order: `layout` (nodes), `ranks` (tokens), `cost` (how to split), `motion`
+(what moving clauses add to that), `build`, `walk` and `match` (messages), `update` (inserts and
+deletes), `check` (arrays from disk), `index` (the class). The trees of moving subscriptions
+(`nearcast.indexes.moving.ap_plus`) are made of the same nodes; children have a fourth value there.
 """
 
 from nearcast.indexes.ap_tree.index import ApTree, ApTreeOptions

@@ -39,6 +39,7 @@ from nearcast.indexes.ap_tree.layout import (
     RankedClauses,
     Tree,
     append_entry,
+    child_columns,
     child_region,
     find_children,
     has_units,
@@ -134,7 +135,7 @@ def build_inner(
     kind, columns, rows = partition
     parts = columns * rows
     splits = 2 * parts if kind == KEYWORDS else columns + rows - 2
-    length = HEADER + splits + 3 * (parts + 1)
+    length = HEADER + splits + child_columns(tree.state) * (parts + 1)
     count = task[TASK_END] - task[TASK_BEGIN]
     node = take_units(tree, units_of(length))
     arena, base = tree.arena, UNIT * node
@@ -244,7 +245,7 @@ def build_node(
             task[TASK_REGION + side] = tree.state[BOUNDS + side]
     partition = np.int64(LEAF), np.int64(0), np.int64(0)
     if count > tree.state[LEAF_SIZE] and task[TASK_LEVEL] < MAX_DEPTH:
-        node = task[TASK_OFFSET], task[TASK_REGION : TASK_REGION + 4]
+        node = task[TASK_OFFSET], task[TASK_REGION : TASK_REGION + 4], task[TASK_LEVEL]
         partition = choose_partition(tree.state, ranked, clauses, node, model, split)
     if partition[0] == LEAF:
         if not has_units(tree, leaf_units(count)):
@@ -256,7 +257,7 @@ def build_node(
         tree.state[MAX_LEVEL] = max(tree.state[MAX_LEVEL], task[TASK_LEVEL])
         return True
     parts = partition[1] * partition[2]
-    max_units = units_of(HEADER + 5 * (parts + 1))
+    max_units = units_of(HEADER + (2 + child_columns(tree.state)) * (parts + 1))
     if not has_units(tree, max_units):
         shortage[SHORT_UNITS] = max_units
         return False

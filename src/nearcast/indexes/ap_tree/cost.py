@@ -44,6 +44,7 @@ from nearcast.indexes.ap_tree.layout import (
     rank_count,
     splits_passed,
 )
+from nearcast.indexes.ap_tree.motion import Motion, moving_cost
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,12 +80,14 @@ class HitModel(NamedTuple):
     - ``below`` float64[up + 1, across + 1]: for the crossings of a grid, the messages to the west
       and south; float64[1, 1] without a sample. ``world`` float64[4]: what the grid covers.
     - ``tokens``: how many tokens a message has where there is no sample.
+    - ``motion``: how clauses move.
     """
 
     share: NDArray[np.float32]
     below: NDArray[np.float64]
     world: NDArray[np.float64]
     tokens: Number
+    motion: Motion
 
 
 class SplitScratch(NamedTuple):
@@ -456,20 +459,30 @@ def choose_partition(
     state: NDArray[np.int64],
     ranked: RankedClauses,
     clauses: NDArray[np.int32],
-    node: tuple[Number, NDArray[np.int64]],
+    node: tuple[Number, NDArray[np.int64], Number],
     model: HitModel,
     scratch: SplitScratch,
 ) -> tuple[Number, Number, Number]:
     """Return the kind that a node is to have, its cuts or columns, and its rows.
 
-    ``node`` is its offset and its region. The scratch has the cuts of a keyword node in ``cut`` and
-    the splits of a space node in ``best``.
+    ``node`` is its offset, its region and its level. The scratch has the cuts of a keyword node in
+    ``cut`` and the splits of a space node in ``best``.
     """
-    offset, region = node
+    offset, region, level = node
     max_cost = MAX_COST_SHARE * len(clauses)
     columns, rows, space_cost = np.int64(0), np.int64(0), np.inf
     if state[PREFER] != KEYWORDS:
         columns, rows, space_cost = cut_region(state, ranked, clauses, region, model, scratch)
+        if len(model.motion.velocity) > 0 and columns > 0:
+            space_cost += moving_cost(
+                state,
+                ranked,
+                clauses,
+                (region, level),
+                model.motion,
+                (columns, rows),
+                (scratch.best, scratch.cell),
+            )
         if state[PREFER] == SPACE and space_cost < max_cost:
             return np.int64(SPACE), columns, rows
     cuts, keyword_cost = cut_ranks(state, ranked, clauses, offset, model, scratch)

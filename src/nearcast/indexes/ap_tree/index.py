@@ -43,6 +43,7 @@ from nearcast.indexes.ap_tree.layout import (
     enlarged_tree,
 )
 from nearcast.indexes.ap_tree.match import match_messages, match_scratch
+from nearcast.indexes.ap_tree.motion import no_motion
 from nearcast.indexes.ap_tree.ranks import (
     enlarged_table,
     ordered_table,
@@ -183,7 +184,7 @@ class Sample(NamedTuple):
             once = int(np.sum((self.share > 0) & (self.share * messages < 1.5)))
             share[unseen] = max(once, 1) / messages / max(int(np.sum(unseen)), 1)
         passed = read_only(self.passed, np.float64)
-        return HitModel(share, passed, np.array(WORLD, np.float64), tokens)
+        return HitModel(share, passed, np.array(WORLD, np.float64), tokens, no_motion())
 
 
 class ChangeScratch:
@@ -326,7 +327,8 @@ class ApTree(InPlaceIndex):
 
     def _ranked(self) -> RankedClauses:
         rank = read_only(current(self._rank), np.int32)
-        return RankedClauses(self.clauses.token_start, rank, self.clauses.box)
+        start = self.clauses.token_start
+        return RankedClauses(start, start[1:], rank, self.clauses.box)
 
     def _begin_changing(self) -> None:
         self._tree = Tree(self._tree.arena.copy(), self._tree.state.copy())

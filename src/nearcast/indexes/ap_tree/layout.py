@@ -52,6 +52,10 @@ the keyword nodes above have used; its clauses, now and when it was built; claus
 since its divergence was last computed; where its links begin, relative to its base; its region
 (four sides); its length in values."""
 
+PARENT, PARENT_CHILD = LENGTH + 1, LENGTH + 2
+"""Used only by trees with message lists: the base of the node above an inner node (0 for the root),
+and which of its children the node is."""
+
 HEADER = 16
 
 (
@@ -74,6 +78,9 @@ OPTIONS = 12
 LEAF_SIZE, FANOUT, PREFER, OPTIMAL, RARE = range(OPTIONS, OPTIONS + 5)
 STATE_FIELDS = OPTIONS + 5
 
+ROOT_LIST = 3
+"""Where the message list of the root is named, in a tree with message lists."""
+
 PADDING = 32
 """Values after the last node: leaves are read sixteen entries at a time."""
 
@@ -92,9 +99,14 @@ class Tree(NamedTuple):
 
 
 class RankedClauses(NamedTuple):
-    """What the tree needs of clauses: ``rank[start[c]:start[c + 1]]`` ascending, and boxes."""
+    """What the tree needs of clauses: ``rank[start[c]:end[c]]`` ascending, and boxes.
+
+    Where clauses are numbered in the order of their ranks, ``end`` is ``start[1:]``. ``box`` may
+    have more columns than the four sides.
+    """
 
     start: NDArray[np.int64]
+    end: NDArray[np.int64]
     rank: NDArray[np.int32]
     box: NDArray[np.int32]
 
@@ -102,7 +114,7 @@ class RankedClauses(NamedTuple):
 @inlined_kernel
 def rank_count(ranked: RankedClauses, clause: Number) -> Number:
     """Return how many ranks a clause has."""
-    return ranked.start[clause + 1] - ranked.start[clause]
+    return ranked.end[clause] - ranked.start[clause]
 
 
 @inlined_kernel
@@ -115,6 +127,18 @@ def rank_at(ranked: RankedClauses, clause: Number, offset: Number) -> Number:
 def units_of(values: Number) -> Number:
     """Return how many units this many values take."""
     return (np.int64(values) + UNIT - 1) // UNIT
+
+
+@inlined_kernel
+def has_lists(state: NDArray[np.int64]) -> Number:
+    """Tell whether the slots of a tree have message lists: its state has one field more."""
+    return len(state) > STATE_FIELDS
+
+
+@inlined_kernel
+def child_columns(state: NDArray[np.int64]) -> Number:
+    """Return how many values an inner node has for each child: link, counts, and the list."""
+    return np.int64(3) + np.int64(has_lists(state))
 
 
 @inlined_kernel
@@ -181,7 +205,7 @@ def append_entry(
     capacity = np.int64(arena[base + CAPACITY])
     for side in range(4):
         arena[west_position(base, capacity, size) + side * capacity] = ranked.box[clause, side]
-    begin, end = ranked.start[clause], ranked.start[clause + 1]
+    begin, end = ranked.start[clause], ranked.end[clause]
     key, second = NO_RANK, np.int64(0)
     if end > begin:
         # The key is the rarest rank that tells messages apart here. If frequent tokens come first,
@@ -261,7 +285,7 @@ def covers_region(box: NDArray[np.int32], region: NDArray[Any], begin: Number) -
     return across and box[1] <= region[begin + 1] and box[3] >= region[begin + 3]
 
 
-@kernel
+@inlined_kernel
 def find_children(
     arena: NDArray[np.int32], base: Number, ranked: RankedClauses, clause: Number
 ) -> tuple[Number, Number, Number, Number]:
@@ -317,7 +341,7 @@ def move_nodes(tree: Tree, arena: NDArray[np.int32], stack: NDArray[np.int64]) -
     The stack gets links of the new arena that hold numbers of the old one.
     """
     old, end, top = tree.arena, np.int64(1), np.int64(1)
-    arena[ROOT] = old[ROOT]
+    arena[ROOT], arena[ROOT_LIST] = old[ROOT], old[ROOT_LIST]
     stack[0, 0] = ROOT
     while top > 0:
         top -= 1
@@ -340,11 +364,14 @@ def move_nodes(tree: Tree, arena: NDArray[np.int32], stack: NDArray[np.int64]) -
     tree.state[UNITS_USED], tree.state[UNITS_FREED] = end, 0
 
 
-def empty_tree(options: Sequence[int], ranks: int, entries: int) -> Tree:
-    """Return a tree without nodes; the arena is ample, since memory not touched costs nothing."""
-    state = np.zeros(STATE_FIELDS, np.int64)
+def empty_tree(options: Sequence[int], ranks: int, entries: int, *, lists: bool = False) -> Tree:
+    """Return a tree without nodes; the arena is ample, since memory not touched costs nothing.
+
+    With ``lists``, every slot (the root's, and every child of an inner node) has a message list.
+    """
+    state = np.zeros(STATE_FIELDS + int(lists), np.int64)
     state[UNITS_USED], state[END_RANK] = 1, ranks
-    state[OPTIONS:] = options
+    state[OPTIONS:STATE_FIELDS] = options
     return Tree(at_cache_line(24 * entries + 1024, np.int32), state)
 
 

@@ -154,12 +154,12 @@ def filter_candidates(tree: Tree, scratch: MatchScratch, segments: Number) -> No
         scratch.segment[i, 1], first = count, end
 
 
-@kernel
+@inlined_kernel
 def contains_ranks(
     ranked: RankedClauses, bits: NDArray[np.uint64], own: Number, first_rank: Number, clause: Number
 ) -> Number:
     """Tell whether the message has all ranks of a clause."""
-    for i in range(ranked.start[clause], ranked.start[clause + 1]):
+    for i in range(ranked.start[clause], ranked.end[clause]):
         if has_bit(bits, own, np.int64(ranked.rank[i]) - first_rank) == np.uint64(0):
             return False
     return True

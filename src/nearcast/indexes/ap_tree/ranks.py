@@ -194,7 +194,12 @@ def clear_bitmap(bitmap: RankBitmap, first_rank: Number, rank: NDArray[np.int32]
 
 def ordered_table(clauses: Clauses, chosen: NDArray[np.int32], order: str) -> NDArray[np.uint64]:
     """Return a table with the ranks of all tokens of the chosen clauses, in one of three orders."""
-    slot = _count_frequencies(_tokens_of(clauses, chosen))
+    return ordered_slots(_tokens_of(clauses, chosen), order)
+
+
+def ordered_slots(tokens: NDArray[np.int32], order: str) -> NDArray[np.uint64]:
+    """Return a table with the ranks of tokens by their frequency, in one of three orders."""
+    slot = _count_frequencies(tokens)
     used = np.flatnonzero(slot)
     token, frequency = slot_tokens(slot[used]), (slot[used] & _LOW32).astype(np.int64)
     key = {"frequent": -frequency, "rare": frequency, "alphabet": np.zeros_like(frequency)}[order]

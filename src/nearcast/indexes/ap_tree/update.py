@@ -203,45 +203,59 @@ def move_leaf(tree: Tree, link: Number, capacity: Number) -> None:
 
 
 @kernel
-def insert_into_leaves(tree: Tree, ranked: RankedClauses, clause: Number, paths: Paths) -> None:
-    """Append a clause to its leaves; the arena has space for that."""
+def insert_into_leaf(
+    tree: Tree,
+    ranked: RankedClauses,
+    clause: Number,
+    link: Number,
+    offset: Number,
+    region: NDArray[np.int64],
+) -> None:
+    """Append a clause to the leaf at a link, which is made if there is none.
+
+    The arena has space for that; ``offset`` and ``region`` are those of the leaf.
+    """
     arena = tree.arena
-    for i in range(paths.rows[LEAF_ROWS]):
-        link = paths.leaf[i, TASK_LINK]
-        if arena[link] == 0:
-            region = paths.leaf[i, TASK_REGION : TASK_REGION + 4]
-            arena[link] = new_leaf(tree, grown_capacity(np.int64(0)), region)
+    if arena[link] == 0:
+        arena[link] = new_leaf(tree, grown_capacity(np.int64(0)), region)
+    base = UNIT * np.int64(arena[link])
+    if arena[base + SIZE] == arena[base + CAPACITY]:
+        move_leaf(tree, link, grown_capacity(np.int64(arena[base + SIZE])))
         base = UNIT * np.int64(arena[link])
-        if arena[base + SIZE] == arena[base + CAPACITY]:
-            move_leaf(tree, link, grown_capacity(np.int64(arena[base + SIZE])))
-            base = UNIT * np.int64(arena[link])
-        append_entry(tree, base, ranked, clause, paths.leaf[i, TASK_OFFSET])
+    append_entry(tree, base, ranked, clause, offset)
 
 
 @kernel
-def delete_from_leaves(tree: Tree, clause: Number, paths: Paths) -> None:
-    """Delete a clause from its leaves; the last entry takes its place, and empty leaves go.
+def find_entry(arena: NDArray[np.int32], base: Number, clause: Number) -> Number:
+    """Return which entry of a leaf is that of a clause; its size if none is."""
+    size = np.int64(arena[base + SIZE])
+    tail = tail_position(base, np.int64(arena[base + CAPACITY]), np.int64(0)) + CLAUSE
+    at = np.int64(0)
+    while at < size and arena[tail + 2 * at] != clause:
+        at += 1
+    return at
 
-    Arrays from a crafted folder may lack the clause somewhere.
+
+@kernel
+def delete_from_leaf(tree: Tree, clause: Number, link: Number) -> None:
+    """Delete a clause from the leaf at a link; the last entry takes its place.
+
+    A leaf without entries goes. Arrays from a crafted folder may lack the leaf or the clause.
     """
     arena = tree.arena
-    for i in range(paths.rows[LEAF_ROWS]):
-        link = paths.leaf[i, TASK_LINK]
-        base = UNIT * np.int64(arena[link])
-        if base == 0:
-            continue
-        capacity, last = np.int64(arena[base + CAPACITY]), np.int64(arena[base + SIZE]) - 1
-        at = np.int64(0)
-        while at <= last and arena[tail_position(base, capacity, at) + CLAUSE] != clause:
-            at += 1
-        if at > last:
-            continue
-        copy_entry(arena, (base, capacity), last, (base, capacity), at)
-        arena[base + SIZE] = last
-        tree.state[TOTAL_ENTRIES] -= 1
-        if last == 0:
-            arena[link] = 0
-            tree.state[UNITS_FREED] += leaf_units(capacity)
+    base = UNIT * np.int64(arena[link])
+    if base == 0:
+        return
+    capacity, last = np.int64(arena[base + CAPACITY]), np.int64(arena[base + SIZE]) - 1
+    at = find_entry(arena, base, clause)
+    if at > last:
+        return
+    copy_entry(arena, (base, capacity), last, (base, capacity), at)
+    arena[base + SIZE] = last
+    tree.state[TOTAL_ENTRIES] -= 1
+    if last == 0:
+        arena[link] = 0
+        tree.state[UNITS_FREED] += leaf_units(capacity)
 
 
 @kernel
@@ -475,9 +489,13 @@ def change_clauses(
             if not has_units(tree, needed):
                 scratch.shortage[SHORT_UNITS] = needed
                 return False
-            insert_into_leaves(tree, ranked, clause, paths)
+            for i in range(paths.rows[LEAF_ROWS]):
+                row = paths.leaf[i]
+                region = row[TASK_REGION : TASK_REGION + 4]
+                insert_into_leaf(tree, ranked, clause, row[TASK_LINK], row[TASK_OFFSET], region)
         else:
-            delete_from_leaves(tree, clause, paths)
+            for i in range(paths.rows[LEAF_ROWS]):
+                delete_from_leaf(tree, clause, paths.leaf[i, TASK_LINK])
         state[TOTAL_CLAUSES] += sign
         stale = update_inner(tree, ranked, clause, paths, sign, limits)
         if sign > 0:

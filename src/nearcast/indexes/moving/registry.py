@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.columns import Clauses
 from nearcast.errors import UnknownName
+from nearcast.indexes.moving.ap_plus import ApPlusKeywordTree, ApPlusSpaceTree, ApPlusTree
 from nearcast.indexes.moving.grids import KkIndex, SsIndex
 from nearcast.indexes.moving.quadtrees import IqPlusTree, RqPlusTree
 from nearcast.indexes.moving.scan import MovingScan
@@ -29,6 +30,9 @@ _INDEXES: dict[str, type[MovingIndex]] = {
         KkIndex,
         IqPlusTree,
         RqPlusTree,
+        ApPlusTree,
+        ApPlusKeywordTree,
+        ApPlusSpaceTree,
     )
 }
 

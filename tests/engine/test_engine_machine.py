@@ -128,8 +128,11 @@ class EngineMachine(RuleBasedStateMachine):
     """
 
     index = "trie-pyramid"
-    moving = "moving-scan"
-    moving_options: ClassVar[dict[str, Any]] = {}
+    moving = "twin-lists"
+    moving_options: ClassVar[dict[str, Any]] = {
+        **dict.fromkeys(("leaf", "flat"), 4),
+        "tile": 1, "regret": 0, "rekey_interval": 1, "min_stamps": 16,
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -469,6 +472,15 @@ class ScanMachine(EngineMachine):
     """Everything by scans."""
 
     index = "scan"
+    moving = "moving-scan"
+    moving_options: ClassVar[dict[str, Any]] = {}
+
+
+class TreeMachine(EngineMachine):
+    """A tree of living messages, with tiny nodes."""
+
+    moving = "ap+-tree"
+    moving_options: ClassVar[dict[str, Any]] = {"fanout": 4, "leaf": 2, "copies": 2, "kl": 0.0}
 
 
 TestEngineMachine = EngineMachine.TestCase
@@ -479,3 +491,8 @@ TestEngineMachine.settings = settings(
 
 TestScanMachine = ScanMachine.TestCase
 TestScanMachine.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+
+TestTreeMachine = TreeMachine.TestCase
+TestTreeMachine.settings = settings(
+    max_examples=20 if JIT else 2, stateful_step_count=20, deadline=None
+)

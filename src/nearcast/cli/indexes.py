@@ -9,14 +9,19 @@ from nearcast.cli.output import show_json, show_table
 
 __all__ = ["indexes"]
 
+_MOVING = "moving"
+"""The kind of indexes for subscriptions that move and messages that live for a while."""
+
 
 def indexes(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List the indexes with the kinds of subscriptions that they take, and their options."""
     from nearcast import indexes as registry
+    from nearcast.indexes import moving
 
     found = [_describe(name) for name in registry.names()]
+    found += [_describe_moving(name) for name in moving.names()]
     if as_json:
         show_json(found)
         return
@@ -51,4 +56,17 @@ def _describe(name: str) -> dict[str, Any]:
             for field in fields(form.options)
         },
         "default_of": [kind for kind in builder.kinds if defaults[kind] == name],
+    }
+
+
+def _describe_moving(name: str) -> dict[str, Any]:
+    from nearcast.indexes import moving
+
+    builder = moving.create(name)
+    return {
+        "name": name,
+        "kinds": [_MOVING],
+        "summary": builder.index.summary,
+        "options": {f.name: getattr(builder.options, f.name) for f in fields(builder.options)},
+        "default_of": [_MOVING] if name == moving.DEFAULT else [],
     }

@@ -131,7 +131,10 @@ class EngineMachine(RuleBasedStateMachine):
     moving = "twin-lists"
     moving_options: ClassVar[dict[str, Any]] = {
         **dict.fromkeys(("leaf", "flat"), 4),
-        "tile": 1, "regret": 0, "rekey_interval": 1, "min_stamps": 16,
+        "tile": 1,
+        "regret": 0,
+        "rekey_interval": 1,
+        "min_stamps": 16,
     }
 
     def __init__(self) -> None:

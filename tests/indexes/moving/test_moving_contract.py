@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nearcast.compiled.jit import JIT
 from nearcast.indexes import moving
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.moving import MovingBuilder
@@ -48,6 +49,10 @@ BUILDERS = {
         SweepingRqPlusTree, RqTreeOptions(list_size=2, update_cost=1e-9)
     ),
 }
+
+if not JIT:  # one of each family is enough for kernels as plain Python, which takes its time
+    few = ("twin-lists, tiny", "tiny ap+-tree, node lists", "kk-index, sweeping")
+    BUILDERS = {name: BUILDERS[name] for name in (*few, "rq+-tree, sweeping")}
 
 
 @pytest.mark.parametrize("check", MOVING_CHECKS)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from nearcast.columns import Clauses, Messages
+from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.indexes import moving
 from nearcast.indexes.ap_tree.ranks import slot_ranks, slot_tokens
@@ -416,6 +417,7 @@ def test_words_that_never_return_are_forgotten() -> None:
     assert max(sizes) < 3 * max(sizes[:20])
 
 
+@pytest.mark.skipif(not JIT, reason="takes long as plain Python")
 @pytest.mark.parametrize("name", ["ap+-tree", "ap+k-tree", "ap+s-tree"])
 def test_memory_is_flat_over_many_lifetimes(name: str) -> None:
     rng = np.random.default_rng(4)

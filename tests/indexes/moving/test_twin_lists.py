@@ -312,6 +312,7 @@ def test_sweeps_shrink_directories() -> None:
     check_structure(index)
 
 
+@pytest.mark.skipif(not JIT, reason="takes long as plain Python")
 def test_regret_keeps_bounds_tight() -> None:
     """Clauses that wander widen the bounds of their leaves; sorting makes up for it."""
     rng = np.random.default_rng(7)
@@ -346,6 +347,7 @@ def test_moves_read_few_tiles() -> None:
 # --- memory --------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(not JIT, reason="takes long as plain Python")
 def test_memory_is_flat_over_many_lifetimes() -> None:
     """One message lives for ever, words never return, subscriptions come and go."""
     rng = np.random.default_rng(9)
@@ -372,6 +374,7 @@ def test_memory_is_flat_over_many_lifetimes() -> None:
     assert endless[0] in begun.message
 
 
+@pytest.mark.skipif(not JIT, reason="takes long as plain Python")
 def test_pool_of_clauses_is_compacted() -> None:
     rng = np.random.default_rng(10)
     index = TwinLists.build(Clauses.empty(), TwinListsOptions())

@@ -353,3 +353,38 @@ def test_a_clock_that_goes_back_brings_nobody_back() -> None:
     assert engine.publish(Message("n", (0.5, 0.5), "tea", ttl_s=100.0)) == []
     clock.now = 200.0
     assert waiting(engine) == []
+
+
+def test_who_only_wants_what_follows_is_told_of_nothing_else() -> None:
+    engine, clock = engine_at(0.0)
+    engine.publish(Message("m", (0.5, 0.5), "tea", ttl_s=10.0))
+    engine.subscribe(Subscription("s", HERE, "tea", expires_at=12.0), initial=False)
+    clock.now = 20.0
+    assert waiting(engine) == []
+
+
+def test_weights_that_are_counted_again_begin_and_end_matches() -> None:
+    near = Proximity(delta=1.0, tau=0.6, max_distance_m=1000)
+    engine, _ = engine_at(0.0, Subscription("s", (0, 0), ["tea", "milk"], ranking=near))
+    engine.publish(Message("m", (0, 0), "tea", ttl_s=10.0))
+    engine.subscribe(Subscription("late", (0, 0), ["tea"], ranking=near), initial=False)
+    others = [Subscription(i, (50, 50), ["milk"], ranking=near) for i in range(50)]
+    engine.subscribe(others)
+    assert waiting(engine) == []
+    engine.settle()
+    assert waiting(engine) == [(0.0, "s", "m", 1)]
+    assert [u.sign for u in engine.move("s", (1, 1))] == []
+    engine.unsubscribe("s")
+    assert waiting(engine) == [(0.0, "s", "m", -1)]
+
+
+def test_movers_that_expire_are_let_go_without_messages() -> None:
+    engine, clock = engine_at(0.0, *(Subscription(i, HERE, expires_at=5.0) for i in range(9)))
+    for i in range(9):
+        engine.move(i, THERE)
+    assert engine.stats().moving == 9
+    clock.now = 5.0
+    engine.subscribe(Subscription("new", HERE))
+    assert (engine.stats().moving, len(engine)) == (0, 1)
+    engine.subscribe([Subscription(i, HERE) for i in range(9)])
+    assert len(engine.publish(Message("m", (0.5, 0.5), "tea"))) == 10

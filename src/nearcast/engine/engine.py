@@ -573,7 +573,7 @@ class Engine:
 
     def save(self, folder: str | Path) -> None:
         """Write the engine as it is now into a folder, replacing what an engine wrote there."""
-        with self._live.lock:
+        with self._store.merging, self._live.lock:
             state = self._store.merge_vocabularies()
             segments = [stored(segment, state) for segment in state.segments]
             segments += self._store.stored_movers()

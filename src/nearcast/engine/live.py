@@ -147,6 +147,8 @@ class Live:
         # replayed after this may be older.
         if time_us is not None or len(self.messages):
             self.advance_to(when)
+        else:
+            self._drop_movers(*self.movers.due(when))
         return when
 
     def advance_to(self, until_us: int) -> None:
@@ -160,14 +162,18 @@ class Live:
             self._expire_messages(time_us)
             for _, segment, row in [one for one in lapsing if one[0] == time_us]:
                 self._lapse(segment, row, time_us)
-            rows = mover[mover_us == time_us]
-            if len(rows):
-                self.released(self.movers.handle(rows))
-                self.remove_movers(rows, time_us, before=True)
+            due = mover_us == time_us
+            self._drop_movers(mover_us[due], mover[due])
         self._expire_messages(until_us)
         self.present_us = until_us
         if len(self.messages.vocabulary) > self._renew_at:
             self._renew_vocabulary()
+
+    def _drop_movers(self, time_us: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        """Let movers expire, all at one time unless no message lives."""
+        if len(rows):
+            self.released(self.movers.handle(rows))
+            self.remove_movers(rows, int(time_us[-1]), before=True)
 
     def count_living(self) -> int:
         """Return how many messages are alive now."""
@@ -197,6 +203,7 @@ class Live:
         changes = messages.index.expire(number)
         messages.drop(number)
         if not self.reports:
+            self._forget_since()
             return
         at = _positions(number)[changes.message]
         seen = self._seen(self.movers.handle(changes.row), order[at])

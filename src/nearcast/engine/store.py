@@ -66,6 +66,11 @@ class Store(Rows):
         Living messages, and subscriptions that have moved.
     trims
         Whether merging may replace the vocabulary by one without the tokens that nobody uses.
+
+    Attributes
+    ----------
+    merging
+        The lock of whoever merges or counts weights; taken before that of ``live``.
     """
 
     def __init__(
@@ -79,10 +84,10 @@ class Store(Rows):
         trims: bool = True,
     ) -> None:
         super().__init__(builder, vocabulary, clock_us, scorer, live)
-        live.handles = self.handles
+        live.handles = self.known_handles
         live.released, live.relocated = self._release_movers, self._relocate_movers
         self._trims = trims
-        self._merging = threading.RLock()
+        self.merging = threading.RLock()
         self._claimed: set[LiveSegment] = set()
         self._released = threading.Condition(self._writing)
         self.worker = Worker(self.merge)
@@ -311,7 +316,7 @@ class Store(Rows):
         Weights that were counted over half of the ranked subscriptions, or fewer, are counted
         first.
         """
-        with self._merging:
+        with self.merging:
             if self._outgrew_weights():
                 self._renew_weights()
             return self._merge(lambda sizes: choose(sizes, quiet=quiet))
@@ -319,7 +324,7 @@ class Store(Rows):
     def merge_all(self) -> None:
         """Make all segments one, with a vocabulary of which most is used, and count weights."""
         self.worker.raise_failure()
-        with self._merging:
+        with self.merging:
             self._renew_weights(build=len(self.state.segments) == 1)
             if self._merge(choose_all):
                 return
@@ -329,7 +334,7 @@ class Store(Rows):
 
     def merge_vocabularies(self) -> State:
         """Merge until all segments share the latest vocabulary; return that state."""
-        with self._merging:
+        with self.merging:
             while True:
                 state = self.state
                 if all(segment.vocabulary is self.vocabulary for segment in state.segments):
@@ -398,7 +403,7 @@ class Store(Rows):
             Whether large segments get their new indexes here; otherwise the caller merges all of
             them at once.
         """
-        with self._merging:
+        with self.merging:
             ranked = self._claim_ranked()
             try:
                 now_us = self._clock_us()
@@ -435,19 +440,22 @@ class Store(Rows):
                 if build and segment.indexed and segment not in built:
                     content = scorer.content(segment.subscriptions, segment.vocabulary)
                     built[segment] = self.builder.rebuild_ranked(segment.index, content)
-            with self.live.lock, self._released:
-                # Meanwhile others may have written: small segments are quickly done.
-                ranked = [s for s in self.state.segments if s.ranked]
-                if not (self._claimed - {*claimed}).isdisjoint(ranked):
-                    self._released.wait()
-                elif not any(build and s.indexed and s not in built for s in ranked):
-                    changed = {s: self._rescored(s, scorer, built.get(s)) for s in ranked}
-                    segments = tuple(changed.get(s, s) for s in self.state.segments)
-                    before = self.state
-                    self.state = before._replace(
-                        version=before.version + 1, segments=segments, scorer=scorer
-                    )
-                    self._buffer = None
+            with self.live.lock:
+                before = self.state
+                with self._released:
+                    # Meanwhile others may have written: small segments are quickly done.
+                    ranked = [s for s in self.state.segments if s.ranked]
+                    if not (self._claimed - {*claimed}).isdisjoint(ranked):
+                        self._released.wait()
+                    elif not any(build and s.indexed and s not in built for s in ranked):
+                        before = self.state
+                        changed = {s: self._rescored(s, scorer, built.get(s)) for s in ranked}
+                        segments = tuple(changed.get(s, s) for s in before.segments)
+                        self.state = before._replace(
+                            version=before.version + 1, segments=segments, scorer=scorer
+                        )
+                        self._buffer = None
+                if self.state.scorer is scorer:
                     self.live.rescored(before)
                     return
 

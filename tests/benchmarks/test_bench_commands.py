@@ -129,7 +129,10 @@ def test_start_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_indexes_are_listed_with_their_options() -> None:
     listed = json.loads(run(app, ["indexes", "--json"]).stdout)
-    assert [index["name"] for index in listed] == indexes.names()
+    assert [one["name"] for one in listed] == [*indexes.names(), *indexes.moving.names()]
+    moving = [one for one in listed if one["kinds"] == ["moving"]]
+    assert [one["name"] for one in moving] == indexes.moving.names()
+    assert [one["name"] for one in moving if one["default_of"]] == [indexes.moving.DEFAULT]
     for kind in KINDS:
         assert [one["name"] for one in listed if kind in one["kinds"]] == indexes.names(kind)
         [default] = [one["name"] for one in listed if kind in one["default_of"]]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from nearcast.engine import Engine, store
 from nearcast.errors import DuplicateId
 from nearcast.intake import subscriptions_from
 from nearcast.model import Message, Rect, Subscription, Update
-from nearcast.segments import Part
+from nearcast.segments import Part, trimmed
+from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,3 +120,20 @@ def test_a_failed_unsubscribe_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert received(engine, "tea") == {"a", "b", "c"}
     engine.unsubscribe("a")
     assert received(engine, "tea") == {"b", "c"}
+
+
+def test_a_vocabulary_may_grow_while_its_tokens_are_renumbered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others write while segments are merged in the background."""
+    vocabulary, tokens = Vocabulary(), Vocabulary.tokens
+    given = [Subscription(i, Rect(0, 0, 1, 1), [f"word{i}"]) for i in range(3)]
+    part = Part(subscriptions_from(given, vocabulary).take(np.arange(2)), vocabulary)
+
+    def grown(self: Vocabulary) -> pa.LargeStringArray:
+        if self is vocabulary:
+            self.add(["meanwhile"])
+        return tokens(self)
+
+    monkeypatch.setattr(Vocabulary, "tokens", grown)
+    assert trimmed(part).vocabulary.tokens().to_pylist() == ["word0", "word1"]

@@ -99,9 +99,9 @@ def test_matches_and_updates_come_back(
     match = Match(message, subscription, score)
     assert Match.from_dict(through_json(match.to_dict())) == match
     assert list(match.to_dict()) == ["message_id", "subscription_id", "score"]
-    update = Update(time, subscription, message, sign)
+    update = Update(time, subscription, message, sign, score)
     assert Update.from_dict(through_json(update.to_dict())) == update
-    assert list(update.to_dict()) == ["time", "subscription_id", "message_id", "sign"]
+    assert list(update.to_dict()) == ["time", "subscription_id", "message_id", "sign", "score"]
 
 
 @settings(max_examples=50, deadline=None)

@@ -127,10 +127,10 @@ def renumber(part: Part, vocabulary: Vocabulary) -> Subscriptions:
         columns = np.split(position.astype(np.int32), np.cumsum([len(c) for c in columns])[:-1])
         number = vocabulary.add([part.vocabulary.token(one) for one in used.tolist()])
     else:
-        marked = np.zeros(len(part.vocabulary), np.bool_)
+        tokens = part.vocabulary.tokens()  # others may add to it meanwhile
+        marked = np.zeros(len(tokens), np.bool_)
         for column in columns:
             marked[column] = True
-        tokens = part.vocabulary.tokens()
         start, byte = string_buffers(tokens if marked.all() else tokens.filter(pa.array(marked)))
         number = np.full(len(marked), -1, np.int32)
         number[marked] = vocabulary.add_keys(keys_of(start, byte))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from nearcast.engine import Engine, store
@@ -17,6 +16,8 @@ from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pyarrow as pa
 
 HERE = Rect(0, 0, 1, 1)
 

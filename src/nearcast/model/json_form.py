@@ -63,7 +63,7 @@ FIELDS = {
     ),
     "message": ("id", "text", "tokens", *POINT, *BOX, "time", "ttl_s"),
     "match": ("message_id", "subscription_id", "score"),
-    "update": ("time", "subscription_id", "message_id", "sign"),
+    "update": ("time", "subscription_id", "message_id", "sign", "score"),
 }
 """The names of the fields of each kind of record."""
 

@@ -176,14 +176,14 @@ class _Replay:
 
     def run(self, moves: _Events, messages: _Events, advance: Advance) -> None:
         """Replay all events; at equal times moves come before messages."""
-        total = len(moves.row) + len(messages.row)
-        for move_rows, message_rows in _turns(moves.time_us, messages.time_us):
-            if move_rows:
-                self._move(moves, *move_rows)
-            elif message_rows:
-                self._publish(messages, *message_rows)
-            done = (move_rows or (0, 0))[1] or 0
-            advance(min(total, done + (message_rows or (0, 0))[1]), total)
+        done, total = 0, len(moves.row) + len(messages.row)
+        for moving, first, last in _turns(moves.time_us, messages.time_us):
+            if moving:
+                self._move(moves, first, last)
+            else:
+                self._publish(messages, first, last)
+            done += last - first
+            advance(done, total)
 
     def _move(self, moves: _Events, first: int, last: int) -> None:
         self.clock.now_us = int(moves.time_us[last - 1])
@@ -227,8 +227,8 @@ class _Replay:
 
 def _turns(
     move_us: NDArray[np.int64], message_us: NDArray[np.int64]
-) -> Iterator[tuple[tuple[int, int] | None, tuple[int, int] | None]]:
-    """Yield the rows of moves and of messages that come next, one of the two at a time."""
+) -> Iterator[tuple[bool, int, int]]:
+    """Yield what comes next: whether it is moves, and which rows of moves or of messages."""
     i = j = 0
     while i < len(move_us) or j < len(message_us):
         if j == len(message_us) or (i < len(move_us) and move_us[i] <= message_us[j]):
@@ -236,14 +236,14 @@ def _turns(
             if j < len(message_us):
                 end = int(np.searchsorted(move_us, message_us[j], side="right"))
             end = min(end, i + _ROWS_PER_CALL)
-            yield (i, end), None
+            yield True, i, end
             i = end
         else:
             end = len(message_us)
             if i < len(move_us):
                 end = int(np.searchsorted(message_us, move_us[i], side="left"))
             end = min(end, j + _ROWS_PER_CALL)
-            yield None, (j, end)
+            yield False, j, end
             j = end
 
 

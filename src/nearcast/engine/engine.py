@@ -62,8 +62,9 @@ _REPORTS = ("all", "moves")
 class Engine:
     """A live set of subscriptions that messages are published to.
 
-    Any number of threads may use an engine. A write is seen as a whole or not at all; publishing
-    never waits for one. After an error the engine is unchanged.
+    Any number of threads may use an engine. A write is seen as a whole or not at all. Publishing
+    never waits for an index to be built or merged; messages that stay alive, and all messages once
+    something has moved, take turns with writes. After an error the subscriptions are unchanged.
     Whole tables are taken in and matched many times faster than one object at a time.
 
     Parameters

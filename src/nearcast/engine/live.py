@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nearcast import indexes
 from nearcast.columns import BOOLEAN, NEVER, Ids, place_conjunctions
 from nearcast.engine.live_messages import LiveMessages
 from nearcast.engine.movers import Movers
 from nearcast.engine.updates import Outbox, Updates
-from nearcast.indexes.ranked import RankedLinear
 from nearcast.segments import Part, deliver, known_clauses, renumber
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Pairs(NamedTuple):
         """Return no pairs."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))
 
-    def keep(self, chosen: NDArray[np.bool_]) -> Pairs:
-        """Return some of the pairs."""
+    def take(self, chosen: NDArray[Any]) -> Pairs:
+        """Return some of the pairs: a mask, or which of them, in order."""
         return Pairs(self.position[chosen], self.number[chosen], self.score[chosen])
 
 
@@ -231,7 +231,7 @@ class Live:
 
     def _before(self, found: Pairs, time_us: int) -> Pairs:
         """Return the pairs of messages that were published before a time."""
-        return found.keep(self.messages.start_us(found.number) < time_us)
+        return found.take(self.messages.start_us(found.number) < time_us)
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -330,34 +330,27 @@ class Live:
         else:
             clauses = known_clauses(part, self.messages.vocabulary)
             position, number = self.messages.index.find(clauses)
-            found = Pairs(position, number, np.full(len(number), np.nan))
+            found = Pairs(position, number, _no_scores(number))
         # One that has expired is not registered.
-        found = found.keep(part.subscriptions.expires_us[found.position] > self.present_us)
-        order = self.messages.order(found.number)
-        rank = np.lexsort((order, found.position))
-        found = Pairs(found.position[rank], found.number[rank], found.score[rank])
-        return found.keep(self._seen(handle[found.position], order[rank]))
+        registered = part.subscriptions.expires_us[found.position] > self.present_us
+        return self._in_order(found.take(registered), handle)
 
     def _find_ranked(self, part: Part, scorer: Scorer) -> Pairs:
-        """Score all living messages, for each of some subscriptions of any kind."""
+        """Compare subscriptions, of which some are ranked, with all living messages."""
         numbers = self.messages.numbers
         batch = self.messages.batch(numbers, np.zeros(len(numbers), np.int64))
         text_weight = scorer.text_weight(batch.words)
-        messages = batch.number(part.vocabulary, text_weight=text_weight)
-        parts = []
-        for position in range(len(part.subscriptions)):
-            one = part.subscriptions.take(np.array([position]))
-            content = scorer.content(one, part.vocabulary)
-            if one.rankings is None or one.rankings.kind[0] == BOOLEAN:
-                clauses = known_clauses(Part(one, part.vocabulary), self.messages.vocabulary)
-                _, number = self.messages.index.find(clauses)
-                parts.append(Pairs(np.full(len(number), position), number, _no_scores(number)))
-                continue
-            matches = RankedLinear.build(content).match(messages)  # type: ignore[arg-type]
-            number = numbers[matches.message]
-            assert matches.score is not None
-            parts.append(Pairs(np.full(len(number), position), number, matches.score))
-        return Pairs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        index = indexes.create().build_small(scorer.content(*part))
+        matches = index.match(batch.number(part.vocabulary, text_weight=text_weight))
+        number = numbers[matches.message]
+        score = _no_scores(number) if matches.score is None else matches.score
+        return Pairs(matches.subscription.astype(np.int64), number, score)
+
+    def _in_order(self, found: Pairs, handle: NDArray[np.int32]) -> Pairs:
+        """Return pairs by position and publication, without what a subscription does not want."""
+        order = self.messages.order(found.number)
+        rank = np.lexsort((order, found.position))
+        return found.take(rank[self._seen(handle[found.position[rank]], order[rank])])
 
     def report(self, ids: Ids, found: Pairs, sign: int, time_us: int) -> None:
         """Put pairs that begin or end into the outbox."""
@@ -379,19 +372,13 @@ class Live:
         """Return what ends and what begins, by position and publication."""
         old = before.position << 32 | before.number
         new = after.position << 32 | after.number
-        ended = self.updates(ids, before.keep(~np.isin(old, new)), -1, time_us)
-        begun = self.updates(ids, after.keep(~np.isin(new, old)), 1, time_us)
-        position = np.concatenate(
-            [before.position[~np.isin(old, new)], after.position[~np.isin(new, old)]]
+        ended, begun = before.take(~np.isin(old, new)), after.take(~np.isin(new, old))
+        both = Updates.concatenate(
+            [self.updates(ids, ended, -1, time_us), self.updates(ids, begun, 1, time_us)]
         )
-        order = np.concatenate(
-            [
-                self.messages.order(before.number[~np.isin(old, new)]),
-                self.messages.order(after.number[~np.isin(new, old)]),
-            ]
-        )
-        both = Updates.concatenate([ended, begun])
-        return both.take(np.lexsort((order, position))) if len(both.sign) else both
+        position = np.concatenate([ended.position, begun.position])
+        number = np.concatenate([ended.number, begun.number])
+        return both.take(np.lexsort((self.messages.order(number), position)))
 
     # --- subscriptions ---------------------------------------------------------------------------
 
@@ -432,12 +419,8 @@ class Live:
         changes = self.messages.index.delete(rows)
         handle, ids = self.movers.handle(rows), self.movers.ids(rows)
         if self.reports and len(changes):
-            position = _positions(rows)[changes.row]
-            order = self.messages.order(changes.message)
-            rank = np.lexsort((order, position))
-            found = Pairs(position, changes.message, _no_scores(changes.message))
-            found = Pairs(found.position[rank], found.number[rank], found.score[rank])
-            found = found.keep(self._seen(handle[found.position], order[rank]))
+            position, number = _positions(rows)[changes.row], changes.message
+            found = self._in_order(Pairs(position, number, _no_scores(number)), handle)
             found = self._before(found, time_us) if before else found
             self.report(ids, found, -1, time_us)
         self.movers.drop(rows)
@@ -509,7 +492,7 @@ class Live:
             score = np.array([here[pair] for pair in pairs], np.float64)
             part = Pairs(np.arange(len(pairs)), number, score)
             if self.since and len(pairs):
-                part = part.keep(self._seen(self.handles(ids), self.messages.order(number)))
+                part = part.take(self._seen(self.handles(ids), self.messages.order(number)))
             self.report(ids, part, sign, self.present_us)
 
     def _renew_vocabulary(self) -> None:

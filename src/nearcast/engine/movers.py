@@ -104,6 +104,8 @@ class Movers:
 
     def due(self, until_us: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return which rows expire until a time, and when, by time."""
+        if until_us < self._schedule.first_us:
+            return np.empty(0, np.int64), np.empty(0, np.int32)
         time, row = self._schedule.due(until_us)
         # A row may be somebody else's by now.
         still = self._expires_us.of(row) == time if len(row) else np.empty(0, np.bool_)

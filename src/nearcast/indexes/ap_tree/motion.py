@@ -123,7 +123,7 @@ def rounds_to_rebuild(
     parts: Number,
     scratch: NDArray[np.float64],
 ) -> Number:
-    """Return after how many rounds the clauses of a node with so many parts will have diverged."""
+    """Return after how many rounds the clauses of a node have diverged, given its parts."""
     side = max(np.int64(np.sqrt(parts)), np.int64(1))
     cells = side * side + 1
     count = scratch[:cells], scratch[cells : 2 * cells]
@@ -145,7 +145,7 @@ def rounds_to_rebuild(
 
 @kernel
 def build_steps(clauses: Number, tokens: Number, parts: Number, leaf: Number) -> Number:
-    """Return how many steps it takes to build the nodes of clauses with so many tokens in total.
+    """Return how many steps it takes to build the nodes of clauses, given all their tokens.
 
     The paper's height of a tree is negative for a node with fewer clauses than a leaf.
     """

@@ -78,7 +78,7 @@ def put_clause(
     record: NDArray[np.int32],
     entry: Number,
 ) -> None:
-    """Store an entry under a place, which is an owner, a column and a key; there is room."""
+    """Store an entry under a place, which is an owner, a column and a key; space is reserved."""
     owner, column, key = place
     at = claim_key(tables, header, owner, column, key)
     value = np.int64(tables.slot[at, VALUE])

@@ -90,7 +90,7 @@ def collect_changes(
     """
     counters = scratch.counters
     counters[:] = 0
-    output, begin = Shifted.room(1024 + 4 * count), 0
+    output, begin = Shifted.with_capacity(1024 + 4 * count), 0
     while True:
         counters[CURRENT] = -1
         begin = int(shift(begin, output))

@@ -73,8 +73,8 @@ class Shifted(NamedTuple):
         return cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int8))
 
     @classmethod
-    def room(cls, count: int) -> Shifted:
-        """Return space for so many changes."""
+    def with_capacity(cls, count: int) -> Shifted:
+        """Return space for this many changes."""
         return cls(np.empty(count, np.int64), np.empty(count, np.int32), np.empty(count, np.int8))
 
     def first(self, count: int) -> Shifted:
@@ -83,7 +83,7 @@ class Shifted(NamedTuple):
 
     def doubled(self) -> Shifted:
         """Return the same with as much space again."""
-        return Shifted.concatenate([self, Shifted.room(len(self.stamp))])
+        return Shifted.concatenate([self, Shifted.with_capacity(len(self.stamp))])
 
     @classmethod
     def merged(cls, parts: list[Shifted]) -> Shifted:
@@ -264,7 +264,7 @@ class RangeMessages:
         """Return what changes for clauses that go from one box to another."""
         if not len(self):
             return Shifted.none()
-        output, begin, count = Shifted.room(1024), 0, 0
+        output, begin, count = Shifted.with_capacity(1024), 0, 0
         while True:
             begin, count = _shift(
                 entries,

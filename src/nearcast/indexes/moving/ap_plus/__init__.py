@@ -35,7 +35,7 @@ What differs from the paper:
   leaves out of its moves, are slots like others.
 - Node lists are an option. A walk with both boxes at the same time finds the same slots.
 - A rebuilt node keeps its messages: they walk down again from its slot, and which of their ranks
-  count there follows from the cuts above. So a posting has no room for it, but a signature of the
+  count there follows from the cuts above. So a posting does not keep it, but a signature of the
   message's tokens, which rules out most others without a look at the message.
 - Nodes are rebuilt when they have doubled, or have diverged by more than chance explains.
 - Costs of moves (`nearcast.indexes.ap_tree.motion`) are weighed against comparisons, and have no

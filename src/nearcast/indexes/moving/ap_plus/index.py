@@ -185,7 +185,7 @@ class TreeOfClauses(ListedIndex):
         return self._run(find_messages, moves)
 
     def _fit(self) -> None:
-        """Let all arrays have room for all entries and stamps."""
+        """Enlarge all arrays for all entries and stamps."""
         end = self.entries.end
         self._ranks.fit(end)
         if len(self._present) < end:
@@ -199,7 +199,7 @@ class TreeOfClauses(ListedIndex):
         """Run a kernel over moves until it is done, enlarging whatever it runs short of."""
         self._scratch().build.progress[:] = 0
         self._shifting.counts[:] = 0
-        output = Shifted.room(1024)
+        output = Shifted.with_capacity(1024)
         while not kernel(self._subject(), moves, self._tools(), output):
             if self._tree.state[ROOT_STALE]:
                 done = int(self._scratch().build.progress[NEXT_CHANGE])

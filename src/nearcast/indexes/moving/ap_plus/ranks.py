@@ -127,7 +127,7 @@ class Ranks:
         self.fit(end)
 
     def fit(self, end: int) -> None:
-        """Let there be room for clauses below a number."""
+        """Reserve space for clauses below a number."""
         for column in (self._start, self._end):
             if len(column) < end:
                 column.extend(end - len(column))[:] = 0

@@ -161,7 +161,7 @@ class SeparateMessages(TreeOfClauses):
 
     def _changes_of(self, moves: Moves) -> Shifted:
         self._shifting.counts[:] = 0
-        output, begin = Shifted.room(1024), 0
+        output, begin = Shifted.with_capacity(1024), 0
         while True:
             begin = shift_in_grid(
                 self._grid,

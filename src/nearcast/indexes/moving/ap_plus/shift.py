@@ -151,7 +151,8 @@ def read_list(
 ) -> None:
     """Add the messages of a list that lie in one of two boxes to the candidates.
 
-    ``wanted`` is the position of the clause, and the signature of its tokens. There is room.
+    ``wanted`` is the position of the clause, and the signature of its tokens. The output is
+    large enough.
     """
     pool, candidate, waiting = lists.pool, scratch.candidate, scratch.counts[WAITING]
     start, size = start_of(lists, number), size_of(lists, number)
@@ -189,7 +190,7 @@ def verify_candidates(
     scratch: ShiftScratch,
     output: Shifted,
 ) -> Number:
-    """Write the candidates that have all tokens; return False if there is no room for them."""
+    """Write the candidates that have all tokens; return False if they do not fit."""
     waiting, found = scratch.counts[WAITING], scratch.counts[FOUND]
     candidate = scratch.candidate
     if found + waiting > len(output.stamp):

@@ -268,7 +268,7 @@ def _append_to(
     stamp: Number,
     ends: NDArray[np.int64],
 ) -> None:
-    """Append a message to the lists of slots; there is room.
+    """Append a message to the lists of slots, for which space is reserved.
 
     A record's ``own`` counts the copies of its message, wherever they are.
     """

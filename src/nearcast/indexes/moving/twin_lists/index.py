@@ -263,7 +263,7 @@ class TwinLists(ListedIndex):
             self.entries.arrays,
             self.living.arrays,
             moved,
-            Shifted.room(1024 + 4 * len(entry)),
+            Shifted.with_capacity(1024 + 4 * len(entry)),
         )
         if vanishes.any():
             remove_entries(self._arrays, self.entries.arrays, entry[vanishes])

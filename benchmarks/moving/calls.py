@@ -3,7 +3,7 @@
 The engine gets the subscriptions as a table and moves each once, so that all of them are in the
 moving index. Then it takes messages until as many are alive as in the load. After that it runs
 ticks: `advance` lets the oldest messages expire, `move_table` moves, `publish_table` takes messages
-that stay alive. Ids of subscriptions are integers.
+that stay alive. All ids are integers.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class _EngineRun:
         first = self._published
         messages = self._workload.messages(first, first + count, self._time_us())
         table = arrival_table(self._workload, messages, first)
+        table = table.set_column(0, "id", pa.array(np.arange(first, first + count)))
         self._published += count
         began = time.process_time()
         self._engine.publish_table(table)

@@ -171,8 +171,13 @@ class MovingLoad:
     def to_dict(self) -> dict[str, Any]:
         """Return the load for JSON."""
         network = self.roads.network()
-        values = asdict(self) | {"arrivals": self.arriving, "changes": dict(self.changes)}
-        values["roads"] = {"nodes": network.nodes, "arcs": network.arcs}
+        roads = {"nodes": network.nodes, "arcs": network.arcs}
+        values = asdict(self) | {"arrivals": self.arriving, "roads": roads}
+        values |= {name: list(values[name]) for name in ("tokens", "box_share") if values[name]}
+        values["changes"] = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self.changes.items()
+        }
         return values
 
 

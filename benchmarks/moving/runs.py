@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["MovingPlan", "check_with_scan", "measure_ticks"]
 
 SCAN = "moving-scan"
-_CHECKED = {"subscriptions": 400, "messages": 150, "arrivals": 15}
-"""The load that the scan is compared with: it takes milliseconds for every message."""
-
 _FEW_WORDS = {"vocabulary": 100, "topics": 4, "topic_words": 10, "keywords": (1, 3)}
+"""Words of the load that the scan is compared with, so that its few subscriptions match."""
+
 _CHECKED_TICKS = 2
 
 
@@ -307,13 +306,20 @@ def check_with_scan(
         If the updates of an index differ from those of the scan.
     """
     small = replace(
-        load, **_CHECKED, dataset="tweets", changes=_FEW_WORDS, tokens=(6, 12), mobility=0.4
+        load,
+        subscriptions=400,
+        messages=150,
+        arrivals=15,
+        dataset="tweets",
+        changes=_FEW_WORDS,
+        tokens=(6, 12),
+        mobility=0.4,
+        box_share=(0.01, 0.2),
     )
-    small = replace(small, box_share=(0.01, 0.2))
     plan = MovingPlan(ticks=_CHECKED_TICKS, warm_up=0, apart=apart)
     recording = plan.record(small)
     compared = {SCAN: registry.create(SCAN), **series}
     scan, *_ = measure_ticks(compared, recording, plan)
-    moved = scan["updates_per_move"] * scan["moves_per_tick"] * plan.ticks
-    arrived = scan["matches_per_message"] + scan["ended_per_message"]
+    moved: float = scan["updates_per_move"] * scan["moves_per_tick"] * plan.ticks
+    arrived: float = scan["matches_per_message"] + scan["ended_per_message"]
     return round(moved + arrived * small.arriving * plan.ticks)

@@ -83,7 +83,8 @@ class _Drawing:
             named = f"{len(data)} groups"
         subtitle = (
             f"{named}, {self._result['subscriptions']:,} subscriptions, median of "
-            f"{self._result['rounds']} rounds (whiskers: minimum and maximum)"
+            f"{self._result['rounds']} {self._result.get('rounds_are', 'rounds')} "
+            "(whiskers: minimum and maximum)"
         )
         if self._note:
             subtitle += f". {self._note}"

@@ -388,3 +388,52 @@ def test_movers_that_expire_are_let_go_without_messages() -> None:
     assert (engine.stats().moving, len(engine)) == (0, 1)
     engine.subscribe([Subscription(i, HERE) for i in range(9)])
     assert len(engine.publish(Message("m", (0.5, 0.5), "tea"))) == 10
+
+
+def crowd(count: int) -> Engine:
+    """Return an engine with many living messages and one subscription that has moved."""
+    engine = Engine(report="moves")
+    engine.subscribe(Subscription("s", HERE, "tea"))
+    spread = [180.0 * i / count for i in range(count)]
+    texts = ["tea" if i % 100 == 0 else f"word{i % 977}" for i in range(count)]
+    columns = {"id": range(count), "lon": spread, "lat": [0.5] * count, "text": texts}
+    engine.publish_table(pa.table({**columns, "ttl_s": [3600.0] * count}))
+    engine.move("s", THERE)
+    return engine
+
+
+def test_a_move_does_not_look_at_all_living_messages() -> None:
+    few, many = crowd(2_000), crowd(250_000)
+
+    def seconds(engine: Engine) -> float:
+        took = []
+        for i in range(101):
+            began = time.perf_counter()
+            engine.move("s", Rect(i / 50, 0, i / 50 + 0.01, 1))
+            took.append(time.perf_counter() - began)
+        return sorted(took)[50]
+
+    rounds = [(seconds(few), seconds(many)) for _ in range(5)]
+    # Looking at all of them took 125 times as long, 10 ms.
+    assert min(after / before for before, after in rounds) < 5
+    assert min(after for _, after in rounds) < 0.002
+
+
+def test_memory_is_flat_over_a_hundred_lifetimes() -> None:
+    engine, clock = engine_at(0.0, *(Subscription(i, HERE, f"tea{i}") for i in range(10)))
+    engine.publish(Message("for ever", (0.5, 0.5), "tea1", ttl_s=1e9))
+    sizes = []
+    for life in range(100):
+        clock.now = 10.0 * life
+        texts = [f"tea{i % 10} once{life}x{i}" for i in range(100)]
+        engine.publish(
+            Message(f"{life}-{i}", (i / 50, 0.5), text, ttl_s=10.0) for i, text in enumerate(texts)
+        )
+        for i in range(10):
+            engine.move(i, Rect(life % 3, 0, life % 3 + 1, 1))
+        engine.replace(Subscription(life % 10, HERE, f"once{life}x1"))
+        engine.replace(Subscription(life % 10, HERE, f"tea{life % 10}"))
+        engine.advance()
+        assert engine.stats().live_messages == 101
+        sizes.append(engine._live.nbytes)
+    assert max(sizes[50:]) <= max(sizes[20:50])

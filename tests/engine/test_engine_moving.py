@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from nearcast.engine import Engine
 from nearcast.errors import DuplicateId, InvalidInput, UnknownId
-from nearcast.model import Circle, Message, Proximity, Rect, Subscription, Update
+from nearcast.model import Circle, Message, Overlap, Proximity, Rect, Subscription, Update
 
 HERE, THERE, EVERYWHERE = Rect(0, 0, 1, 1), Rect(5, 5, 6, 6), Rect(-180, -90, 180, 90)
 
@@ -437,3 +438,66 @@ def test_memory_is_flat_over_a_hundred_lifetimes() -> None:
         assert engine.stats().live_messages == 101
         sizes.append(engine._live.nbytes)
     assert max(sizes[50:]) <= max(sizes[20:50])
+
+
+WORDS = ["tea", "milk", "cake", "jam", "rare"]
+
+
+def ranked_at(identifier: int, rng: random.Random) -> Subscription:
+    keywords = rng.sample(WORDS, rng.randrange(1, 4))
+    if identifier % 3 == 0:
+        return Subscription(identifier, _strip(rng), keywords)
+    lon, lat = rng.uniform(-2, 9), rng.uniform(-1, 2)
+    delta, threshold = rng.choice([0.0, 0.3, 0.7, 1.0]), rng.choice([0.05, 0.4, 0.8])
+    if identifier % 3 == 1:
+        reach_m = rng.choice([50_000.0, 300_000.0])
+        near = Proximity(delta=delta, tau=threshold, max_distance_m=reach_m)
+        return Subscription(identifier, (lon, lat), keywords, ranking=near)
+    return Subscription(identifier, _strip(rng), keywords, ranking=Overlap(delta, threshold))
+
+
+@pytest.mark.parametrize("moving", ["twin-lists", "ap+-tree"])
+@pytest.mark.parametrize("similarity", ["overlap", "cosine"])
+@pytest.mark.parametrize("seed", range(3))
+def test_updates_of_ranked_movers_add_up(moving: str, similarity: str, seed: int) -> None:
+    rng = random.Random(seed)
+    registered = {i: ranked_at(i, rng) for i in range(12)}
+    engine, clock = engine_at(0.0, *registered.values(), moving=moving, similarity=similarity)
+    living: dict[int, tuple[Message, float]] = {}
+    sums: Counter[tuple[int, int]] = Counter()
+    engine.settle()
+    for step in range(120):
+        clock.now = float(step)
+        told: list[tuple[Any, Any, int]] = []
+        choice = rng.randrange(4)
+        if choice == 0:
+            text, place = rng.sample(WORDS, rng.randrange(4)), (rng.uniform(-2, 9), 0.5)
+            message = Message(step, place, tokens=text, ttl_s=rng.choice([5.0, 60.0]))
+            living[step] = message, clock.now + message.ttl_s
+            told = [(m.subscription_id, step, 1) for m in engine.publish(message)]
+        elif choice == 1:
+            chosen = ranked_at(rng.randrange(12), rng)
+            registered[chosen.id] = chosen
+            updates = engine.replace(chosen)
+            told = [(u.subscription_id, u.message_id, u.sign) for u in updates]
+        else:
+            i = rng.randrange(12)
+            place_of = ranked_at(i, rng)
+            registered[i] = dataclasses.replace(registered[i], region=place_of.region)
+            updates = engine.move(i, place_of.region)
+            told = [(u.subscription_id, u.message_id, u.sign) for u in updates]
+            begun = [u for u in updates if u.sign > 0]
+            assert all((u.score is None) == (i % 3 == 0) for u in begun)
+        told += [(s, m, sign) for _, s, m, sign in waiting(engine)]
+        for subscription, number, sign in told:
+            sums[subscription, number] += sign
+        living = {i: one for i, one in living.items() if one[1] > clock.now}
+        messages = [message for message, _ in living.values()]
+        expected = {
+            (one.id, match.message_id)
+            for one in registered.values()
+            for match in engine.preview(one, messages)
+        }
+        assert {*sums.values()} <= {0, 1}
+        assert {pair for pair, total in sums.items() if total} == expected
+    assert len(sums) > 20

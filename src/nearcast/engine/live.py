@@ -24,7 +24,7 @@ from nearcast.engine.live_messages import LiveMessages
 from nearcast.engine.movers import Movers
 from nearcast.engine.updates import Outbox, Updates
 from nearcast.indexes.moving import positions_among
-from nearcast.segments import Part, deliver, known_clauses, renumber
+from nearcast.segments import Part, deliver, known_clauses, renumber, routing_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -337,11 +337,17 @@ class Live:
         return self._in_order(found.take(registered), handle)
 
     def _find_ranked(self, part: Part, scorer: Scorer) -> Pairs:
-        """Compare subscriptions, of which some are ranked, with all living messages."""
-        numbers = self.messages.numbers
+        """Return what matches subscriptions of which some are ranked.
+
+        The moving index finds the messages that may match, and a small index decides.
+        """
+        content = scorer.content(*part)
+        may_match = replace(part.subscriptions, clauses=routing_clauses(content), rankings=None)
+        clauses = known_clauses(Part(may_match, part.vocabulary), self.messages.vocabulary)
+        numbers = np.unique(self.messages.index.find(clauses)[1])
         batch = self.messages.batch(numbers, np.zeros(len(numbers), np.int64))
         text_weight = scorer.text_weight(batch.words)
-        index = indexes.create().build_small(scorer.content(*part))
+        index = indexes.create().build_small(content)
         matches = index.match(batch.number(part.vocabulary, text_weight=text_weight))
         number = numbers[matches.message]
         score = _no_scores(number) if matches.score is None else matches.score

@@ -11,10 +11,14 @@ import pytest
 from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
-from nearcast.cli import app
+from nearcast.cli import app, event_files
+from nearcast.intake import open_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from nearcast.intake.lines import Batch
 
 SIDES = ("west", "south", "east", "north")
 Box = tuple[int, int, int, int]
@@ -107,6 +111,36 @@ def test_a_replay_writes_all_differences(tmp_path: Path, index: str) -> None:
     found = [*zip(times, *columns, strict=True)]
     assert {*found} == expected(given, 7.0)
     assert len({*found}) == len(found) == json.loads(result.output)["updates"] > 50
+
+
+def test_sorted_files_are_read_as_they_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def small_batches(path: Path) -> Iterator[Batch]:
+        for batch in open_table(path, batch_rows=7):
+            read.append(batch.table.num_rows)
+            yield batch
+
+    monkeypatch.setattr(event_files, "open_table", small_batches)
+    monkeypatch.setattr(event_files, "ROWS_PER_CALL", 3)
+    given = recording(6)
+    for name in ("moves", "messages"):
+        given[name].sort(key=lambda row: row["time"])
+    write(tmp_path, given)
+    assert run(tmp_path, "--ttl=7").exit_code == 0
+    table = csv.read_csv(tmp_path / "updates.csv")
+    times = [time.timestamp() for time in table["time"].to_pylist()]
+    assert times == sorted(times)
+    columns = [table[name].to_pylist() for name in ("subscription_id", "message_id", "sign")]
+    found = [*zip(times, *columns, strict=True)]
+    # Two moves at one time are one, wherever the batches are cut.
+    assert {*found} == expected(given, 7.0)
+    assert len({*found}) == len(found) > 50
+    moves = event_files.EventFile(tmp_path / "moves.parquet", lambda rejects: None)
+    assert len(moves.take(10**18)) < 20
+    read.clear()
+    moves.take(10**18)
+    assert sum(read) < 50, "a sorted file was read as a whole"
 
 
 def test_a_message_must_say_how_long_it_lives(tmp_path: Path) -> None:

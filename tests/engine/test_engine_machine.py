@@ -14,11 +14,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from nearcast.compiled.jit import JIT
 from nearcast.engine import Engine, live, merging, rows, store
 from nearcast.errors import DuplicateId, UnknownId
+from nearcast.indexes import moving
 from nearcast.model import (
     Circle,
     Match,
@@ -479,11 +485,32 @@ class ScanMachine(EngineMachine):
     moving_options: ClassVar[dict[str, Any]] = {}
 
 
-class TreeMachine(EngineMachine):
-    """A tree of living messages, with tiny nodes."""
+TREE: dict[str, Any] = {"fanout": 4, "leaf": 2, "kl": 0.0, "share": 0.0}
+OTHERS: dict[str, dict[str, Any]] = {
+    "ap+-tree": {**TREE, "copies": 2},
+    "ap+k-tree": TREE,
+    "ap+s-tree": TREE,
+    "iq+-tree": {"list_size": 2, "update_cost": 1e-9},
+    "rq+-tree": {"list_size": 2, "update_cost": 1e-9},
+    "ss-index": {"size": 3},
+    "kk-index": {"size": 3},
+}
+"""The other moving indexes, with options so small that everything splits."""
 
-    moving = "ap+-tree"
-    moving_options: ClassVar[dict[str, Any]] = {"fanout": 4, "leaf": 2, "copies": 2, "kl": 0.0}
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_updates_add_up_on_every_index(name: str) -> None:
+    machine = type(
+        "OtherMachine", (EngineMachine,), {"moving": name, "moving_options": OTHERS[name]}
+    )
+    examples = 12 if JIT else 2
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples, stateful_step_count=20, deadline=None)
+    )
+
+
+def test_no_index_is_left_out() -> None:
+    assert {*OTHERS, EngineMachine.moving, ScanMachine.moving} == {*moving.names()}
 
 
 TestEngineMachine = EngineMachine.TestCase
@@ -494,8 +521,3 @@ TestEngineMachine.settings = settings(
 
 TestScanMachine = ScanMachine.TestCase
 TestScanMachine.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
-
-TestTreeMachine = TreeMachine.TestCase
-TestTreeMachine.settings = settings(
-    max_examples=20 if JIT else 2, stateful_step_count=20, deadline=None
-)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from nearcast.engine import Engine
 from nearcast.errors import DuplicateId, InvalidInput, UnknownId
-from nearcast.model import Circle, Message, Proximity, Rect, Subscription, Update
+from nearcast.model import Circle, Message, Overlap, Proximity, Rect, Subscription, Update
 
 HERE, THERE, EVERYWHERE = Rect(0, 0, 1, 1), Rect(5, 5, 6, 6), Rect(-180, -90, 180, 90)
 
@@ -388,3 +389,115 @@ def test_movers_that_expire_are_let_go_without_messages() -> None:
     assert (engine.stats().moving, len(engine)) == (0, 1)
     engine.subscribe([Subscription(i, HERE) for i in range(9)])
     assert len(engine.publish(Message("m", (0.5, 0.5), "tea"))) == 10
+
+
+def crowd(count: int) -> Engine:
+    """Return an engine with many living messages and one subscription that has moved."""
+    engine = Engine(report="moves")
+    engine.subscribe(Subscription("s", HERE, "tea"))
+    spread = [180.0 * i / count for i in range(count)]
+    texts = ["tea" if i % 100 == 0 else f"word{i % 977}" for i in range(count)]
+    columns = {"id": range(count), "lon": spread, "lat": [0.5] * count, "text": texts}
+    engine.publish_table(pa.table({**columns, "ttl_s": [3600.0] * count}))
+    engine.move("s", THERE)
+    return engine
+
+
+def test_a_move_does_not_look_at_all_living_messages() -> None:
+    few, many = crowd(2_000), crowd(250_000)
+
+    def seconds(engine: Engine) -> float:
+        took = []
+        for i in range(101):
+            began = time.perf_counter()
+            engine.move("s", Rect(i / 50, 0, i / 50 + 0.01, 1))
+            took.append(time.perf_counter() - began)
+        return sorted(took)[50]
+
+    rounds = [(seconds(few), seconds(many)) for _ in range(5)]
+    # Looking at all of them took 125 times as long, 10 ms.
+    assert min(after / before for before, after in rounds) < 5
+    assert min(after for _, after in rounds) < 0.002
+
+
+def test_memory_is_flat_over_a_hundred_lifetimes() -> None:
+    engine, clock = engine_at(0.0, *(Subscription(i, HERE, f"tea{i}") for i in range(10)))
+    engine.publish(Message("for ever", (0.5, 0.5), "tea1", ttl_s=1e9))
+    sizes = []
+    for life in range(100):
+        clock.now = 10.0 * life
+        texts = [f"tea{i % 10} once{life}x{i}" for i in range(100)]
+        engine.publish(
+            Message(f"{life}-{i}", (i / 50, 0.5), text, ttl_s=10.0) for i, text in enumerate(texts)
+        )
+        for i in range(10):
+            engine.move(i, Rect(life % 3, 0, life % 3 + 1, 1))
+        engine.replace(Subscription(life % 10, HERE, f"once{life}x1"))
+        engine.replace(Subscription(life % 10, HERE, f"tea{life % 10}"))
+        engine.advance()
+        assert engine.stats().live_messages == 101
+        sizes.append(engine._live.nbytes)
+    assert max(sizes[50:]) <= max(sizes[20:50])
+
+
+WORDS = ["tea", "milk", "cake", "jam", "rare"]
+
+
+def ranked_at(identifier: int, rng: random.Random) -> Subscription:
+    keywords = rng.sample(WORDS, rng.randrange(1, 4))
+    if identifier % 3 == 0:
+        return Subscription(identifier, _strip(rng), keywords)
+    lon, lat = rng.uniform(-2, 9), rng.uniform(-1, 2)
+    delta, threshold = rng.choice([0.0, 0.3, 0.7, 1.0]), rng.choice([0.05, 0.4, 0.8])
+    if identifier % 3 == 1:
+        reach_m = rng.choice([50_000.0, 300_000.0])
+        near = Proximity(delta=delta, tau=threshold, max_distance_m=reach_m)
+        return Subscription(identifier, (lon, lat), keywords, ranking=near)
+    return Subscription(identifier, _strip(rng), keywords, ranking=Overlap(delta, threshold))
+
+
+@pytest.mark.parametrize("moving", ["twin-lists", "ap+-tree"])
+@pytest.mark.parametrize("similarity", ["overlap", "cosine"])
+@pytest.mark.parametrize("seed", range(3))
+def test_updates_of_ranked_movers_add_up(moving: str, similarity: str, seed: int) -> None:
+    rng = random.Random(seed)
+    registered = {i: ranked_at(i, rng) for i in range(12)}
+    engine, clock = engine_at(0.0, *registered.values(), moving=moving, similarity=similarity)
+    living: dict[int, tuple[Message, float]] = {}
+    sums: Counter[tuple[int, int]] = Counter()
+    engine.settle()
+    for step in range(120):
+        clock.now = float(step)
+        told: list[tuple[Any, Any, int]] = []
+        choice = rng.randrange(4)
+        if choice == 0:
+            text, place = rng.sample(WORDS, rng.randrange(4)), (rng.uniform(-2, 9), 0.5)
+            message = Message(step, place, tokens=text, ttl_s=rng.choice([5.0, 60.0]))
+            living[step] = message, clock.now + message.ttl_s
+            told = [(m.subscription_id, step, 1) for m in engine.publish(message)]
+        elif choice == 1:
+            chosen = ranked_at(rng.randrange(12), rng)
+            registered[chosen.id] = chosen
+            updates = engine.replace(chosen)
+            told = [(u.subscription_id, u.message_id, u.sign) for u in updates]
+        else:
+            i = rng.randrange(12)
+            place_of = ranked_at(i, rng)
+            registered[i] = dataclasses.replace(registered[i], region=place_of.region)
+            updates = engine.move(i, place_of.region)
+            told = [(u.subscription_id, u.message_id, u.sign) for u in updates]
+            begun = [u for u in updates if u.sign > 0]
+            assert all((u.score is None) == (i % 3 == 0) for u in begun)
+        told += [(s, m, sign) for _, s, m, sign in waiting(engine)]
+        for subscription, number, sign in told:
+            sums[subscription, number] += sign
+        living = {i: one for i, one in living.items() if one[1] > clock.now}
+        messages = [message for message, _ in living.values()]
+        expected = {
+            (one.id, match.message_id)
+            for one in registered.values()
+            for match in engine.preview(one, messages)
+        }
+        assert {*sums.values()} <= {0, 1}
+        assert {pair for pair, total in sums.items() if total} == expected
+    assert len(sums) > 20

@@ -13,11 +13,10 @@ import pyarrow as pa
 from nearcast import indexes
 from nearcast.columns import Messages, Scoring
 from nearcast.intake import read_messages, read_subscriptions
-from nearcast.segments import Part, Scorer, Segment, deliver
+from nearcast.segments import Part, Scorer, Segment, deliver, routing_clauses
 from nearcast.spark.artifact.segments import write_router
 from nearcast.spark.artifact.versions import ShardRef, Stored, Version
 from nearcast.spark.shards.planner import plan
-from nearcast.spark.shards.ranked_routing import routing_clauses
 from nearcast.spark.workers.building import (
     BuildShards,
     CombineCounts,

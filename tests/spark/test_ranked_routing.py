@@ -14,7 +14,7 @@ from test_router import routing
 from nearcast import indexes
 from nearcast.columns import Clauses, Messages, Ranked, Rankings, Scoring
 from nearcast.compiled.jit import JIT
-from nearcast.spark.shards.ranked_routing import routing_clauses
+from nearcast.segments import routing_clauses
 from nearcast.testing.ranked_cases import RANKED_CASES, SCORINGS, draw_ranked
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from nearcast.columns import BOOLEAN, NEVER, Ids, place_conjunctions
 from nearcast.engine.live_messages import LiveMessages
 from nearcast.engine.movers import Movers
 from nearcast.engine.updates import Outbox, Updates
-from nearcast.segments import Part, deliver, known_clauses, renumber
+from nearcast.indexes.moving import positions_among
+from nearcast.segments import Part, deliver, known_clauses, renumber, routing_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,7 +206,7 @@ class Live:
         if not self.reports:
             self._forget_since()
             return
-        at = _positions(number)[changes.message]
+        at = positions_among(number, changes.message)
         seen = self._seen(self.movers.handle(changes.row), order[at])
         at, subscription = at[seen], self.movers.ids(changes.row[seen])
         if batch is not None:
@@ -293,7 +294,7 @@ class Live:
         message, row = self._match_only(batch, np.flatnonzero(end_us <= time_us))
         if len(kept):
             numbers, changes = messages.add(batch.take(kept), time_us[kept], end_us[kept])
-            message = np.concatenate([message, kept[_positions(numbers)[changes.message]]])
+            message = np.concatenate([message, kept[positions_among(numbers, changes.message)]])
             row = np.concatenate([row, changes.row])
             order = np.argsort(message, kind="stable")
             message, row = message[order], row[order]
@@ -336,11 +337,17 @@ class Live:
         return self._in_order(found.take(registered), handle)
 
     def _find_ranked(self, part: Part, scorer: Scorer) -> Pairs:
-        """Compare subscriptions, of which some are ranked, with all living messages."""
-        numbers = self.messages.numbers
+        """Return what matches subscriptions of which some are ranked.
+
+        The moving index finds the messages that may match, and a small index decides.
+        """
+        content = scorer.content(*part)
+        may_match = replace(part.subscriptions, clauses=routing_clauses(content), rankings=None)
+        clauses = known_clauses(Part(may_match, part.vocabulary), self.messages.vocabulary)
+        numbers = np.unique(self.messages.index.find(clauses)[1])
         batch = self.messages.batch(numbers, np.zeros(len(numbers), np.int64))
         text_weight = scorer.text_weight(batch.words)
-        index = indexes.create().build_small(scorer.content(*part))
+        index = indexes.create().build_small(content)
         matches = index.match(batch.number(part.vocabulary, text_weight=text_weight))
         number = numbers[matches.message]
         score = _no_scores(number) if matches.score is None else matches.score
@@ -419,7 +426,7 @@ class Live:
         changes = self.messages.index.delete(rows)
         handle, ids = self.movers.handle(rows), self.movers.ids(rows)
         if self.reports and len(changes):
-            position, number = _positions(rows)[changes.row], changes.message
+            position, number = positions_among(rows, changes.row), changes.message
             found = self._in_order(Pairs(position, number, _no_scores(number)), handle)
             found = self._before(found, time_us) if before else found
             self.report(ids, found, -1, time_us)
@@ -461,7 +468,9 @@ class Live:
     def _moved(
         self, rows: NDArray[np.int32], changes: Changes, time_us: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Updates]:
-        position = _positions(rows)[changes.row]
+        if not len(changes):
+            return np.empty(0, np.int64), Updates.none()
+        position = positions_among(rows, changes.row)
         order = self.messages.order(changes.message)
         rank = np.lexsort((order, position))
         rank = rank[self._seen(self.movers.handle(changes.row[rank]), order[rank])]
@@ -539,13 +548,6 @@ class Live:
         if self.since:
             first = self.messages.first_order()
             self.since = {one: order for one, order in self.since.items() if order > first}
-
-
-def _positions(numbers: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return where each number stands among the numbers."""
-    position = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
-    position[numbers] = np.arange(len(numbers))
-    return position
 
 
 def _repeats(values: list[str | int]) -> NDArray[np.bool_]:

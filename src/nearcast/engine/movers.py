@@ -81,6 +81,10 @@ class Movers:
         """Return which subscriptions are a box and words, and nothing else."""
         return self._plain.of(rows)
 
+    def is_plain(self, row: int) -> bool:
+        """Return whether a subscription is a box and words, and nothing else."""
+        return bool(self._plain.at(row))
+
     def drop(self, rows: NDArray[np.int32]) -> None:
         """Forget the subscriptions of rows."""
         self._ids.drop(rows)
@@ -101,6 +105,10 @@ class Movers:
     def expires_us(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return when rows expire."""
         return self._expires_us.of(rows)
+
+    def expiry_us(self, row: int) -> int:
+        """Return when a row expires."""
+        return int(self._expires_us.at(row))
 
     def due(self, until_us: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return which rows expire until a time, and when, by time."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import BOOLEAN, PROXIMITY, Ids, gather, place_conjunctions
-from nearcast.engine.directory import unknown_id
+from nearcast.columns import BOOLEAN, PROXIMITY, gather, place_conjunctions
 from nearcast.engine.updates import Updates
 from nearcast.intake.places import regions_of
 from nearcast.model import region as region_of
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.columns import Regions
+    from nearcast.columns import Ids, Regions
     from nearcast.engine.live import Live
     from nearcast.engine.store import Store
     from nearcast.intake import MoveBatch
@@ -41,19 +40,22 @@ class Mover:
 
     def move(self, id: Id, region: Region | Any, time_us: int | None) -> Updates:
         """Move one subscription."""
-        handle = self._handles(id, time_us)
-        [kind] = self.store.kinds(handle).tolist()
+        handle = self.store.handle_at(id, self.live.moment(time_us))
+        handles = np.array([handle], np.int32)
+        kind = self.store.kinds(handles)[0]
         if kind != BOOLEAN:
             place = point_of(region) if kind == PROXIMITY else region_of(region)
             return self.replace(id, lambda part: _placed(part, regions_of([place])), time_us)
-        regions = regions_of([region_of(region)])
-        when = self.live.begin(time_us)
-        rows = self.store.take_out(handle)
-        return self._move_rows(rows, regions, np.array([when]))
+        place = region_of(region)
+        when = np.array([self.live.begin(time_us)])
+        rows, boxes = self.store.take_out(handles), place.boxes()
+        if len(boxes) == 1 and place.rings() is None and self.live.movers.is_plain(rows[0]):
+            return self.live.move_boxes(rows, np.array(boxes, np.int32), when)[1]
+        return self._move_rows(rows, regions_of([place]), when)
 
     def replace(self, id: Id, change: Callable[[Part], Part], time_us: int | None) -> Updates:
         """Put a changed subscription in the place of one."""
-        handle = self._handles(id, time_us)
+        handle = np.array([self.store.handle_at(id, self.live.moment(time_us))], np.int32)
         when = self.live.begin(time_us)
         before, after = self.store.replace(id, change)
         ended, begun = self.live.find(before, handle), self.live.find(after, handle)
@@ -134,14 +136,6 @@ class Mover:
         position = np.concatenate([position for position, _ in parts])
         updates = Updates.concatenate([updates for _, updates in parts])
         return updates.take(np.argsort(position, kind="stable"))
-
-    def _handles(self, id: Id, time_us: int | None) -> NDArray[np.int32]:
-        """Return the handle of a subscription that is registered when an event happens."""
-        ids = Ids.of([id])
-        handle = self.store.handles(ids, self.live.moment(time_us))
-        if handle[0] < 0:
-            raise unknown_id(ids, handle < 0)
-        return handle
 
 
 def _placed(part: Part, regions: Regions) -> Part:

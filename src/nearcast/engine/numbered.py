@@ -48,8 +48,12 @@ class NumberedValues:
 
     def of(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Return the values of numbers, each of which was set."""
-        values: NDArray[Any] = self._values.view[numbers]
+        values: NDArray[Any] = self._values.writable[numbers]
         return values
+
+    def at(self, number: int) -> Any:
+        """Return the value of a number that was set."""
+        return self._values.writable[number]
 
 
 class NumberedIds:

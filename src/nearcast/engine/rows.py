@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import NEVER, Ids, Subscriptions
+from nearcast.columns import Ids, Subscriptions
 from nearcast.engine.buffer import BUFFER_ROWS, Buffer
-from nearcast.engine.directory import MOVING, NOWHERE, Directory
+from nearcast.engine.directory import MOVING, NOWHERE, Directory, unknown_id
 from nearcast.engine.merging import SMALL_ROWS, Size
 from nearcast.engine.segment import LiveSegment, State
 from nearcast.errors import StorageError
@@ -119,6 +119,14 @@ class Rows:
             handle = self._found(ids)
             return np.where(self._registered(handle, at_us), handle, -1).astype(np.int32)
 
+    def handle_at(self, id: Id, at_us: int) -> int:
+        """Return the handle of an id that is registered at a time; refuse others."""
+        with self.live.lock, self._writing:
+            handle = self._directory.find_one(id)
+            if not self._is_registered(handle, at_us):
+                raise unknown_id(Ids.of([id]), np.ones(1, np.bool_))
+            return handle
+
     def moved_part(self, rows: NDArray[np.int32]) -> Part:
         """Return subscriptions that have moved as they are now."""
         live = self.live
@@ -170,11 +178,11 @@ class Rows:
 
     def _registered(self, handle: NDArray[np.int32], at_us: int | None = None) -> NDArray[np.bool_]:
         """Return which handles belong to subscriptions that have not expired at a time (now)."""
-        if len(handle) == 1 and at_us is None:
-            return np.array([self._place(int(handle[0])) is not None])
+        now_us = self._clock_us() if at_us is None else at_us
+        if len(handle) == 1:
+            return np.array([self._is_registered(int(handle[0]), now_us)])
         serial = self._directory.segment_of(handle)
         registered: NDArray[np.bool_] = serial != NOWHERE
-        now_us = self._clock_us() if at_us is None else at_us
         moved = np.flatnonzero(serial == MOVING)
         if len(moved):
             rows = self._directory.row_of(handle[moved])
@@ -186,22 +194,17 @@ class Rows:
 
     def _place(self, handle: int) -> tuple[LiveSegment, int] | None:
         """Return the segment and row of one handle; None if it has none, or has expired."""
-        if self._directory.segment_at(handle) == MOVING:
-            return self._moved_place(handle)
-        segment = self._segment_of(handle)
-        if segment is None:
-            return None
-        row = self._directory.row_at(handle)
-        expires = segment.first_expiry_us < NEVER
-        if expires and segment.subscriptions.expires_us[row] <= self._clock_us():
-            return None
-        return segment, row
+        registered = self._is_registered(handle, self._clock_us())
+        return self._placed_at(handle) if registered else None
 
-    def _moved_place(self, handle: int) -> tuple[LiveSegment, int] | None:
-        rows = np.array([self._directory.row_at(handle)], np.int32)
-        if self.live.movers.expires_us(rows)[0] <= self._clock_us():
-            return None
-        return self._placed_at(handle)
+    def _is_registered(self, handle: int, at_us: int) -> bool:
+        """Return whether a handle belongs to a subscription that has not expired at a time."""
+        if self._directory.segment_at(handle) == MOVING:
+            return self.live.movers.expiry_us(self._directory.row_at(handle)) > at_us
+        segment = self._segment_of(handle)
+        if segment is None or segment.first_expiry_us > at_us:
+            return segment is not None
+        return bool(segment.subscriptions.expires_us[self._directory.row_at(handle)] > at_us)
 
     def _placed_at(self, handle: int) -> tuple[LiveSegment, int]:
         """Return the segment and row of a handle that has one, expired or not."""

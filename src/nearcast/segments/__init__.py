@@ -17,6 +17,7 @@ from nearcast.segments.parts import (
     trimmed,
     unite,
 )
+from nearcast.segments.routing import routing_clauses
 from nearcast.segments.scorer import Scorer, count_tokens
 from nearcast.segments.segment import LATEST, Segment
 
@@ -32,6 +33,7 @@ __all__ = [
     "part_arrays",
     "part_from_arrays",
     "renumber",
+    "routing_clauses",
     "trimmed",
     "unite",
 ]

@@ -16,7 +16,7 @@ from nearcast.columns import DISTANCES, SIMILARITIES, Messages, Scoring
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.intake import read_messages, read_subscriptions
 from nearcast.model.json_form import RANKED
-from nearcast.segments import Part, Scorer
+from nearcast.segments import Part, Scorer, routing_clauses
 from nearcast.spark.artifact.segments import write_router
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Stored, Version
 from nearcast.spark.artifact.working import working
@@ -31,7 +31,6 @@ from nearcast.spark.frames import (
 from nearcast.spark.prepare import prepare
 from nearcast.spark.shards.planner import messages_like
 from nearcast.spark.shards.planner import plan as plan_shards
-from nearcast.spark.shards.ranked_routing import routing_clauses
 from nearcast.spark.workers.building import (
     BUILT,
     PARTS,

@@ -5,7 +5,7 @@
 True
 """
 
-from nearcast.indexes.moving.contract import BEGINS, ENDS, Changes, MovingIndex
+from nearcast.indexes.moving.contract import BEGINS, ENDS, Changes, MovingIndex, positions_among
 from nearcast.indexes.moving.registry import DEFAULT, MovingBuilder, create, get, names
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "create",
     "get",
     "names",
+    "positions_among",
 ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Clauses, Messages
 
-__all__ = ["BEGINS", "ENDS", "Changes", "MovingIndex"]
+__all__ = ["BEGINS", "ENDS", "Changes", "MovingIndex", "positions_among"]
 
 BEGINS, ENDS = 1, -1
 """The signs of a change: a pair begins to match, or stops."""
@@ -63,6 +63,22 @@ class Changes(NamedTuple):
     def triples(self) -> set[tuple[int, int, int]]:
         """Return the changes as a set of (row, message, sign)."""
         return set(zip(self.row.tolist(), self.message.tolist(), self.sign.tolist(), strict=True))
+
+
+def positions_among(given: NDArray[np.int32], numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """Return where each number stands among the given ones, no two of which are the same.
+
+    Examples
+    --------
+    >>> positions_among(np.array([7, 3], np.int32), np.array([3, 7, 3])).tolist()
+    [1, 0, 1]
+    """
+    if len(given) == 1:
+        return np.zeros(len(numbers), np.int64)
+    position = np.empty(int(given.max(initial=-1)) + 1, np.int64)
+    position[given] = np.arange(len(given))
+    found: NDArray[np.int64] = position[numbers]
+    return found
 
 
 class MovingIndex(ABC):

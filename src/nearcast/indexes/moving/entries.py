@@ -250,6 +250,8 @@ class Entries:
     def present(self, rows: object) -> NDArray[np.int32]:
         """Return rows as they are, if somebody has each of them and none is there twice."""
         given = np.asarray(rows, np.int64).reshape(-1)
+        if len(given) == 1 and self._has(int(given[0])):
+            return given.astype(np.int32)
         known = (given >= 0) & (given < len(self._row_first))
         if known.all():
             known = self._row_first.view[given] != FREE
@@ -262,9 +264,14 @@ class Entries:
                 raise InvalidInput("rows", int(twice[0]), "must have each row once")
         return given.astype(np.int32)
 
+    def _has(self, row: int) -> bool:
+        return 0 <= row < len(self._row_first) and bool(self._row_first.writable[row] != FREE)
+
     def single(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the entries of rows that consist of a box and tokens; refuse others."""
-        entries: NDArray[np.int32] = self._row_first.view[rows]
+        entries: NDArray[np.int32] = self._row_first.writable[rows]
+        if len(entries) and bool(entries.min() > NO_ENTRY) and not self.any_composite:
+            return entries
         wrong = entries == NO_ENTRY
         wrong |= self._composite.view[np.maximum(entries, 0)] >= 0 if len(entries) else wrong
         if wrong.any():

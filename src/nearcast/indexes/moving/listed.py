@@ -18,7 +18,7 @@ import numpy as np
 from nearcast.compiled.messages import MessageArrays, Output
 from nearcast.errors import InvalidInput
 from nearcast.indexes.boolean import message_arrays, shape_arrays
-from nearcast.indexes.moving.contract import BEGINS, ENDS, Changes, MovingIndex
+from nearcast.indexes.moving.contract import BEGINS, ENDS, Changes, MovingIndex, positions_among
 from nearcast.indexes.moving.entries import EMPTY, Entries
 from nearcast.indexes.moving.living import IS_RANGE, LENGTH, MIN_STAMPS, Living, X
 from nearcast.indexes.moving.ranges import RangeMessages, Shifted
@@ -223,7 +223,7 @@ class ListedIndex(MovingIndex):
             some = clauses if last - first == clauses.subscriptions else None
             some = clauses.take(np.arange(first, last)) if some is None else some
             rows, begun = self.insert(some)
-            found_row.append(first + _positions(rows)[begun.row])
+            found_row.append(first + positions_among(rows, begun.row))
             found_number.append(begun.message)
             self.delete(rows)
         return np.concatenate(found_row), np.concatenate(found_number)
@@ -320,7 +320,7 @@ class ListedIndex(MovingIndex):
         """Return pairs as changes, in the order of the rows."""
         row, number = pairs
         if self.entries.any_composite and len(row) > 1:
-            order = np.argsort(_positions(rows)[row], kind="stable")
+            order = np.argsort(positions_among(rows, row), kind="stable")
             row, number = row[order], number[order]
         return Changes.of(row, number, sign)
 
@@ -331,8 +331,7 @@ class ListedIndex(MovingIndex):
         after: tuple[NDArray[np.int32], NDArray[np.int32]],
     ) -> Changes:
         """Return what is only before (ends) or only after (begins), in the order of the rows."""
-        position = _positions(rows)
-        old, new = (position[row] << 32 | number for row, number in (before, after))
+        old, new = (positions_among(rows, row) << 32 | number for row, number in (before, after))
         ended, begun = np.setdiff1d(old, new), np.setdiff1d(new, old)
         key = np.concatenate([ended, begun])
         sign = np.repeat(np.array([ENDS, BEGINS], np.int8), [len(ended), len(begun)])
@@ -372,10 +371,3 @@ def _distinct(
     """Return each pair once, by message."""
     key = np.unique(message << 32 | row)
     return key >> 32, (key & 0xFFFFFFFF).astype(np.int32)
-
-
-def _positions(rows: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return where each row stands among the rows."""
-    position = np.empty(int(rows.max(initial=-1)) + 1, np.int64)
-    position[rows] = np.arange(len(rows))
-    return position

@@ -24,6 +24,7 @@ import pyarrow as pa
 from nearcast import indexes
 from nearcast.columns import Scoring, Subscriptions
 from nearcast.intake import read_subscriptions
+from nearcast.segments import routing_clauses
 from nearcast.segments.parts import Part, part_arrays, part_from_arrays, unite
 from nearcast.segments.scorer import count_tokens
 from nearcast.spark.artifact.folders import open_folder
@@ -34,7 +35,6 @@ from nearcast.spark.artifact.segments import (
     write_weights,
 )
 from nearcast.spark.artifact.versions import ShardRef
-from nearcast.spark.shards.ranked_routing import routing_clauses
 from nearcast.spark.shards.shard_dedup import pack_shards
 from nearcast.storage import nested, prefixed, read_arrays
 from nearcast.text import IdTable, Vocabulary, Weights

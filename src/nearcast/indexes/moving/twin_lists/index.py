@@ -259,9 +259,12 @@ class TwinLists(ListedIndex):
     def _shift(
         self, entry: NDArray[np.int32], before: NDArray[np.int32], after: NDArray[np.int32]
     ) -> Shifted:
-        appears, vanishes = (box[:, 0] > box[:, 2] for box in (before, after))
-        if appears.any():
-            self._place(entry[appears])
+        if not len(entry):
+            return Shifted.none()
+        # All of them come from nowhere, or go there, or none does.
+        appears, vanishes = (bool(box[0, 0] > box[0, 2]) for box in (before, after))
+        if appears:
+            self._place(entry)
         moved = Moved(entry, before, after)
         count, changes = shift_entries(
             self._arrays,
@@ -270,10 +273,10 @@ class TwinLists(ListedIndex):
             moved,
             Shifted.with_capacity(1024 + 4 * len(entry)),
         )
-        if vanishes.any():
-            remove_entries(self._arrays, self.entries.arrays, entry[vanishes])
+        if vanishes:
+            remove_entries(self._arrays, self.entries.arrays, entry)
             self._tidy_clauses()
-        elif not appears.any():
+        elif not appears:
             interval = self.options.rekey_interval
             self._rekey(entry[-self._moves % interval :: interval])
             self._moves += len(entry)
@@ -296,7 +299,8 @@ class TwinLists(ListedIndex):
         self._in_steps(place_entries, entry)
 
     def _rekey(self, entry: NDArray[np.int32]) -> None:
-        self._in_steps(rekey_entries, np.ascontiguousarray(entry))
+        if len(entry):
+            self._in_steps(rekey_entries, np.ascontiguousarray(entry))
 
     def _in_steps(self, run: Callable[..., int], entry: NDArray[np.int32]) -> None:
         """Run a kernel that stops where the pool of clauses has no room."""

@@ -1,4 +1,4 @@
-"""Ranked subscriptions as clauses for the router: which messages may match them, and where.
+"""Ranked subscriptions as clauses: which messages may match them, and where.
 
 A boolean clause says what a message must have. A ranked subscription matches messages that share
 some of its tokens if they are near enough, so it becomes several clauses, one for each token that
@@ -14,8 +14,9 @@ after it. That bounds the text score, and the rest of the score bounds the dista
 the token ti and lies in the cap of `reach_m` around the subscription. A region that a message
 must overlap takes the place of the cap. Where words alone are enough, the place is the whole world.
 
-So for every match there is a clause whose token the message has and whose box it meets, and the
-router brings both to a shard. Conditions are left out: they only exclude messages.
+So for every match there is a clause whose token the message has and whose box it meets. On Spark
+the router brings both to a shard; in an engine a moving index finds the living messages that a
+ranked subscription may match. Conditions are left out: they only exclude messages.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from nearcast.compiled.scoring import PLANAR, sort_heaviest_first
 from nearcast.indexes.ranked import token_weights
 from nearcast.intake.places import split_meridian
 from nearcast.model.circles import circle_boxes
-from nearcast.spark.shards.ranked_entries import NO_TOKEN, Entries, RankedRows, write_entries
+from nearcast.segments.routing_entries import NO_TOKEN, Entries, RankedRows, write_entries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,8 +53,7 @@ __all__ = ["routing_clauses"]
 def routing_clauses(content: Clauses | Ranked) -> Clauses:
     """Return clauses with the same rows, of which one is true of every message that matches a row.
 
-    Boolean rows keep their tokens and boxes. What a router does not look at is left out:
-    forbidden tokens and exact shapes.
+    Boolean rows keep their tokens and boxes. Forbidden tokens and exact shapes are left out.
 
     Examples
     --------

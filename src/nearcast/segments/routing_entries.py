@@ -1,6 +1,6 @@
 """The entries of ranked subscriptions: which messages may match, by a token and a reach.
 
-`nearcast.spark.shards.ranked_routing` makes clauses of them.
+`nearcast.segments.routing` makes clauses of them.
 """
 
 from __future__ import annotations

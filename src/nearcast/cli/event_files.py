@@ -1,0 +1,179 @@
+"""Files of moves and messages, read in the order of time.
+
+A file that is in the order of time is read as it goes; any other is read as a whole and sorted. To
+know which it is, its times are read first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import NEVER
+from nearcast.errors import InvalidInput
+from nearcast.intake import open_table
+from nearcast.intake.rejects import RowErrors
+from nearcast.intake.times import read_durations, read_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from nearcast.intake import Rejects
+
+__all__ = ["EventFile", "Events"]
+
+ROWS_PER_CALL = 50_000
+_BEGINNING = int(np.iinfo(np.int64).min)
+
+
+class Events(NamedTuple):
+    """Rows of a file, by time, and their numbers in the file."""
+
+    table: pa.Table
+    time_us: NDArray[np.int64]
+    row: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def slice(self, first: int, last: int) -> Events:
+        """Return neighbouring rows, the last excluded."""
+        return Events(
+            self.table.slice(first, last - first), self.time_us[first:last], self.row[first:last]
+        )
+
+    @classmethod
+    def concatenate(cls, parts: list[Events]) -> Events:
+        """Return the rows of all parts, one after another."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            pa.concat_tables([part.table for part in parts], promote_options="permissive"),
+            np.concatenate([part.time_us for part in parts]),
+            np.concatenate([part.row for part in parts]),
+        )
+
+    def by_time(self) -> Events:
+        """Return the rows by time, equal times as they are."""
+        order = np.argsort(self.time_us, kind="stable")
+        return Events(self.table.take(pa.array(order)), self.time_us[order], self.row[order])
+
+
+class EventFile:
+    """The rows of a file that have a time, which are taken in the order of time.
+
+    Parameters
+    ----------
+    path
+        The file.
+    reject
+        Is given the rows that were rejected.
+    lives
+        Whether the rows are messages, which live for a while.
+    ttl_s
+        How long messages live that do not say it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        reject: Callable[[Rejects], None],
+        *,
+        lives: bool = False,
+        ttl_s: float | None = None,
+    ) -> None:
+        self._path, self._reject, self._lives, self._ttl_s = path, reject, lives, ttl_s
+        self.bytes_read = self.bytes_total = 0
+        self._sorted = self._look()
+        self._parts = self._without_cuts()
+        self._part: Events | None = None
+        self._at = 0
+        self._fill()
+
+    @property
+    def next_us(self) -> int:
+        """The time of the next row, `NEVER` if there is none."""
+        return NEVER if self._part is None else int(self._part.time_us[self._at])
+
+    def take(self, until_us: int) -> Events:
+        """Return the next rows until a time, that time included; perhaps not all, but some.
+
+        Rows of one time are not torn apart.
+        """
+        assert self._part is not None
+        time_us, first = self._part.time_us, self._at
+        until_us = min(until_us, int(time_us[min(first + ROWS_PER_CALL, len(time_us)) - 1]))
+        self._at = int(np.searchsorted(time_us, until_us, side="right"))
+        taken = self._part.slice(first, self._at)
+        self._fill()
+        return taken
+
+    def _fill(self) -> None:
+        """Go on to the next part if this one is done."""
+        if self._part is None or self._at == len(self._part):
+            self._part, self._at = next(self._parts, None), 0
+
+    def _look(self) -> bool:
+        """Return whether the rows are in the order of time; check what all of them must have."""
+        in_order, latest, says_ttl = True, _BEGINNING, False
+        for batch in open_table(self._path):
+            time = read_times(batch.table, "time", RowErrors(batch.table.num_rows))
+            given = time.us[time.given]
+            says_ttl |= "ttl_s" in batch.table.column_names
+            if len(given):
+                in_order &= latest <= given[0] and bool((given[1:] >= given[:-1]).all())
+                latest = max(latest, int(given.max()))
+            self.bytes_total = batch.bytes_total
+        if self._lives and not says_ttl and self._ttl_s is None:
+            problem = "must be given: no message says how long it lives (ttl_s)"
+            raise InvalidInput("--ttl", None, problem)
+        return in_order
+
+    def _without_cuts(self) -> Iterator[Events]:
+        """Yield parts, each of which begins after the end of the one before."""
+        parts = self._read()
+        if not self._sorted:
+            parts = iter([Events.concatenate([*parts]).by_time()])
+        held: list[Events] = []
+        for part in parts:
+            if not len(part):
+                continue
+            last = int(np.searchsorted(part.time_us, part.time_us[-1]))
+            if last:
+                yield Events.concatenate([*held, part.slice(0, last)])
+                held = []
+            held.append(part.slice(last, len(part)))
+        if held:
+            yield Events.concatenate(held)
+
+    def _read(self) -> Iterator[Events]:
+        """Yield the rows of each batch that have a time."""
+        for batch in open_table(self._path):
+            self._reject(batch.rejects)
+            table, errors = batch.table, RowErrors(batch.table.num_rows)
+            time = read_times(table, "time", errors)
+            errors.add(~time.given, "time", "is missing; a replay needs the time of every row")
+            if self._lives:
+                table = self._with_ttl(table, errors)
+            self._reject(errors.rejects(table, batch.rows))
+            kept = np.flatnonzero(errors.valid)
+            self.bytes_read = batch.bytes_read
+            yield Events(table.take(pa.array(kept)), time.us[kept], batch.rows[kept])
+
+    def _with_ttl(self, table: pa.Table, errors: RowErrors) -> pa.Table:
+        """Return messages all of which say how long they live."""
+        if "ttl_s" not in table.column_names:
+            table = table.append_column("ttl_s", pa.nulls(table.num_rows, pa.float64()))
+        given = read_durations(table, "ttl_s", errors)
+        seconds = given.us / 1_000_000
+        if self._ttl_s is None:
+            errors.add(~given.given, "ttl_s", "is missing; give it, or --ttl for all without it")
+        else:
+            seconds = np.where(given.given, seconds, self._ttl_s)
+        at = table.column_names.index("ttl_s")
+        return table.set_column(at, "ttl_s", pa.array(seconds))

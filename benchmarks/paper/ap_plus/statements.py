@@ -1,8 +1,8 @@
 """What the text of the ap-tree paper says about its figures 19 to 25, and about our own.
 
 Statements about the ap+-tree in the default setting are judged twice: with the paper's options (*as
-printed*) and with ours, which the sweeps have. "Not sensitive" allows up to a fifth more. Numbers of times ("nearly 10 x") stand beside the
-measured ones; a statement is judged by which is faster.
+printed*) and with ours, which the sweeps have. "Not sensitive" allows up to a fifth more. Numbers
+of times ("nearly 10 x") stand beside the measured ones; a statement is judged by which is faster.
 """
 
 from __future__ import annotations

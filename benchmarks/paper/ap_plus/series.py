@@ -60,10 +60,7 @@ __all__ = [
     "sized",
 ]
 
-NOTE = (
-    "CPU time; few ticks are measured, after one to warm up. MI is publishing minus matching, SLU "
-    "a move while no message lives"
-)
+NOTE = "CPU time, after a tick to warm up"
 
 TWIN = "twin-lists"
 """Our default, which is not in the paper."""

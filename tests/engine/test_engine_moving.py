@@ -477,7 +477,7 @@ def test_updates_of_ranked_movers_add_up(moving: str, similarity: str, seed: int
             told = [(m.subscription_id, step, 1) for m in engine.publish(message)]
         elif choice == 1:
             chosen = ranked_at(rng.randrange(12), rng)
-            registered[chosen.id] = chosen
+            registered[int(chosen.id)] = chosen
             updates = engine.replace(chosen)
             told = [(u.subscription_id, u.message_id, u.sign) for u in updates]
         else:

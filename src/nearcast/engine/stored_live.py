@@ -58,8 +58,9 @@ class StoredLive:
         """Return what is to be saved; the caller holds the lock."""
         messages = live.messages
         numbers = messages.numbers
-        handle, ids = store.placed(np.array([*live.since], np.int32))
-        since = np.array([live.since[one] for one in handle.tolist()], np.int64)
+        first = live.since.by_handle
+        handle, ids = store.placed(np.array([*first], np.int32))
+        since = np.array([first[one] for one in handle.tolist()], np.int64)
         return cls(
             live.builder.index.name,
             stored_options(live.builder.options),
@@ -82,7 +83,7 @@ class StoredLive:
         messages.note(self.ids, numbers, self.start_us, self.end_us)
         live.present_us = self.present_us
         ids, since = self.since
-        live.since = dict(zip(store.known_handles(ids).tolist(), since.tolist(), strict=True))
+        live.since.put(store.known_handles(ids), since)
         live.outbox.add(self.outbox)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

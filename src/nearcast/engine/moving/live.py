@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns import NEVER, Ids, place_conjunctions
-from nearcast.engine.live_messages import LiveMessages
-from nearcast.engine.movers import Movers
-from nearcast.engine.pairs import Pairs, find_pairs
-from nearcast.engine.since import Since
-from nearcast.engine.updates import Outbox, Updates
+from nearcast.engine.moving.messages import LiveMessages
+from nearcast.engine.moving.movers import Movers
+from nearcast.engine.moving.pairs import Pairs, find_pairs
+from nearcast.engine.moving.since import Since
+from nearcast.engine.moving.updates import Outbox, Updates
 from nearcast.indexes.moving import positions_among
 from nearcast.segments import Part, deliver, renumber
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.engine.updates import Updates
+from nearcast.engine.moving.updates import Updates
 from nearcast.indexes.contract import stored_options
 from nearcast.storage import (
     ids_from_arrays,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Ids, Messages
-    from nearcast.engine.live import Live
+    from nearcast.engine.moving.live import Live
     from nearcast.engine.store import Store
 
     Arrays = Mapping[str, NDArray[Any]]

@@ -14,7 +14,7 @@ from nearcast.segments import Part, known_clauses, routing_clauses
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.engine.live_messages import LiveMessages
+    from nearcast.engine.moving.messages import LiveMessages
     from nearcast.segments import Scorer
 
 __all__ = ["Pairs", "find_pairs"]

@@ -13,11 +13,11 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def test_all_examples_are_tested() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"moving.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"who_is_near.py"}
 
 
-def test_moving(capsys: pytest.CaptureFixture[str]) -> None:
-    found = runpy.run_path(str(EXAMPLES / "moving.py"), run_name="__main__")
+def test_who_is_near(capsys: pytest.CaptureFixture[str]) -> None:
+    found = runpy.run_path(str(EXAMPLES / "who_is_near.py"), run_name="__main__")
     printed = capsys.readouterr().out
     for line in (
         "5 min  + ann: Parcel at the old market (came near)",

@@ -1,6 +1,6 @@
 """Who is near me now: couriers ride through a town, and each has a list of what is near.
 
-Run it: python examples/moving.py
+Run it: python examples/who_is_near.py
 """
 
 import pyarrow as pa

@@ -10,6 +10,9 @@ from nearcast.errors import InvalidInput
 
 __all__ = ["app"]
 
+_EARLIER_TICKS = 12
+"""What happens before the first frame, so that it shows a few messages and updates."""
+
 app = typer.Typer(
     help="Draw pictures that explain what Nearcast does.",
     no_args_is_help=True,
@@ -35,9 +38,9 @@ def moving(
 
     if out.suffix.lower() != ".gif":
         raise InvalidInput("--out", str(out), "must be a file name that ends in .gif")
-    scene = play_scene(ticks, seed)
+    scene = play_scene(_EARLIER_TICKS + ticks, seed)
     with progress(True) as start:
-        save_animation(scene, out, width, start("frames"))
+        save_animation(scene, out, width, _EARLIER_TICKS, start("frames"))
     updates = sum(len(moment.updates) for moment in scene.moments)
     size = format_size(out.stat().st_size)
     typer.echo(f"{out}: {ticks} frames, {updates} updates, {size}")

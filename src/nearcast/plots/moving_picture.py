@@ -73,9 +73,9 @@ class MovingPicture:
         _draw_roads(self.map, scene)
         _draw_headings(self.panel)
 
-    def frames(self) -> Iterator[NDArray[np.uint8]]:
-        """Yield the pixels of all frames, in red, green and blue."""
-        for number in range(len(self.scene.moments)):
+    def frames(self, first: int = 0) -> Iterator[NDArray[np.uint8]]:
+        """Yield the pixels of frames from a moment on, in red, green and blue."""
+        for number in range(first, len(self.scene.moments)):
             artists = self.draw(number)
             self.canvas.draw()
             pixels = np.asarray(self.canvas.buffer_rgba())[:, :, :3].copy()
@@ -223,6 +223,7 @@ def save_animation(
     scene: Scene,
     path: Path,
     width: int = 800,
+    first: int = 0,
     advance: Callable[[float, float], None] = lambda done, total: None,
 ) -> None:
     """Draw a scene as an animated GIF that runs for ever.
@@ -235,15 +236,17 @@ def save_animation(
         The file.
     width
         Pixels of a frame from left to right.
+    first
+        The moment with which the animation begins.
     advance
         Called with the frames drawn and their total number.
     """
     from PIL import Image
 
     frames = []
-    for pixels in MovingPicture(scene, width).frames():
+    for pixels in MovingPicture(scene, width).frames(first):
         frames.append(Image.fromarray(pixels))
-        advance(len(frames), len(scene.moments))
+        advance(len(frames), len(scene.moments) - first)
     # All frames have one palette and no dithering: what does not change between two frames then
     # takes no space in the file.
     sample = frames[:: max(1, len(frames) // _SAMPLED_FRAMES)]

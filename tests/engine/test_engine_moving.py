@@ -156,6 +156,12 @@ def test_who_never_asks_keeps_nothing() -> None:
         Engine(report="some")
 
 
+def test_a_moving_index_is_not_taken_for_another() -> None:
+    with pytest.raises(InvalidInput, match="moving="):
+        Engine("twin-lists")
+    assert repr(Engine(moving="kk-index")).startswith("Engine('trie-pyramid'")
+
+
 def test_a_table_of_moves_is_taken_by_time() -> None:
     engine, _ = engine_at(1e9, *(Subscription(i, HERE, "tea") for i in range(4)))
     engine.publish(Message("m", (5.5, 5.5), "tea", time=0.0, ttl_s=10.0))

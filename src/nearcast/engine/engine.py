@@ -120,6 +120,8 @@ class Engine:
     ) -> None:
         self._clock = clock
         self._tokenizer = tokenizer
+        if index in moving_indexes.names():
+            raise InvalidInput("index", index, "is a moving index; give it as moving=")
         builder = indexes.create(index, **(options or {}))
         statistics = builder.statistics()
         vocabulary = Vocabulary()

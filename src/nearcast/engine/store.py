@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.columns import BOOLEAN, PROXIMITY, Ids
+from nearcast.columns import BOOLEAN, PROXIMITY, Ids, distinct
 from nearcast.engine.directory import MOVING, NOWHERE, duplicate_id, unknown_id
 from nearcast.engine.merging import SMALL_ROWS, choose_small
 from nearcast.engine.rows import StoredSegment
@@ -130,7 +130,7 @@ class Store(Upkeep):
         with self.live.lock:
             handle = self._known(ids, self.live.moment(time_us))
             if len(handle) > 1:
-                handle = np.unique(handle)
+                handle = distinct(handle)
             self._leave(handle, time_us)
             with self._writing:
                 places = self._places(handle)
@@ -200,6 +200,8 @@ class Store(Upkeep):
 
     def by_distance(self, ids: Ids) -> NDArray[np.bool_]:
         """Return which subscriptions are ranked by distance."""
+        if not any(segment.ranked for segment in self.state.segments):
+            return np.zeros(len(ids), np.bool_)
         near: NDArray[np.bool_] = self.kinds(self.handles(ids)) == PROXIMITY
         return near
 

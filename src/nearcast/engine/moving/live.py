@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import NEVER, Ids, place_conjunctions
+from nearcast.columns import NEVER, Ids, distinct, place_conjunctions
 from nearcast.engine.moving.messages import LiveMessages
 from nearcast.engine.moving.movers import Movers
+from nearcast.engine.moving.ordering import ranks_within
 from nearcast.engine.moving.pairs import Pairs, find_pairs
 from nearcast.engine.moving.since import Since
 from nearcast.engine.moving.updates import Outbox, Updates
@@ -316,7 +317,7 @@ class Live:
     def _in_order(self, found: Pairs, handle: NDArray[np.int32]) -> Pairs:
         """Return pairs by position and publication, without what a subscription does not want."""
         order = self.messages.order(found.number)
-        rank = np.lexsort((order, found.position))
+        rank = ranks_within(found.position, order)
         return found.take(rank[self.since.wanted(handle[found.position[rank]], order[rank])])
 
     def report(self, ids: Ids, found: Pairs, sign: int, time_us: int) -> None:
@@ -343,7 +344,7 @@ class Live:
         )
         position = np.concatenate([ended.position, begun.position])
         number = np.concatenate([ended.number, begun.number])
-        return both.take(np.lexsort((self.messages.order(number), position)))
+        return both.take(ranks_within(position, self.messages.order(number)))
 
     # --- subscriptions ---------------------------------------------------------------------------
 
@@ -430,7 +431,7 @@ class Live:
             return np.empty(0, np.int64), Updates.none()
         position = positions_among(rows, changes.row)
         order = self.messages.order(changes.message)
-        rank = np.lexsort((order, position))
+        rank = ranks_within(position, order)
         rank = rank[self.since.wanted(self.movers.handle(changes.row[rank]), order[rank])]
         updates = Updates(
             time_us[position[rank]],
@@ -467,7 +468,7 @@ class Live:
         messages, movers, index = self.messages, self.movers, self.messages.index
         numbers, rows = messages.numbers, movers.rows
         columns, clauses = index.messages(numbers), index.clauses(rows)
-        used = np.unique(np.concatenate([columns.token, clauses.token, clauses.negative]))
+        used = distinct(np.concatenate([columns.token, clauses.token, clauses.negative]))
         self._renew_at = max(MIN_WORDS, 2 * len(messages.vocabulary))
         if 2 * len(used) > len(messages.vocabulary):
             return

@@ -74,7 +74,7 @@ class Mover:
         number = _numbered(batch.ids)
         counts = _last_of(number, time_us)
         updates = []
-        for run in self._runs(number, time_us, np.unique(counts)):
+        for run in self._runs(number, time_us, np.flatnonzero(counts == np.arange(len(counts)))):
             handle = self.store.handles(batch.ids.take(run), int(time_us[run[0]]))
             unknown[run] = handle < 0
             known = handle >= 0

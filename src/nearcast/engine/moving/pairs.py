@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import indexes
-from nearcast.columns import BOOLEAN
+from nearcast.columns import BOOLEAN, distinct
 from nearcast.segments import Part, known_clauses, routing_clauses
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _find_ranked(messages: LiveMessages, part: Part, scorer: Scorer) -> Pairs:
     content = scorer.content(*part)
     may_match = replace(part.subscriptions, clauses=routing_clauses(content), rankings=None)
     clauses = known_clauses(Part(may_match, part.vocabulary), messages.vocabulary)
-    numbers = np.unique(messages.index.find(clauses)[1])
+    numbers = distinct(messages.index.find(clauses)[1])
     batch = messages.batch(numbers, np.zeros(len(numbers), np.int64))
     text_weight = scorer.text_weight(batch.words)
     index = indexes.create().build_small(content)

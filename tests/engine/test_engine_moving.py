@@ -397,6 +397,18 @@ def test_movers_that_expire_are_let_go_without_messages() -> None:
     assert len(engine.publish(Message("m", (0.5, 0.5), "tea"))) == 10
 
 
+def test_segments_are_let_go_when_all_of_them_have_moved() -> None:
+    engine = Engine()
+    count = 2000
+    engine.subscribe(Subscription(i, HERE, f"tea{i}") for i in range(count))
+    engine.move_table(moves([(i, THERE, None) for i in range(count)]))
+    until = time.monotonic() + 30
+    while engine.stats().segments and time.monotonic() < until:
+        time.sleep(0.05)
+    assert engine.stats().segments == ()
+    assert len(engine) == engine.stats().moving == count
+
+
 def crowd(count: int) -> Engine:
     """Return an engine with many living messages and one subscription that has moved."""
     engine = Engine(report="moves")

@@ -256,7 +256,10 @@ class Store(Upkeep):
                 for segment, rows, _ in places:
                     segment.kill(rows, version)
                 self._note_movers(version)
-            return self._directory.row_of(handle)
+            taken = self._directory.row_of(handle)
+        if places:
+            self._wake_worker()
+        return taken
 
     def replace(self, id: Id, change: Callable[[Part], Part]) -> tuple[Part, Part]:
         """Put a changed subscription in the place of the one with this id, in one version.

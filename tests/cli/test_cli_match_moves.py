@@ -178,3 +178,22 @@ def test_what_cannot_be_replayed_is_rejected(tmp_path: Path) -> None:
         ("moves", 1, "time"),
         ("moves", 2, "north"),
     ]
+
+
+@pytest.mark.parametrize("option", ["--top=3", "--threads=2", "--map=map.png"])
+def test_options_that_a_replay_does_not_have_are_refused(tmp_path: Path, option: str) -> None:
+    write(tmp_path, recording(6))
+    result = run(tmp_path, "--ttl=5", option)
+    assert result.exit_code == 2
+    assert option.split("=")[0] in result.stderr
+    assert not (tmp_path / "updates.csv").exists()
+
+
+@pytest.mark.parametrize("option", ["--ttl=5", "--index=twin-lists"])
+def test_options_of_a_replay_need_moves(tmp_path: Path, option: str) -> None:
+    write(tmp_path, recording(6))
+    files = [f"--{name}={tmp_path / name}.parquet" for name in ("subscriptions", "messages")]
+    out = f"--out={tmp_path / 'matches.csv'}"
+    result = CliRunner().invoke(app, ["match", *files, out, option])
+    assert result.exit_code == 2
+    assert "--moves" in result.stderr

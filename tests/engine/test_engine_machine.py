@@ -22,7 +22,8 @@ from hypothesis.stateful import (
 )
 
 from nearcast.compiled.jit import JIT
-from nearcast.engine import Engine, live, merging, rows, store
+from nearcast.engine import Engine, merging, rows, store, upkeep
+from nearcast.engine.moving import live
 from nearcast.errors import DuplicateId, UnknownId
 from nearcast.indexes import moving
 from nearcast.model import (
@@ -150,8 +151,9 @@ class EngineMachine(RuleBasedStateMachine):
             self.patch.setattr(module, "BUFFER_ROWS", 4)
             self.patch.setattr(module, "SMALL_ROWS", 1)
         self.patch.setattr(store, "SMALL_ROWS", 1)
-        self.patch.setattr(store, "_BULK_ROWS", 3)
-        self.patch.setattr(store, "_MIN_UNUSED_TOKENS", 0)
+        self.patch.setattr(store, "BULK_ROWS", 3)
+        self.patch.setattr(upkeep, "BULK_ROWS", 3)
+        self.patch.setattr(upkeep, "_MIN_UNUSED_TOKENS", 0)
         self.patch.setattr(live, "MIN_WORDS", 2)
         self.folder = Path(tempfile.mkdtemp()) / "engine"
         self.now = 1000.0

@@ -156,6 +156,12 @@ def test_who_never_asks_keeps_nothing() -> None:
         Engine(report="some")
 
 
+def test_a_moving_index_is_not_taken_for_another() -> None:
+    with pytest.raises(InvalidInput, match="moving="):
+        Engine("twin-lists")
+    assert repr(Engine(moving="kk-index")).startswith("Engine('trie-pyramid'")
+
+
 def test_a_table_of_moves_is_taken_by_time() -> None:
     engine, _ = engine_at(1e9, *(Subscription(i, HERE, "tea") for i in range(4)))
     engine.publish(Message("m", (5.5, 5.5), "tea", time=0.0, ttl_s=10.0))
@@ -391,6 +397,18 @@ def test_movers_that_expire_are_let_go_without_messages() -> None:
     assert len(engine.publish(Message("m", (0.5, 0.5), "tea"))) == 10
 
 
+def test_segments_are_let_go_when_all_of_them_have_moved() -> None:
+    engine = Engine()
+    count = 2000
+    engine.subscribe(Subscription(i, HERE, f"tea{i}") for i in range(count))
+    engine.move_table(moves([(i, THERE, None) for i in range(count)]))
+    until = time.monotonic() + 30
+    while engine.stats().segments and time.monotonic() < until:
+        time.sleep(0.05)
+    assert engine.stats().segments == ()
+    assert len(engine) == engine.stats().moving == count
+
+
 def crowd(count: int) -> Engine:
     """Return an engine with many living messages and one subscription that has moved."""
     engine = Engine(report="moves")
@@ -477,7 +495,7 @@ def test_updates_of_ranked_movers_add_up(moving: str, similarity: str, seed: int
             told = [(m.subscription_id, step, 1) for m in engine.publish(message)]
         elif choice == 1:
             chosen = ranked_at(rng.randrange(12), rng)
-            registered[chosen.id] = chosen
+            registered[int(chosen.id)] = chosen
             updates = engine.replace(chosen)
             told = [(u.subscription_id, u.message_id, u.sign) for u in updates]
         else:

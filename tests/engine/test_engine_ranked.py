@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from nearcast.compiled.jit import JIT
-from nearcast.engine import Engine, merging, rows, store
+from nearcast.engine import Engine, merging, rows, store, upkeep
 from nearcast.errors import InvalidInput, UnknownId, UnknownName
 from nearcast.model import Match, Message, Overlap, Point, Proximity, Rect, Subscription
 from nearcast.text import words
@@ -129,9 +129,10 @@ class RankedMachine(RuleBasedStateMachine):
         for module in (rows, merging):
             self.patch.setattr(module, "BUFFER_ROWS", 4)
             self.patch.setattr(module, "SMALL_ROWS", 1)
-        self.patch.setattr(store, "_BULK_ROWS", 3)
-        self.patch.setattr(store, "_MIN_COUNTED", 1000)
-        self.patch.setattr(store, "_MIN_UNUSED_TOKENS", 0)
+        self.patch.setattr(store, "BULK_ROWS", 3)
+        self.patch.setattr(upkeep, "BULK_ROWS", 3)
+        self.patch.setattr(upkeep, "_MIN_COUNTED", 1000)
+        self.patch.setattr(upkeep, "_MIN_UNUSED_TOKENS", 0)
         self.folder = Path(tempfile.mkdtemp()) / "engine"
         self.engine = Engine(similarity=self.similarity)
         self.oracle = Oracle(self.similarity)
@@ -270,7 +271,8 @@ def test_weights_are_counted_by_the_first_load_and_by_settle() -> None:
 
 
 def test_the_first_large_write_counts_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_BULK_ROWS", 20)
+    for module in (store, upkeep):
+        monkeypatch.setattr(module, "BULK_ROWS", 20)
     engine = Engine()
     engine.subscribe(twins(0, 1, ["tea", "cake"]))
     engine.subscribe(twins(1, 30, ["tea"]))
@@ -282,7 +284,7 @@ def test_the_first_large_write_counts_again(monkeypatch: pytest.MonkeyPatch) -> 
 def test_weights_are_counted_again_when_subscriptions_have_doubled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(store, "_MIN_COUNTED", 8)
+    monkeypatch.setattr(upkeep, "_MIN_COUNTED", 8)
     engine = Engine()
     engine.subscribe([*twins(0, 3, ["tea"]), *twins(3, 1, ["tea", "cake"])])
     for i in range(4, 8):
@@ -317,7 +319,7 @@ def test_merges_and_restarts_change_no_bit(tmp_path: Path) -> None:
 
 def test_a_message_meets_one_table_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal subscriptions score equally, however many segments they are in, at every moment."""
-    monkeypatch.setattr(store, "_MIN_COUNTED", 16)
+    monkeypatch.setattr(upkeep, "_MIN_COUNTED", 16)
     engine = Engine()
     stop, different = threading.Event(), []
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from nearcast.engine import Engine, store
+from nearcast.engine import Engine, upkeep
 from nearcast.errors import DuplicateId
 from nearcast.intake import subscriptions_from
 from nearcast.model import Message, Rect, Subscription, Update
@@ -60,7 +60,7 @@ def test_segments_with_different_vocabularies(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A subscription that was written under the old vocabulary matches, moves and is saved."""
-    monkeypatch.setattr(store, "_MIN_UNUSED_TOKENS", 0)
+    monkeypatch.setattr(upkeep, "_MIN_UNUSED_TOKENS", 0)
     engine = Engine(clock=lambda: 50.0)
     engine._store.worker.stop()  # merges happen only where this test wants them
     engine.subscribe(word_subscriptions(0, 600))
@@ -91,7 +91,7 @@ def test_a_write_that_was_read_under_the_old_vocabulary(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """Merging may replace the vocabulary while subscriptions are being read, few or many."""
-    monkeypatch.setattr(store, "_MIN_UNUSED_TOKENS", 0)
+    monkeypatch.setattr(upkeep, "_MIN_UNUSED_TOKENS", 0)
     engine = Engine()
     engine._store.worker.stop()
     engine.subscribe(word_subscriptions(0, 25_000))

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli import bench, generate, indexes, match, spark
+from nearcast.cli import bench, generate, indexes, match, plot, spark
 from nearcast.cli.output import OneLineErrors
 
 __all__ = ["app", "main"]
@@ -27,6 +27,7 @@ app.command("generate")(generate.generate)
 app.command("match")(match.match)
 app.command("indexes")(indexes.indexes)
 app.add_typer(spark.app, name="spark")
+app.add_typer(plot.app, name="plot")
 bench.register(app)
 
 

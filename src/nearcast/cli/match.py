@@ -70,14 +70,20 @@ def match(
     options = parse_assignments(option or [])
     rejects_path = rejects or out.with_name(f"{out.name}.rejects.ndjson")
     if moves is not None:
+        _refuse("does not go with --moves", top=top, map=map_path, threads=threads > 1 or None)
         files = subscriptions, messages, moves, out, rejects_path
         given = ReplayOptions(*files, index or "twin-lists", options, ttl, similarity, distance)
         _replay(given, strict=strict, as_json=as_json)
         return
+    _refuse("needs --moves", ttl=ttl)
     index = index or "trie-pyramid"
     from nearcast import indexes
     from nearcast.cli.match_job import MatchJob
     from nearcast.columns import Scoring
+    from nearcast.indexes import moving
+
+    if index in moving.names():
+        raise typer.BadParameter(f"--index {index} needs --moves")
 
     _check_map_path(map_path)
     builder = indexes.create(index, **options)
@@ -154,6 +160,13 @@ def _replay(given: ReplayOptions, *, strict: bool, as_json: bool) -> None:
         show_pairs(f"replayed with {given.index}", pairs)
     if strict and summary.rejected.total():
         raise typer.Exit(3)
+
+
+def _refuse(problem: str, **options: Any) -> None:
+    """Raise an error if one of the options was given."""
+    for name, value in options.items():
+        if value is not None:
+            raise typer.BadParameter(f"--{name} {problem}")
 
 
 def _check_map_path(map_path: Path | None) -> None:

@@ -6,12 +6,11 @@ one assignment makes it visible, as a whole. Readers take the state that they fi
 A thread merges segments in the background, so that there are few of them.
 
 - `engine` is what users see; `arguments` and `published` are what they pass and get.
-- `store` has the writes, merging and weights; `rows`, its base, knows where rows are; `segment`,
-  `buffer` and `directory` (where an id lies) are its parts; `merging` says when to merge.
-- `live` is what happens over time; `live_messages`, `movers` (subscriptions that have moved),
-  `updates` (what waits for `Engine.advance`) and `schedule` are its parts; `moving` moves.
-- `restore` gives subscriptions back; `explain` tells why; `snapshot` and `stored_live` are the
-  engine on disk.
+- `store` has the writes; `upkeep`, its base, merges and counts weights; `rows`, the base of that,
+  knows where rows are; `segment`, `buffer` and `directory` (where an id lies) are its parts;
+  `merging` says when to merge.
+- `moving/` is what happens over time: living messages, subscriptions that move, updates.
+- `restore` gives subscriptions back; `explain` tells why; `snapshot` is the engine on disk.
 """
 
 from nearcast.engine.engine import Engine

@@ -22,13 +22,13 @@ from nearcast.engine.arguments import (
 )
 from nearcast.engine.directory import living_id
 from nearcast.engine.explain import explain_row
-from nearcast.engine.live import Live
-from nearcast.engine.moving import Mover
+from nearcast.engine.moving.live import Live
+from nearcast.engine.moving.mover import Mover
+from nearcast.engine.moving.stored import StoredLive
 from nearcast.engine.published import Moved, Published, Stats
 from nearcast.engine.restore import each_subscription, subscription_of
 from nearcast.engine.snapshot import Snapshot, stored
 from nearcast.engine.store import Store
-from nearcast.engine.stored_live import StoredLive
 from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
 from nearcast.indexes import moving as moving_indexes
 from nearcast.intake import (
@@ -120,6 +120,8 @@ class Engine:
     ) -> None:
         self._clock = clock
         self._tokenizer = tokenizer
+        if index in moving_indexes.names():
+            raise InvalidInput("index", index, "is a moving index; give it as moving=")
         builder = indexes.create(index, **(options or {}))
         statistics = builder.statistics()
         vocabulary = Vocabulary()

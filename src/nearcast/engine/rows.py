@@ -1,7 +1,8 @@
 """The rows of an engine: segments, the buffer of the newest rows, and the directory of ids.
 
-`Rows` knows where every subscription is, and puts rows in. `nearcast.engine.store.Store` extends it
-by the writes that users make, merging, and the weights of ranked subscriptions.
+`Rows` knows where every subscription is, and puts rows in. `nearcast.engine.upkeep.Upkeep` extends
+it by merging and the weights of ranked subscriptions, `nearcast.engine.store.Store` by the writes
+that users make.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.engine.live import Live
+    from nearcast.engine.moving.live import Live
     from nearcast.indexes import Builder, Index
     from nearcast.model import Id
     from nearcast.segments import Scorer

@@ -9,8 +9,8 @@ import numpy as np
 
 from nearcast import indexes
 from nearcast.columns import Scoring
+from nearcast.engine.moving.stored import StoredLive
 from nearcast.engine.rows import StoredSegment
-from nearcast.engine.stored_live import StoredLive
 from nearcast.errors import NearcastError, StorageError
 from nearcast.indexes.statistics import Statistics
 from nearcast.segments import Scorer

@@ -461,6 +461,27 @@ def test_fast_movers_are_not_split_by_space() -> None:
     assert shares[0][1] > shares[1][1] == 0
 
 
+@pytest.mark.parametrize("name", ["ap+k-tree", "ap+s-tree"])
+def test_the_grid_follows_the_subscriptions(name: str) -> None:
+    """An index that begins empty has cells over the world, until it knows where its clauses are."""
+    rng = np.random.default_rng(2)
+    place = rng.integers(0, 10_000, (160, 2))
+    clauses = Clauses.of([[1]] * 160, around(place, 300))
+    messages = Messages.of([[1]] * 200, rng.integers(0, 10_000, (200, 2)))
+    counts = []
+    for begins_empty in (False, True):
+        steps = Lockstep(moving.create(name), Clauses.empty() if begins_empty else clauses)
+        steps.publish(messages.take(np.arange(100)))
+        for first in range(0, 160 if begins_empty else 0, 40):
+            steps.insert(clauses.take(np.arange(first, first + 40)))
+        steps.publish(messages.take(np.arange(100, 200)))
+        assert steps.index.copies == 400
+        before = steps.index.examined
+        steps.move([*range(160)], around(place + 50, 300))
+        counts.append(steps.index.examined - before)
+    assert counts[1] < 1.5 * counts[0] < 160 * 200 / 10
+
+
 def test_printed_options() -> None:
     options = ApPlusOptions(**PRINTED)
     assert (options.fanout, options.leaf, options.kl) == (200, 40, 0.001)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import Clauses, GrowingArray, GrowingClauses, Shapes, gather, starts
+from nearcast.columns import Clauses, GrowingArray, GrowingClauses, Shapes, distinct, gather, starts
 from nearcast.compiled.clauses import ClauseColumns, clause_columns
 from nearcast.compiled.jit import Number, kernel
 from nearcast.compiled.token_table import mixed
@@ -344,7 +344,7 @@ class Entries:
         whole = self.whole
         alive = np.zeros(len(whole), np.bool_)
         alive[number] = True
-        kept = np.unique(whole.row[alive])
+        kept = distinct(whole.row[alive])
         self._whole = GrowingClauses(whole.take(kept))
         self._row_of_whole = GrowingArray(self._row_of_whole.view[kept])
         self._composite.writable[used] = (np.cumsum(alive) - 1)[number]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from nearcast.columns import distinct
 from nearcast.compiled.messages import MessageArrays, Output
 from nearcast.errors import InvalidInput
 from nearcast.indexes.boolean import message_arrays, shape_arrays
@@ -369,5 +370,5 @@ def _distinct(
     message: NDArray[np.int64], row: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return each pair once, by message."""
-    key = np.unique(message << 32 | row)
+    key = distinct(message << 32 | row)
     return key >> 32, (key & 0xFFFFFFFF).astype(np.int32)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import GrowingArray, Messages, at_cache_line, starts
+from nearcast.columns import GrowingArray, Messages, at_cache_line, distinct, starts
 from nearcast.compiled.jit import Number, inlined_kernel, kernel
 from nearcast.compiled.messages import MessageArrays, known_tokens
 from nearcast.errors import UnknownId
@@ -220,7 +220,7 @@ class Living:
             known = self._stamp_of.view[given] != DEAD
         if not known.all():
             raise UnknownId(f"message {given[~known][0]} is not in the index")
-        if len(np.unique(given)) < len(given):
+        if len(given) > 1 and len(distinct(given)) < len(given):
             raise UnknownId("a message is given twice; it is not in the index the second time")
         stamps: NDArray[np.int32] = self._stamp_of.view[given]
         return stamps

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import WORLD, Clauses, Messages, starts
+from nearcast.columns import WORLD, Clauses, Messages, distinct, starts
 from nearcast.indexes.cost_model import (
     SpaceCuts,
     cell_shares,
@@ -278,6 +278,6 @@ def _overlaps(box: NDArray[np.int32], cell: tuple[int, int, int, int]) -> NDArra
 def _sorted(start: NDArray[np.int64], rank: NDArray[np.int32]) -> Ranks:
     """Return the distinct ranks of each row, sorted."""
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    key = np.unique((row << 32) | rank.astype(np.int64))
+    key = distinct((row << 32) | rank.astype(np.int64))
     length = np.bincount(key >> 32, minlength=len(start) - 1)
     return Ranks(starts(length), key & 0xFFFFFFFF)

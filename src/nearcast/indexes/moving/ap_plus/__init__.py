@@ -45,7 +45,9 @@ What differs from the paper:
 
 ``ap+k-tree`` and ``ap+s-tree`` (section 5.2.2) have the same tree without lists. Their messages are
 in a grid of 40 by 40 cells under all their tokens: by token and then cell, or by cell and then
-token. A clause reads the lists of its rarest token, in the cells where its boxes may differ.
+token. A clause reads the lists of its rarest token, in the cells where its boxes may differ. The
+grid covers the subscriptions; when there are four times as many as when their extent was last
+looked at, it is looked at again, and all messages are stored again if it has changed by much.
 
 The modules, in reading order: `ways` (slots of a clause), `store` (slots of a message), `places`
 (node lists), `change` (leaves and counts), `renew` (rebuilding with messages), `ahead`

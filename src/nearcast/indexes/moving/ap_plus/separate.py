@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["ApPlusKeywordTree", "ApPlusSpaceTree"]
 
 _MIN_EMPTY = 1024
+_MIN_ENTRIES = 64
+_GROWTH = 4
 
 
 class SeparateMessages(TreeOfClauses):
@@ -63,14 +65,31 @@ class SeparateMessages(TreeOfClauses):
     def __init__(self, options: ApPlusOptions, *, min_stamps: int = MIN_STAMPS) -> None:
         super().__init__(options, min_stamps=min_stamps)
         self._extent = np.array(WORLD, np.int64)
+        self._framed = 0
         self._reset_grid()
 
     def _prepare(self, clauses: Clauses) -> None:
         """Let the grid cover all subscriptions."""
+        self._framed = len(clauses)
         if len(clauses):
-            low, high = clauses.box[:, :2].min(axis=0), clauses.box[:, 2:].max(axis=0)
-            self._extent = np.concatenate([low, high]).astype(np.int64)
+            self._extent = _extent_of(clauses.box)
             self._reset_grid()
+
+    def _look_at_extent(self) -> None:
+        """Store all messages in a new grid if the extent of the clauses has changed by much."""
+        record, row = self.entries.arrays.record, self.entries.row
+        box = record[: len(row), :4][row >= 0]
+        extent = _extent_of(box[box[:, 0] <= box[:, 2]])
+        self._framed = self.entries.count
+        if not _is_alike(extent, self._extent):
+            self._extent = extent
+            self._store_again()
+
+    def _store_again(self) -> None:
+        copies = self.copies
+        self._reset_grid()
+        self._post(0, self.living.used)
+        self.copies = copies
 
     def _reset_grid(self) -> None:
         self._lists = new_message_lists()
@@ -138,10 +157,7 @@ class SeparateMessages(TreeOfClauses):
         full = int(np.count_nonzero(head[:lists, HEAD_SIZE] >> 8))
         self._grid = self._grid._replace(lists=self._lists.arrays)
         if lists > 2 * full + _MIN_EMPTY:  # most tokens have not come again
-            copies = self.copies
-            self._reset_grid()
-            self._post(0, self.living.used)
-            self.copies = copies
+            self._store_again()
 
     # --- clauses ---------------------------------------------------------------------------------
 
@@ -154,6 +170,8 @@ class SeparateMessages(TreeOfClauses):
         if len(inserted):
             rare = bool(self._tree.state[RARE])
             choose_keys(self.entries.arrays, inserted, self._ranks.slot, rare)
+            if self.entries.count > _GROWTH * self._framed + _MIN_ENTRIES:
+                self._look_at_extent()
         if not len(self.living) or not len(entry):
             return Shifted.none()
         columns = (np.ascontiguousarray(column, np.int32) for column in (entry, before, after))
@@ -230,3 +248,17 @@ class ApPlusSpaceTree(SeparateMessages):
     name = "ap+s-tree"
     summary = "an ap-tree of subscriptions; messages by cell, then by token"
     by_token = False
+
+
+def _extent_of(box: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the box around boxes."""
+    sides = [box[:, :2].min(axis=0), box[:, 2:].max(axis=0)]
+    return np.concatenate(sides).astype(np.int64)
+
+
+def _is_alike(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+    """Tell whether the cells of two grids have about the same size and place."""
+    size, other_size = one[2:] - one[:2] + 1, other[2:] - other[:2] + 1
+    ratio = size / other_size
+    near = np.abs(one[:2] - other[:2]) * GRID < other_size
+    return bool((near & (ratio > 0.75) & (ratio < 1.5)).all())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.engine.updates import Updates
+from nearcast.engine.moving.updates import Updates
 from nearcast.indexes.contract import stored_options
 from nearcast.storage import (
     ids_from_arrays,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Ids, Messages
-    from nearcast.engine.live import Live
+    from nearcast.engine.moving.live import Live
     from nearcast.engine.store import Store
 
     Arrays = Mapping[str, NDArray[Any]]
@@ -58,8 +58,9 @@ class StoredLive:
         """Return what is to be saved; the caller holds the lock."""
         messages = live.messages
         numbers = messages.numbers
-        handle, ids = store.placed(np.array([*live.since], np.int32))
-        since = np.array([live.since[one] for one in handle.tolist()], np.int64)
+        first = live.since.by_handle
+        handle, ids = store.placed(np.array([*first], np.int32))
+        since = np.array([first[one] for one in handle.tolist()], np.int64)
         return cls(
             live.builder.index.name,
             stored_options(live.builder.options),
@@ -82,7 +83,7 @@ class StoredLive:
         messages.note(self.ids, numbers, self.start_us, self.end_us)
         live.present_us = self.present_us
         ids, since = self.since
-        live.since = dict(zip(store.known_handles(ids).tolist(), since.tolist(), strict=True))
+        live.since.put(store.known_handles(ids), since)
         live.outbox.add(self.outbox)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

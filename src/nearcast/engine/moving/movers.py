@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns import NEVER, Subscriptions
-from nearcast.engine.numbered import NumberedIds, NumberedValues
-from nearcast.engine.schedule import Schedule
+from nearcast.engine.moving.numbered import NumberedIds, NumberedValues
+from nearcast.engine.moving.schedule import Schedule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast import indexes
-from nearcast.columns import BOOLEAN, NEVER, Ids, place_conjunctions
-from nearcast.engine.live_messages import LiveMessages
-from nearcast.engine.movers import Movers
-from nearcast.engine.updates import Outbox, Updates
+from nearcast.columns import NEVER, Ids, distinct, place_conjunctions
+from nearcast.engine.moving.messages import LiveMessages
+from nearcast.engine.moving.movers import Movers
+from nearcast.engine.moving.ordering import ranks_within
+from nearcast.engine.moving.pairs import Pairs, find_pairs
+from nearcast.engine.moving.since import Since
+from nearcast.engine.moving.updates import Outbox, Updates
 from nearcast.indexes.moving import positions_among
-from nearcast.segments import Part, deliver, known_clauses, renumber, routing_clauses
+from nearcast.segments import Part, deliver, renumber
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,32 +37,14 @@ if TYPE_CHECKING:
     from nearcast.engine.segment import LiveSegment, State
     from nearcast.indexes.moving import Changes, MovingBuilder
     from nearcast.intake import MessageBatch
-    from nearcast.segments import Scorer
 
-__all__ = ["BEGINNING", "Live", "Pairs"]
+__all__ = ["BEGINNING", "Live"]
 
 BEGINNING = int(np.iinfo(np.int64).min)
 """The present of an engine without living messages."""
 
 MIN_WORDS = 1024
 """With fewer words, the vocabulary of living messages keeps those that are not used any more."""
-
-
-class Pairs(NamedTuple):
-    """Subscriptions of a part, by position, and the numbers of messages that match them."""
-
-    position: NDArray[np.int64]
-    number: NDArray[np.int32]
-    score: NDArray[np.float64]
-
-    @classmethod
-    def none(cls) -> Pairs:
-        """Return no pairs."""
-        return cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))
-
-    def take(self, chosen: NDArray[Any]) -> Pairs:
-        """Return some of the pairs: a mask, or which of them, in order."""
-        return Pairs(self.position[chosen], self.number[chosen], self.score[chosen])
 
 
 class Live:
@@ -95,7 +79,7 @@ class Live:
         self.outbox = Outbox()
         self.reports = reports
         self.present_us = BEGINNING
-        self.since: dict[int, int] = {}
+        self.since = Since()
         self._state = state
         self._clock_us = clock_us
         self._renew_at = MIN_WORDS
@@ -204,23 +188,23 @@ class Live:
         changes = messages.index.expire(number)
         messages.drop(number)
         if not self.reports:
-            self._forget_since()
+            self.since.forget_before(messages.first_order)
             return
         at = positions_among(number, changes.message)
-        seen = self._seen(self.movers.handle(changes.row), order[at])
+        seen = self.since.wanted(self.movers.handle(changes.row), order[at])
         at, subscription = at[seen], self.movers.ids(changes.row[seen])
         if batch is not None:
             found = deliver(state.segments, batch, version=state.version)
             message, ids_found = found.message, found.subscription
             if self.since and len(message):
-                seen = self._seen(self.handles(ids_found), order[message])
+                seen = self.since.wanted(self.handles(ids_found), order[message])
                 message, ids_found = message[seen], ids_found.take(np.flatnonzero(seen))
             at = np.concatenate([at, message])
             subscription = Ids.concatenate([subscription, ids_found])
         rank = np.lexsort((order[at], end_us[at]))
         at, sign = at[rank], np.full(len(at), -1, np.int8)
         self.outbox.add(Updates(end_us[at], subscription.take(rank), ids.take(at), sign))
-        self._forget_since()
+        self.since.forget_before(messages.first_order)
 
     def _lapse(self, segment: LiveSegment, row: int, time_us: int) -> None:
         """Let the subscription of a row expire; it is not removed from its segment."""
@@ -325,39 +309,16 @@ class Live:
         """
         if not len(self.messages):
             return Pairs.none()
-        rankings = part.subscriptions.rankings
-        if rankings is not None and bool((rankings.kind != BOOLEAN).any()):
-            found = self._find_ranked(part, self._state().scorer)
-        else:
-            clauses = known_clauses(part, self.messages.vocabulary)
-            position, number = self.messages.index.find(clauses)
-            found = Pairs(position, number, _no_scores(number))
+        found = find_pairs(self.messages, part, self._state().scorer)
         # One that has expired is not registered.
         registered = part.subscriptions.expires_us[found.position] > self.present_us
         return self._in_order(found.take(registered), handle)
 
-    def _find_ranked(self, part: Part, scorer: Scorer) -> Pairs:
-        """Return what matches subscriptions of which some are ranked.
-
-        The moving index finds the messages that may match, and a small index decides.
-        """
-        content = scorer.content(*part)
-        may_match = replace(part.subscriptions, clauses=routing_clauses(content), rankings=None)
-        clauses = known_clauses(Part(may_match, part.vocabulary), self.messages.vocabulary)
-        numbers = np.unique(self.messages.index.find(clauses)[1])
-        batch = self.messages.batch(numbers, np.zeros(len(numbers), np.int64))
-        text_weight = scorer.text_weight(batch.words)
-        index = indexes.create().build_small(content)
-        matches = index.match(batch.number(part.vocabulary, text_weight=text_weight))
-        number = numbers[matches.message]
-        score = _no_scores(number) if matches.score is None else matches.score
-        return Pairs(matches.subscription.astype(np.int64), number, score)
-
     def _in_order(self, found: Pairs, handle: NDArray[np.int32]) -> Pairs:
         """Return pairs by position and publication, without what a subscription does not want."""
         order = self.messages.order(found.number)
-        rank = np.lexsort((order, found.position))
-        return found.take(rank[self._seen(handle[found.position[rank]], order[rank])])
+        rank = ranks_within(found.position, order)
+        return found.take(rank[self.since.wanted(handle[found.position[rank]], order[rank])])
 
     def report(self, ids: Ids, found: Pairs, sign: int, time_us: int) -> None:
         """Put pairs that begin or end into the outbox."""
@@ -377,15 +338,13 @@ class Live:
 
     def difference(self, ids: Ids, before: Pairs, after: Pairs, time_us: int) -> Updates:
         """Return what ends and what begins, by position and publication."""
-        old = before.position << 32 | before.number
-        new = after.position << 32 | after.number
-        ended, begun = before.take(~np.isin(old, new)), after.take(~np.isin(new, old))
+        ended, begun = before.without(after), after.without(before)
         both = Updates.concatenate(
             [self.updates(ids, ended, -1, time_us), self.updates(ids, begun, 1, time_us)]
         )
         position = np.concatenate([ended.position, begun.position])
         number = np.concatenate([ended.number, begun.number])
-        return both.take(np.lexsort((self.messages.order(number), position)))
+        return both.take(ranks_within(position, self.messages.order(number)))
 
     # --- subscriptions ---------------------------------------------------------------------------
 
@@ -394,11 +353,11 @@ class Live:
     ) -> None:
         """Subscriptions have come: what they match, begins, unless they only want what follows."""
         # Somebody else may have had the handle.
-        self._forget(handle)
+        self.since.forget(handle)
         if not len(self.messages):
             return
         if not initial:
-            self.since.update(dict.fromkeys(handle.tolist(), self.messages.next_order))
+            self.since.put(handle, self.messages.next_order)
             return
         if self.reports:
             self.report(part.subscriptions.ids, self.find(part, handle), 1, time_us)
@@ -411,7 +370,7 @@ class Live:
             part = Part(segment.subscriptions.take(ascending), segment.vocabulary)
             found = self.find(part, segment.handle[ascending])
             self.report(part.subscriptions.ids, found, -1, time_us)
-        self._forget(handle)
+        self.since.forget(handle)
 
     def remove_movers(self, rows: NDArray[np.int32], time_us: int, *, before: bool = False) -> None:
         """Movers go: what they match, ends.
@@ -426,12 +385,12 @@ class Live:
         changes = self.messages.index.delete(rows)
         handle, ids = self.movers.handle(rows), self.movers.ids(rows)
         if self.reports and len(changes):
-            position, number = positions_among(rows, changes.row), changes.message
-            found = self._in_order(Pairs(position, number, _no_scores(number)), handle)
+            found = Pairs.boolean(positions_among(rows, changes.row), changes.message)
+            found = self._in_order(found, handle)
             found = self._before(found, time_us) if before else found
             self.report(ids, found, -1, time_us)
         self.movers.drop(rows)
-        self._forget(handle)
+        self.since.forget(handle)
 
     def take_in(self, part: Part, handle: NDArray[np.int32]) -> NDArray[np.int32]:
         """Put subscriptions into the moving index; return their rows.
@@ -472,8 +431,8 @@ class Live:
             return np.empty(0, np.int64), Updates.none()
         position = positions_among(rows, changes.row)
         order = self.messages.order(changes.message)
-        rank = np.lexsort((order, position))
-        rank = rank[self._seen(self.movers.handle(changes.row[rank]), order[rank])]
+        rank = ranks_within(position, order)
+        rank = rank[self.since.wanted(self.movers.handle(changes.row[rank]), order[rank])]
         updates = Updates(
             time_us[position[rank]],
             self.movers.ids(changes.row[rank]),
@@ -501,7 +460,7 @@ class Live:
             score = np.array([here[pair] for pair in pairs], np.float64)
             part = Pairs(np.arange(len(pairs)), number, score)
             if self.since and len(pairs):
-                part = part.take(self._seen(self.handles(ids), self.messages.order(number)))
+                part = part.take(self.since.wanted(self.handles(ids), self.messages.order(number)))
             self.report(ids, part, sign, self.present_us)
 
     def _renew_vocabulary(self) -> None:
@@ -509,7 +468,7 @@ class Live:
         messages, movers, index = self.messages, self.movers, self.messages.index
         numbers, rows = messages.numbers, movers.rows
         columns, clauses = index.messages(numbers), index.clauses(rows)
-        used = np.unique(np.concatenate([columns.token, clauses.token, clauses.negative]))
+        used = distinct(np.concatenate([columns.token, clauses.token, clauses.negative]))
         self._renew_at = max(MIN_WORDS, 2 * len(messages.vocabulary))
         if 2 * len(used) > len(messages.vocabulary):
             return
@@ -531,24 +490,6 @@ class Live:
         self.relocated(handle, rows)
         self._renew_at = max(MIN_WORDS, 2 * len(used))
 
-    def _seen(self, handle: NDArray[np.int32], order: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which messages were published after a subscription that only wants those."""
-        if not self.since:
-            return np.ones(len(handle), np.bool_)
-        since = np.array([self.since.get(one, 0) for one in handle.tolist()], np.int64)
-        return order >= since
-
-    def _forget(self, handle: NDArray[np.int32]) -> None:
-        """Forget since when subscriptions are there."""
-        for one in handle.tolist() if self.since else ():
-            self.since.pop(one, None)
-
-    def _forget_since(self) -> None:
-        """Forget what subscriptions do not want if all of it has expired."""
-        if self.since:
-            first = self.messages.first_order()
-            self.since = {one: order for one, order in self.since.items() if order > first}
-
 
 def _repeats(values: list[str | int]) -> NDArray[np.bool_]:
     """Return which values were there before."""
@@ -559,7 +500,3 @@ def _repeats(values: list[str | int]) -> NDArray[np.bool_]:
             again[i] = value in seen
             seen.add(value)
     return again
-
-
-def _no_scores(numbers: NDArray[np.int32]) -> NDArray[np.float64]:
-    return np.full(len(numbers), np.nan)

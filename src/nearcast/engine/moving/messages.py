@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.columns import NEVER, Ids, frozen
-from nearcast.engine.numbered import NumberedIds, NumberedValues
-from nearcast.engine.schedule import Schedule
+from nearcast.engine.moving.numbered import NumberedIds, NumberedValues
+from nearcast.engine.moving.schedule import Schedule
 from nearcast.intake import MessageBatch
 from nearcast.text import IdTable, Vocabulary, Words
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns import BOOLEAN, PROXIMITY, gather, place_conjunctions
-from nearcast.engine.updates import Updates
+from nearcast.engine.moving.updates import Updates
 from nearcast.intake.places import regions_of
 from nearcast.model import region as region_of
 from nearcast.model.subscriptions import point_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Ids, Regions
-    from nearcast.engine.live import Live
+    from nearcast.engine.moving.live import Live
     from nearcast.engine.store import Store
     from nearcast.intake import MoveBatch
     from nearcast.model import Id, Region
@@ -74,7 +74,7 @@ class Mover:
         number = _numbered(batch.ids)
         counts = _last_of(number, time_us)
         updates = []
-        for run in self._runs(number, time_us, np.unique(counts)):
+        for run in self._runs(number, time_us, np.flatnonzero(counts == np.arange(len(counts)))):
             handle = self.store.handles(batch.ids.take(run), int(time_us[run[0]]))
             unknown[run] = handle < 0
             known = handle >= 0

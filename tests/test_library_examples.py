@@ -1,0 +1,39 @@
+"""The examples of the library run, and print what they should. Those of Spark: tests/spark."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_all_examples_are_tested() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"who_is_near.py"}
+
+
+def test_who_is_near(capsys: pytest.CaptureFixture[str]) -> None:
+    found = runpy.run_path(str(EXAMPLES / "who_is_near.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    for line in (
+        "5 min  + ann: Parcel at the old market (came near)",
+        "20 min  + ben: Letter and parcel at the theater (published)",
+        "40 min  - ben: Parcel at the old market (expired)",
+        "40 min  - ben: Letter and parcel at the theater (rode on)",
+        "near ann at the end: Heavy parcel, ring twice",
+        "near ben at the end: nothing",
+    ):
+        assert line in printed
+    # What is near by the updates is what matches now: messages that live, asked once more.
+    engine, minute = found["engine"], found["minute"]
+    for at, life, place, text in found["MESSAGES"]:
+        matches = engine.publish(found["Message"](f"again: {text}", place, text))
+        expected = {name for name, messages in found["near"].items() if text in messages}
+        if at + life > minute:
+            assert {match.subscription_id for match in matches} == expected
+        else:
+            assert not expected

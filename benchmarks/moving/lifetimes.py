@@ -25,6 +25,9 @@ def measure_lifetimes(
 ) -> list[dict[str, Any]]:
     """Run a load for many lifetimes of messages, and note the bytes after some of them.
 
+    The size of an index rises and falls, as lists are swept every few lifetimes: its largest size
+    since the last note counts, at the end of each lifetime.
+
     Raises
     ------
     NearcastError
@@ -34,6 +37,7 @@ def measure_lifetimes(
     clauses = workload.subscriptions()
     indexes = {label: builder.build(clauses) for label, builder in series.items()}
     alive: dict[str, list[NDArray[Any]]] = {label: [] for label in indexes}
+    largest = dict.fromkeys(indexes, 0)
     results = []
     for tick in range(max(noted) * load.ticks_of_life):
         messages = workload.messages(tick * load.arriving, (tick + 1) * load.arriving, 0)
@@ -46,6 +50,8 @@ def measure_lifetimes(
         if len({*found.values()}) > 1:
             raise NearcastError(f"numbers of updates differ in tick {tick}: {found}")
         lifetimes, part = divmod(tick + 1, load.ticks_of_life)
+        if part == 0:
+            largest = {label: max(largest[label], index.nbytes) for label, index in indexes.items()}
         if part == 0 and lifetimes in noted:
             results += [
                 {
@@ -54,11 +60,12 @@ def measure_lifetimes(
                     "group": str(lifetimes),
                     "subscriptions": load.subscriptions,
                     "build_s": 0.0,
-                    "bytes": index.nbytes,
-                    "bytes_per_subscription": index.nbytes / load.subscriptions,
+                    "bytes": largest[label],
+                    "bytes_per_subscription": largest[label] / load.subscriptions,
                 }
                 for label, index in indexes.items()
             ]
+            largest = dict.fromkeys(indexes, 0)
     return results
 
 

@@ -70,8 +70,8 @@ class Scene:
     apart
         Whether MI and SLU are measured too.
     lifetimes
-        If not empty, the scene is run for many lifetimes of messages, and the bytes are noted after
-        these numbers of them.
+        If not empty, the scene is run for many lifetimes of messages, and the largest size is noted
+        after these numbers of them.
     """
 
     dataset: str = "tweets"

@@ -330,13 +330,13 @@ _OURS = (
     Statement(
         "ours lifetimes",
         "ours",
-        f"memory stays the same ({LIVES[-1]} lifetimes / {LIVES[3]})",
+        f"memory stays the same ({LIVES[-1]} lifetimes / {LIVES[4]})",
         tuple(
             Case(
                 label,
                 (label,),
                 str(LIVES[-1]),
-                bottom_group=str(LIVES[3]),
+                bottom_group=str(LIVES[4]),
                 dataset=LIFETIMES,
                 label=label,
             )

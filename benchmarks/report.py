@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.moving.compared import moving_table
-from benchmarks.paper import ALL_PAPERS, NOTE, judge, statement_table, summary_table
+from benchmarks.paper import (
+    MOVING_PAPERS,
+    NOTE,
+    PAPERS,
+    find_paper,
+    judge,
+    statement_table,
+    summary_table,
+)
 from benchmarks.ranking import default_index
 from nearcast.errors import UnsupportedFile
 from nearcast.plots.machine import machine_caption
@@ -371,7 +379,7 @@ def _spark(result: dict[str, Any]) -> str:
 
 def _paper(result: dict[str, Any]) -> str:
     # Judge again: statements and explanations may have changed since the run.
-    whole = ALL_PAPERS[result["paper"]]
+    whole = find_paper(result["paper"])
     names = [figure.name for figure in whole.figures]
     measured = [name for name in result.get("figures", names) if name in names]
     experiment = whole if measured == names else whole.only(measured)
@@ -397,7 +405,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "text": _text,
     "start": _start,
     "spark": _spark,
-    **{f"paper-{name}": _paper for name in ALL_PAPERS},
+    **{f"paper-{name}": _paper for name in (*PAPERS, *MOVING_PAPERS)},
 }
 
 

@@ -24,7 +24,6 @@ from benchmarks.paper.statements import Case, Statement, Verdict, judge
 from benchmarks.paper.table import NOTE, statement_table, summary_table
 
 __all__ = [
-    "ALL_PAPERS",
     "MOVING_PAPERS",
     "NOTE",
     "PAPERS",
@@ -43,6 +42,7 @@ __all__ = [
     "Statement",
     "Sweep",
     "Verdict",
+    "find_paper",
     "judge",
     "measure",
     "measure_moving",
@@ -57,4 +57,7 @@ PAPERS: dict[str, Experiment] = {one.name: one for one in (RT, LFILTER, AP_TREE,
 MOVING_PAPERS: dict[str, MovingExperiment] = {AP_PLUS.name: AP_PLUS}
 """The experiments with subscriptions that move, by name."""
 
-ALL_PAPERS: dict[str, Experiment] = {**PAPERS, **MOVING_PAPERS}
+
+def find_paper(name: str) -> Experiment:
+    """Return the experiment of a name, with subscriptions that stay or that move."""
+    return MOVING_PAPERS[name] if name in MOVING_PAPERS else PAPERS[name]

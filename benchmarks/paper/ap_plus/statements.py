@@ -60,7 +60,8 @@ _WHY = {
     "falls": "nothing gets cheaper with speed here: more messages lie between the old and the new "
     "box",
     "small": "moves of small boxes have hardly any updates: what is left is to find the lists, "
-    "which one hash of a token does faster than a walk down the tree",
+    "which one hash does faster than a walk; with the smallest boxes the ap+-tree is split by space "
+    "when it is built, and is rebuilt in the first ticks, when it has seen moves",
     "grows": "the messages of a token grow too: five times of both is twenty-five times the pairs",
 }
 """Why we measure something else."""

@@ -60,8 +60,8 @@ _WHY = {
     "falls": "nothing gets cheaper with speed here: more messages lie between the old and the new "
     "box",
     "small": "moves of small boxes have hardly any updates: what is left is to find the lists, "
-    "which one hash does faster than a walk; with the smallest boxes the ap+-tree is split by space "
-    "when it is built, and is rebuilt in the first ticks, when it has seen moves",
+    "which one hash does faster than a walk; with the smallest boxes the ap+-tree is split by "
+    "space when it is built, and is rebuilt in the first ticks, when it has seen moves",
     "grows": "the messages of a token grow too: five times of both is twenty-five times the pairs",
 }
 """Why we measure something else."""

@@ -632,6 +632,30 @@ class Engine:
         snapshot.live.restore(engine._live, engine._store)
         return engine
 
+    @classmethod
+    def of_parts(
+        cls, parts: Iterable[Part], scorer: Scorer, *, clock: Callable[[], float] = clocks.time
+    ) -> Self:
+        """Return an engine with subscriptions that were read before.
+
+        Parameters
+        ----------
+        parts
+            The subscriptions, no two with the same id.
+        scorer
+            What the scores of ranked subscriptions depend on, for as long as the engine lives:
+            weights are not counted again, so engines with different subscriptions give the same
+            scores.
+        clock
+            As for a new engine.
+        """
+        engine = cls(clock=clock)
+        store = engine._store
+        store.state = store.state._replace(scorer=replace(scorer, fixed=True))
+        for part in parts:
+            store.add(part, skip=False)
+        return engine
+
     def close(self) -> None:
         """Stop merging in the background; the engine takes no more calls that change it."""
         self._closed = True

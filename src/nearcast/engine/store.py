@@ -379,13 +379,15 @@ class Store(Rows):
         That is so for the first ranked subscriptions, and for the first large write of them.
         """
         rankings = part.subscriptions.rankings
-        if rankings is None:
+        if rankings is None or self.state.scorer.fixed:
             return False
         counted, more = self.state.scorer.weights.subscriptions, np.count_nonzero(rankings.kind)
         return counted == 0 or bool(counted < _BULK_ROWS <= more)
 
     def _outgrew_weights(self) -> bool:
         """Whether there are twice as many ranked subscriptions as when weights were counted."""
+        if self.state.scorer.fixed:
+            return False
         enough = max(2 * self.state.scorer.weights.subscriptions, _MIN_COUNTED)
         ranked = [s for s in self.state.segments if s.ranked]
         if sum(map(len, ranked)) < enough:
@@ -403,6 +405,8 @@ class Store(Rows):
             Whether large segments get their new indexes here; otherwise the caller merges all of
             them at once.
         """
+        if self.state.scorer.fixed:
+            return
         with self.merging:
             ranked = self._claim_ranked()
             try:

@@ -192,6 +192,7 @@ class _Run:
     clock: _Clock
     schema: pa.Schema
     updates: list[pa.Table] = field(default_factory=list)
+    published: list[bool] = field(default_factory=list)
     rejects: dict[int, list[Rejects]] = field(default_factory=lambda: {CHANGE: [], MESSAGE: []})
     messages: int = 0
     changes: int = 0
@@ -210,7 +211,7 @@ class _Run:
     ) -> None:
         """Let events of one step happen, in order."""
         doing = (self._delete, self._insert, self._move, self._publish)[step]
-        for first, end in _pieces(rows, chosen, distinct=step == _PUBLISH):
+        for first, end in _pieces(rows, chosen, distinct=step in (_INSERT, _PUBLISH)):
             piece = chosen[first:end]
             self.clock.now_us = int(when_us[end - 1])
             rejects, begun = doing(rows, piece, when_us[first:end])
@@ -222,21 +223,31 @@ class _Run:
             self.changes += accepted if kind == CHANGE else 0
             self.advance(self.clock.now_us)
             if begun is not None:
-                self.updates.append(begun)
+                self._add(begun, published=step == _PUBLISH)
 
     def advance(self, until_us: int) -> None:
         """Let everything expire until a time."""
         self.clock.now_us = until_us
-        self.updates.append(self.engine.advance(self.clock()))
+        self._add(self.engine.advance(self.clock()))
+
+    def _add(self, updates: pa.Table, *, published: bool = False) -> None:
+        if updates.num_rows:
+            self.updates.append(updates)
+            self.published.append(published)
 
     def applied(self, *, inserted: bool) -> Applied:
         """Return all that happened; ``inserted`` if subscriptions have come."""
-        typed = [_typed(one, self.schema) for one in self.updates if one.num_rows]
+        typed = [_typed(one, self.schema) for one in self.updates]
         updates = pa.concat_tables(typed) if typed else self.schema.empty_table()
-        order = np.argsort(updates["time"].cast(pa.int64()).to_numpy(), kind="stable")
+        time_us = updates["time"].cast(pa.int64()).to_numpy()
+        kept = np.arange(len(time_us))
+        if inserted:
+            rows = [one.num_rows for one in typed]
+            published = np.repeat(np.array(self.published, np.bool_), rows)
+            kept = np.sort(np.append(kept[published], _uncancelled(updates, kept[~published])))
+        order = kept[np.argsort(time_us[kept], kind="stable")]
         updates = updates.take(pa.array(order))
         rejects = {kind: Rejects.concatenate(some) for kind, some in self.rejects.items()}
-        updates = _without_cancelled(updates) if inserted else updates
         return Applied(updates, rejects, self.messages, self.changes)
 
     def _delete(
@@ -271,8 +282,10 @@ class _Run:
         self, rows: _Rows, piece: NDArray[np.int64], when_us: NDArray[np.int64]
     ) -> tuple[Rejects, pa.Table]:
         table = rows.table.take(pa.array(piece))
-        # The engine needs the given times: a message ends by its own time, however late it is.
-        table = _with_column(table, "time", pa.array(rows.time_us[piece], TIME))
+        # A message that lives ends by its own time, however late it is.
+        lives = table["ttl_s"].to_numpy() > 0
+        time_us = np.where(lives, rows.time_us[piece], when_us)
+        table = _with_column(table, "time", pa.array(time_us, TIME))
         published = self.engine.publish_table(table)
         matches = published.matches
         found = matches["message_id"].combine_chunks()
@@ -362,12 +375,15 @@ def _typed(updates: pa.Table, schema: pa.Schema) -> pa.Table:
     return updates.cast(schema)
 
 
-def _without_cancelled(updates: pa.Table) -> pa.Table:
-    """Return updates without those that end at the time when they begin, or the other way round.
+def _uncancelled(updates: pa.Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return some rows of updates without pairs that begin and end at one time.
 
     A subscription that is inserted may move at the same time, or replace one that goes then. At
     one time, a pair begins or ends, or neither.
     """
+    if not len(rows):
+        return rows
+    updates = updates.take(pa.array(rows))
     columns = [
         pc.dictionary_encode(updates[name].combine_chunks()).indices.to_numpy()
         for name in ("time", "subscription_id", "message_id")
@@ -382,4 +398,4 @@ def _without_cancelled(updates: pa.Table) -> pa.Table:
     total = np.bincount(group, weights=sign).astype(np.int64)
     agrees = np.flatnonzero(sign == total[group])
     last = agrees[np.diff(group[agrees], append=-1) != 0]
-    return updates.take(pa.array(np.sort(order[last])))
+    return rows[order[last]]

@@ -173,8 +173,8 @@ def _taken(results: list[Row]) -> dict[str, int]:
     return {operation: found.get(operation, 0) for operation in OPERATIONS}
 
 
-def change_columns(frame: DataFrame) -> DataFrame:
-    """Return the columns of changes, or of moves as changes.
+def change_columns(frame: DataFrame, *others: str) -> DataFrame:
+    """Return the columns of changes, or of moves as changes, and some others if they are there.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def change_columns(frame: DataFrame) -> DataFrame:
             f"not a table of changes: found the columns {', '.join(frame.columns) or 'none'}; "
             "expected op (insert, delete or move), id, and the columns of subscriptions"
         )
-    return frame.select(*(name for name in frame.columns if name in _COLUMNS))
+    return frame.select(*(name for name in frame.columns if name in (*_COLUMNS, *others)))
 
 
 def check_ids(frame: DataFrame, version: Version) -> None:

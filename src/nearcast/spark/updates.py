@@ -182,22 +182,21 @@ def _events(
     messages: DataFrame, moves: DataFrame, version: Version, ttl_s: float | None
 ) -> DataFrame:
     """Return the rows of both streams in one frame, with the columns of `GIVEN`."""
-    chosen, changes = message_columns(messages), change_columns(moves)
+    own = message_columns(messages).columns
+    damaged = [DAMAGED] if DAMAGED in messages.columns else []
+    chosen, changes = messages.select(*own, *damaged), change_columns(moves, DAMAGED)
     check_ids(changes, version)
-    if ttl_s is None and "ttl_s" not in chosen.columns:
+    if ttl_s is None and "ttl_s" not in own:
         problem = "must be given: no message says how long it lives (column ttl_s)"
         raise InvalidInput("ttl_s", ttl_s, problem)
     rows = []
-    for kind, frame, own in ((MESSAGE, messages, chosen), (CHANGE, moves, changes)):
-        columns = [F.col(name).alias(f"{PREFIX[kind]}{name}") for name in own.columns]
-        if DAMAGED in frame.columns:
-            own = own.withColumn(DAMAGED, frame[DAMAGED])
-            columns.append(F.col(DAMAGED).alias(f"{PREFIX[kind]}{DAMAGED}"))
+    for kind, frame in ((MESSAGE, chosen), (CHANGE, changes)):
+        columns = [F.col(name).alias(f"{PREFIX[kind]}{name}") for name in frame.columns]
         first = F.shiftleft(F.spark_partition_id().cast("bigint"), _PARTITION_BITS)
         now = F.current_timestamp()
         extra = (F.lit(kind).cast("tinyint"), first, now)
         named = [one.alias(name) for name, one in zip(GIVEN.names, extra, strict=True)]
-        rows.append(own.select(*columns, *named))
+        rows.append(frame.select(*columns, *named))
     return rows[0].unionByName(rows[1], allowMissingColumns=True)
 
 

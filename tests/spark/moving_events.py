@@ -67,11 +67,11 @@ class Recording:
         batches = []
         start = -1
         for end in ends:
-            rows = [
+            changes, messages = (
                 [row for row in some if start <= row["time"] < end]
                 for some in (self.changes, self.messages)
-            ]
-            batches.append(Batch(*rows))
+            )
+            batches.append(Batch(changes, messages))
             start = end
         return [batch for batch in batches if batch.changes or batch.messages]
 
@@ -291,8 +291,8 @@ class FakeStream:
         found = [row for row in rows if row["sign"] is not None]
         times = [row["time"] for row in found]
         assert times == sorted(times)
-        [counts] = [row for row in rows if row["sign"] is None]
-        return Counter(map(update_of, found)), Counter({n: counts[n] for n in COUNTS})
+        [counts] = [row["counts"] for row in rows if row["sign"] is None]
+        return Counter(map(update_of, found)), Counter(dict(zip(COUNTS, counts, strict=True)))
 
     def routed(self, batch: Batch) -> list[pa.RecordBatch]:
         """Route the rows in three tasks, one of which has none."""

@@ -27,7 +27,7 @@ MOMENTS = [
     ("checkpoint/commits", 0.0),  # the batch is done
     (STATE, 0.2),  # some time after the state of a batch
 ]
-KILLS = int(os.environ.get("NEARCAST_KILLS", "4"))
+KILLS = int(os.environ.get("NEARCAST_KILLS", "3"))
 
 
 def recorded(seed: int) -> Recording:

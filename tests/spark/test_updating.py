@@ -24,7 +24,7 @@ from moving_events import (
 
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.spark.artifact.folders import open_folder
-from nearcast.spark.artifact.states import StreamSettings, open_settings
+from nearcast.spark.artifact.states import PartitionStates, StreamSettings, open_settings
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.workers import updating
 
@@ -79,8 +79,10 @@ def test_late_rows_happen_now_and_so_do_future_ones(
     stream, truth = begun(recording, tmp_path, 2, draw), Truth(recording.subscriptions)
     for number in range(6):
         chosen = rows[number::6]
-        some = [[row for kind, row in chosen if kind == which] for which in ("change", "message")]
-        batch = Batch(*some, NOW_US + (4 * number + 2) * SECOND)
+        changes, messages = (
+            [row for kind, row in chosen if kind == which] for which in ("change", "message")
+        )
+        batch = Batch(changes, messages, NOW_US + (4 * number + 2) * SECOND)
         assert stream.batch(number, batch, monkeypatch)[0] == truth.apply(batch)
     assert truth.present_us > NOW_US + 15 * SECOND
 
@@ -118,7 +120,7 @@ def test_a_task_that_fails_at_any_step_leaves_the_batch_before(
     monkeypatch.setattr(updating, "_SNAPSHOT_SHARE", 1000)  # a snapshot of every batch
     for number, batch in enumerate(recording.cut([NOW_US + k * 2 * SECOND for k in range(1, 12)])):
         expected, step = truth.apply(batch), steps[number % 4]
-        before = getattr(updating.PartitionStates, step)
+        before = getattr(PartitionStates, step)
 
         def fail(*given: Any, before: Any = before, step: str = step, **named: Any) -> None:
             before(*given, **named)
@@ -126,7 +128,7 @@ def test_a_task_that_fails_at_any_step_leaves_the_batch_before(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch, pytest.MonkeyPatch.context() as inner:
-            inner.setattr(updating.PartitionStates, step, fail)
+            inner.setattr(PartitionStates, step, fail)
             try:
                 stream.batch(number, batch, patch)
             except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from nearcast.spark.session import session
 
 
 def main(folder: Path) -> None:
-    spark = session("local[2]", **QUICK, spark__driver__memory="512m")
+    spark = session("local[1]", **QUICK, spark__driver__memory="512m")
     UpdatesPipeline(spark, folder).run(partitions=2)
     spark.stop()
 

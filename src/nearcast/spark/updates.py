@@ -142,7 +142,7 @@ def stream_updates(
         )
         applied = _applied(given, applying)
         hold_while_planned(applied, lease)
-        updates = _observed(applied).where("sign is not null").drop(*COUNTS, "seconds")
+        updates = _observed(applied).where("sign is not null").drop("counts")
     return start_query(
         updates, lease, to=to, checkpoint=checkpoint, every=every, available_now=available_now
     )
@@ -162,7 +162,7 @@ def update_rates(progress: Any) -> dict[str, float] | None:
     events = metrics["messages"] + metrics["changes"]
     return {
         "batch": progress["batchId"],
-        **{name: metrics[name] for name in COUNTS},
+        **{name: metrics[name] for name in COUNTS[:-1]},
         "seconds": seconds,
         "events_per_second": events / seconds,
         "updates_per_second": (metrics["begun"] + metrics["ended"]) / seconds,
@@ -211,9 +211,10 @@ def _applied(given: DataFrame, applying: ApplyEvents) -> DataFrame:
 
 def _observed(applied: DataFrame) -> DataFrame:
     """Let Spark observe the counts."""
-    total = {name: F.coalesce(F.sum(name), F.lit(0)) for name in COUNTS}
-    rates = {"seconds": F.coalesce(F.sum("seconds"), F.lit(0.0))}
-    metrics = [column.alias(name) for name, column in {**total, **rates}.items()]
+    metrics = [
+        F.coalesce(F.sum(F.get("counts", F.lit(position))), F.lit(0)).alias(name)
+        for position, name in enumerate(COUNTS)
+    ]
     return applied.observe(METRICS, *metrics)
 
 

@@ -45,7 +45,7 @@ _DIGEST_BYTES = 32
 class StreamSettings(NamedTuple):
     """What stays the same as long as a stream of updates continues."""
 
-    index: str
+    artifact: str
     partitions: int
     ids: str
 

@@ -398,4 +398,5 @@ def _uncancelled(updates: pa.Table, rows: NDArray[np.int64]) -> NDArray[np.int64
     total = np.bincount(group, weights=sign).astype(np.int64)
     agrees = np.flatnonzero(sign == total[group])
     last = agrees[np.diff(group[agrees], append=-1) != 0]
-    return rows[order[last]]
+    kept: NDArray[np.int64] = rows[order[last]]
+    return kept

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTS", "ApplyEvents", "Task", "update_schema"]
 
-COUNTS = ("messages", "changes", "begun", "ended", "rejected")
-"""What is counted of a micro-batch: events, updates of either sign, and rejected rows."""
+COUNTS = ("messages", "changes", "begun", "ended", "rejected", "cpu_us")
+"""What is counted of a micro-batch: events, updates of either sign, rejected rows, CPU time."""
 
 _UPDATES_AT_A_TIME = 100_000
 # A snapshot costs about as much as it takes to apply half as many events as it has rows.
@@ -58,8 +58,8 @@ def update_schema(subscription_id: pa.DataType, message_id: pa.DataType) -> pa.S
 
     Examples
     --------
-    >>> update_schema(pa.int64(), pa.string()).names[:5]
-    ['time', 'subscription_id', 'message_id', 'sign', 'score']
+    >>> update_schema(pa.int64(), pa.string()).names
+    ['time', 'subscription_id', 'message_id', 'sign', 'score', 'counts']
     """
     return pa.schema(
         [
@@ -68,8 +68,7 @@ def update_schema(subscription_id: pa.DataType, message_id: pa.DataType) -> pa.S
             ("message_id", message_id),
             ("sign", pa.int8()),
             ("score", pa.float64()),
-            *((name, pa.int64()) for name in COUNTS),
-            ("seconds", pa.float64()),
+            ("counts", pa.list_(pa.int64())),
         ]
     )
 
@@ -78,7 +77,7 @@ def update_schema(subscription_id: pa.DataType, message_id: pa.DataType) -> pa.S
 class ApplyEvents:
     """Applies the events of a partition, and yields updates in the order of time.
 
-    After the updates, one row without a sign has the counts.
+    After the updates, one row without a sign has the counts, in the order of `COUNTS`.
 
     Parameters
     ----------
@@ -151,9 +150,7 @@ class ApplyEvents:
             return None
         if held.living is None:
             held.living = self._begin(events)
-        names = [name for name in self.schema.names if name not in (*COUNTS, "seconds")]
-        schema = pa.schema([self.schema.field(name) for name in names])
-        return held.living.apply(events, self.ttl_s, schema)
+        return held.living.apply(events, self.ttl_s, pa.schema([*self.schema][:-1]))
 
     def _begin(self, events: pa.Table) -> LivingSet:
         """Return the subscriptions of a partition before the first events."""
@@ -184,26 +181,19 @@ class ApplyEvents:
             open_folder(self.rejects).put(name, "".join(f"{line}\n" for line in lines).encode())
 
     def _updates(self, updates: pa.Table) -> Iterator[pa.RecordBatch]:
-        for name in self.schema.names[len(updates.column_names) :]:
-            kind = self.schema.field(name).type
-            updates = updates.append_column(name, pa.nulls(updates.num_rows, kind))
+        none = pa.nulls(updates.num_rows, self.schema.field("counts").type)
+        updates = updates.append_column("counts", none)
         yield from updates.combine_chunks().to_batches(_UPDATES_AT_A_TIME)
 
     def _counts(self, applied: Applied, partition: int, seconds: float) -> pa.RecordBatch:
         sign = applied.updates["sign"].to_numpy()
         begun = int(np.count_nonzero(sign > 0))
-        rejected = {kind: len(rejects) for kind, rejects in applied.rejects.items()}
-        counts = {
-            "messages": applied.messages,
-            "changes": applied.changes,
-            "begun": begun,
-            "ended": len(sign) - begun,
-            "rejected": sum(rejected.values()),
-            "seconds": seconds,
-        }
+        messages, rejected = applied.messages, sum(map(len, applied.rejects.values()))
         if partition:  # every partition has all messages
-            counts |= {"messages": 0, "rejected": sum(rejected.values()) - rejected[MESSAGE]}
-        return pa.RecordBatch.from_pylist([counts], self.schema)
+            messages, rejected = 0, rejected - len(applied.rejects[MESSAGE])
+        counts = [messages, applied.changes, begun, len(sign) - begun, rejected]
+        counts.append(round(seconds * 1_000_000))
+        return pa.RecordBatch.from_pylist([{"counts": counts}], self.schema)
 
     def _key(self, task: Task) -> tuple[str, str, int]:
         return self.state, task.run, task.partition

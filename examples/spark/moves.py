@@ -1,6 +1,6 @@
 """Follow messages that live for a while and subscribers who move: what begins and what ends.
 
-Run it: python examples/spark/moving.py
+Run it: python examples/spark/moves.py
 """
 
 import json

@@ -27,6 +27,7 @@ from nearcast.engine.moving import Mover
 from nearcast.engine.published import Moved, Published, Stats
 from nearcast.engine.restore import each_subscription, subscription_of
 from nearcast.engine.snapshot import Snapshot, stored
+from nearcast.engine.standstill import Standstill
 from nearcast.engine.store import Store
 from nearcast.engine.stored_live import StoredLive
 from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
@@ -350,6 +351,10 @@ class Engine:
         with self._live.lock:
             self._live.begin(time_us)
             return self._live.outbox.take().to_table()
+
+    def standstill(self) -> Standstill:
+        """Return what lets time stand still, for those who put moves and messages in order."""
+        return Standstill(self._store, self._live)
 
     def publish(
         self, messages: Message | Iterable[Message], *, top: int | None = None

@@ -94,6 +94,7 @@ class Live:
         self.outbox = Outbox()
         self.reports = reports
         self.present_us = BEGINNING
+        self.stands = False
         self.since: dict[int, int] = {}
         self._state = state
         self._clock_us = clock_us
@@ -128,7 +129,14 @@ class Live:
     @property
     def next_expiry_us(self) -> int:
         """When something expires next: a message, or a subscription."""
-        first = min(self.messages.first_end_us, self.movers.first_expiry_us)
+        if self.stands:
+            return NEVER
+        return min(self.messages.first_end_us, self.next_lapse_us)
+
+    @property
+    def next_lapse_us(self) -> int:
+        """When a subscription expires next."""
+        first = self.movers.first_expiry_us
         for segment in self._state().segments:
             if segment.first_expiry_us < first:
                 first = min(first, segment.next_expiry_us(self.present_us))
@@ -152,8 +160,8 @@ class Live:
         return when
 
     def advance_to(self, until_us: int) -> None:
-        """Let everything expire until a time, and make that the present."""
-        if until_us <= self.present_us:
+        """Let everything expire until a time, and make that the present, unless time stands."""
+        if until_us <= self.present_us or self.stands:
             return
         mover_us, mover = self.movers.due(until_us)
         lapsing = self._lapsing(until_us) if len(self.messages) else []

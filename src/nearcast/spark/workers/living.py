@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nearcast.engine.standstill import Standstill
     from nearcast.segments import Part, Scorer
 
 __all__ = ["UPDATES", "Applied", "LivingSet"]
@@ -51,6 +52,7 @@ BEGINNING = int(np.iinfo(np.int64).min)
 """The present before the first event."""
 
 _ROWS_PER_CALL = 50_000
+_FEW_RUNS = 2
 _DELETE, _INSERT, _MOVE, _PUBLISH = range(4)
 _STEP = np.array([{"delete": _DELETE, "insert": _INSERT, "move": _MOVE}[o] for o in OPERATIONS])
 _NO_TTL = "is missing; give it, or ttl_s for all messages without it"
@@ -82,6 +84,32 @@ class _Rows(NamedTuple):
     row: NDArray[np.int64]
     time_us: NDArray[np.int64]
     step: NDArray[np.int64]
+
+
+class _Ordered(NamedTuple):
+    """Events in the order in which they happen: their steps, rows and times."""
+
+    changes: _Rows
+    messages: _Rows
+    step: NDArray[np.int64]
+    own: NDArray[np.int64]
+    when_us: NDArray[np.int64]
+
+    def slice(self, first: int, end: int) -> _Ordered:
+        """Return some of the events."""
+        part = slice(first, end)
+        return self._replace(step=self.step[part], own=self.own[part], when_us=self.when_us[part])
+
+    def windows(self) -> Iterator[_Ordered]:
+        """Yield the events in pieces: with moves and messages only, or without them."""
+        other = self.step < _MOVE
+        cuts = [*(np.flatnonzero(other[1:] != other[:-1]) + 1).tolist(), len(self.step)]
+        first = 0
+        for cut in cuts:
+            while first < cut:
+                end = min(cut, first + _ROWS_PER_CALL)
+                yield self.slice(first, end)
+                first = end
 
 
 class _Given:
@@ -174,10 +202,9 @@ class LivingSet:
         row = np.concatenate([changes.row, messages.row])
         order = np.lexsort((row, time_us, step, when))
         own = np.concatenate([np.arange(len(changes.row)), np.arange(len(messages.row))])
-        for first, end in _runs(step[order], when[order]):
-            chosen = order[first:end]
-            rows = messages if step[chosen[0]] == _PUBLISH else changes
-            run.step(int(step[chosen[0]]), rows, own[chosen], when[chosen])
+        ordered = _Ordered(changes, messages, step[order], own[order], when[order])
+        for window in ordered.windows():
+            run.window(window)
         if last is not None:
             self.present_us = max(self.present_us, min(int(last), now_us))
             run.advance(self.present_us)
@@ -206,24 +233,91 @@ class _Run:
         kept = np.flatnonzero(given.errors.valid)
         return _Rows(table.take(pa.array(kept)), given.row[kept], given.time_us[kept], step[kept])
 
+    def window(self, window: _Ordered) -> None:
+        """Let events happen: all at once if that gives the same, otherwise one after another.
+
+        If that does not hold for all of them, it may hold for the first half, or the second one.
+        """
+        runs = [*_runs(window.step, window.when_us)]
+        if len(runs) <= _FEW_RUNS:
+            for first, end in runs:
+                step = int(window.step[first])
+                rows = window.messages if step == _PUBLISH else window.changes
+                self.step(step, rows, window.own[first:end], window.when_us[first:end])
+        elif not self._at_once(window):
+            middle = runs[len(runs) // 2][0]
+            self.window(window.slice(0, middle))
+            self.window(window.slice(middle, len(window.step)))
+
+    def _at_once(self, window: _Ordered) -> bool:
+        """Publish all messages, then make all moves, and correct the times; see `Standstill`."""
+        published = window.step == _PUBLISH
+        message, move = window.own[published], window.own[~published]
+        until_us, standstill = int(window.when_us[-1]), self.engine.standstill()
+        ids = [
+            read_ids(rows.table.take(pa.array(chosen)), "id", RowErrors(len(chosen)))
+            for rows, chosen in ((window.changes, move), (window.messages, message))
+        ]
+        ttl_us = window.messages.table["ttl_s"].to_numpy()[message] * 1_000_000
+        lives = window.messages.time_us[message] + ttl_us > window.when_us[published]
+        distinct = len({*ids[1].tolist()}) == len(message)
+        if not (distinct and (lives & (ttl_us > 0)).all() and standstill.allows(*ids, until_us)):
+            return False
+        self.clock.now_us = until_us
+        updates = _Run(self.engine, self.clock, self.schema)
+        with standstill.held():
+            updates.call(_PUBLISH, window.messages, message, window.when_us[published])
+            begun, updates.updates = updates.updates, []
+            updates.call(_MOVE, window.changes, move, window.when_us[~published])
+            moved, updates.updates = updates.updates, []
+            moved = [_with_lives(one, standstill, self.schema) for one in moved]
+        updates.advance(until_us)
+        for kind, rejects in updates.rejects.items():
+            self.rejects[kind] += rejects
+        self.messages += updates.messages
+        self.changes += updates.changes
+        others = [_typed(one, self.schema) for one in (*begun, *updates.updates)]
+        self._add_corrected(others, moved)
+        return True
+
+    def _add_corrected(self, others: list[pa.Table], moved: list[tuple[pa.Table, Any]]) -> None:
+        """Keep what is left of updates at corrected times, and which of them moves gave."""
+        tables = [*others, *(table for table, _ in moved)]
+        if not tables:
+            return
+        updates = pa.concat_tables(tables)
+        fixed = np.ones(updates.num_rows, np.bool_)
+        if moved:
+            same = np.concatenate([same for _, same in moved])
+            fixed[len(fixed) - len(same) :] = ~same
+        kept = np.sort(_uncancelled(updates, np.arange(len(fixed))))
+        for published in (True, False):
+            chosen = kept[fixed[kept] == published]
+            self._add(updates.take(pa.array(chosen)), published=published)
+
     def step(
         self, step: int, rows: _Rows, chosen: NDArray[np.int64], when_us: NDArray[np.int64]
     ) -> None:
         """Let events of one step happen, in order."""
-        doing = (self._delete, self._insert, self._move, self._publish)[step]
         for first, end in _pieces(rows, chosen, distinct=step in (_INSERT, _PUBLISH)):
-            piece = chosen[first:end]
             self.clock.now_us = int(when_us[end - 1])
-            rejects, begun = doing(rows, piece, when_us[first:end])
-            kind = MESSAGE if step == _PUBLISH else CHANGE
-            if len(rejects):
-                self.rejects[kind].append(_numbered(rows, piece, rejects))
-            accepted = len(piece) - len(rejects)
-            self.messages += accepted if kind == MESSAGE else 0
-            self.changes += accepted if kind == CHANGE else 0
-            self.advance(self.clock.now_us)
-            if begun is not None:
-                self._add(begun, published=step == _PUBLISH)
+            self.call(step, rows, chosen[first:end], when_us[first:end])
+
+    def call(
+        self, step: int, rows: _Rows, piece: NDArray[np.int64], when_us: NDArray[np.int64]
+    ) -> None:
+        """Let events of one step happen by one call."""
+        doing = (self._delete, self._insert, self._move, self._publish)[step]
+        rejects, begun = doing(rows, piece, when_us)
+        kind = MESSAGE if step == _PUBLISH else CHANGE
+        if len(rejects):
+            self.rejects[kind].append(_numbered(rows, piece, rejects))
+        accepted = len(piece) - len(rejects)
+        self.messages += accepted if kind == MESSAGE else 0
+        self.changes += accepted if kind == CHANGE else 0
+        self.advance(self.clock.now_us)
+        if begun is not None:
+            self._add(begun, published=step == _PUBLISH)
 
     def advance(self, until_us: int) -> None:
         """Let everything expire until a time."""
@@ -373,6 +467,18 @@ def _typed(updates: pa.Table, schema: pa.Schema) -> pa.Table:
             problem = f"is text, but was {wanted} when the job started; start the job again"
             raise StorageError(f"{name}: {problem}")
     return updates.cast(schema)
+
+
+def _with_lives(
+    moved: pa.Table, standstill: Standstill, schema: pa.Schema
+) -> tuple[pa.Table, NDArray[np.bool_]]:
+    """Return what moves changed, not before a message lives and not after it, and which did."""
+    errors = RowErrors(moved.num_rows)
+    start_us, end_us = standstill.lives(read_ids(moved, "message_id", errors))
+    time_us = moved["time"].cast(pa.int64()).to_numpy()
+    corrected = np.clip(time_us, start_us, end_us)
+    table = _with_column(moved, "time", pa.array(corrected, TIME))
+    return _typed(table, schema), (start_us < time_us) & (time_us < end_us)
 
 
 def _uncancelled(updates: pa.Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from generated import (
     NOW_US,
     RANKED_FIELDS,
     SUBSCRIPTION_FIELDS,
+    WORDS,
     message_table,
     mixed_table,
     scored,
@@ -99,6 +100,9 @@ def record(seed: int, *, count: int = 40, events: int = 100, seconds: int = 25) 
             while draw.random() < 0.9 and _is_point(place) != _is_point(of_name[name]):
                 place = draw.choice(rows)
             changes.append({"id": name, **{side: place[side] for side in _PLACE}, **one, "op": op})
+    # The score of a match that begins is that of its first place, even if it moves at once.
+    inserted = {(row["id"], row["time"]) for row in changes if row["op"] == "insert"}
+    changes = [r for r in changes if r["op"] != "move" or (r["id"], r["time"]) not in inserted]
     messages = message_table(events // 2, seed).to_pylist()
     for row in messages:
         row["time"] = NOW_US + draw.randrange(seconds) * SECOND
@@ -110,6 +114,33 @@ def record(seed: int, *, count: int = 40, events: int = 100, seconds: int = 25) 
         if draw.random() < 0.1:
             row["id"] = draw.choice(messages)["id"]
     table = pa.Table.from_pylist(begin, pa.schema([("id", pa.string()), *SUBSCRIPTIONS.items()]))
+    return Recording(table, changes, messages)
+
+
+def alternating(seed: int, *, count: int = 30, events: int = 100, seconds: int = 10) -> Recording:
+    """Draw boolean subscriptions, and moves and living messages of which no two are simultaneous.
+
+    Some few are not like that: a delete, an insert, a message that does not live, an id used again.
+    """
+    draw = random.Random(seed)
+    rows = [row for row in mixed_table(4 * count, seed).to_pylist() if row["alpha"] is None]
+    rows = [{**row, "expires_at": None} for row in rows if row["delta"] is None][:count]
+    rows[0]["expires_at"] = NOW_US + seconds * SECOND // 2
+    times = [NOW_US + moment for moment in draw.sample(range(seconds * SECOND), 2 * events)]
+    changes: list[Row] = []
+    for time_us in times[:events]:
+        place = draw.choice(rows)
+        move = {"id": draw.choice(rows)["id"], **{side: place[side] for side in _PLACE}}
+        changes.append({**move, "time": time_us, "op": "move"})
+    changes[7] = {"id": rows[1]["id"], "time": changes[7]["time"], "op": "delete"}
+    changes[8] = {**rows[1], "time": changes[8]["time"], "op": "insert"}
+    messages = message_table(events, seed).to_pylist()
+    for row, time_us in zip(messages, times[events:], strict=True):
+        row |= {"time": time_us, "ttl_s": draw.choice([0.2, 1.0, 3.0, 100.0])}
+        row |= {"tokens": None, "text": " ".join(draw.sample(WORDS, 6))}
+    messages[5]["ttl_s"] = 0.0
+    messages[6]["id"] = messages[5]["id"]
+    table = table_of(rows, SUBSCRIPTIONS)
     return Recording(table, changes, messages)
 
 

@@ -18,6 +18,7 @@ from moving_events import (
     Recording,
     Truth,
     Update,
+    alternating,
     record,
     table_of,
 )
@@ -27,6 +28,7 @@ from nearcast.spark.artifact.folders import open_folder
 from nearcast.spark.artifact.states import PartitionStates, StreamSettings, open_settings
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.workers import updating
+from nearcast.spark.workers.happening import Happening
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +68,31 @@ def test_any_cut_gives_what_the_scan_gives(
         assert counts["begun"] + counts["ended"] == expected.total()
         events = len(recording.changes) + len(recording.messages)
         assert counts["messages"] + counts["changes"] + counts["rejected"] == events
+
+
+@pytest.mark.parametrize("cut", [1, 4])
+def test_events_that_alternate_happen_in_few_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    recording = alternating(SEED + cut)
+    calls = Counter[int]()
+    call = Happening.call
+
+    def counted(self: Any, step: int, *given: Any) -> None:
+        calls[step] += 1
+        call(self, step, *given)
+
+    monkeypatch.setattr(Happening, "call", counted)
+    draw = random.Random(SEED)
+    stream, truth = begun(recording, tmp_path, 2, draw), Truth(recording.subscriptions)
+    total = 0
+    cuts = [NOW_US + 10 * k * SECOND // cut for k in range(1, cut)]
+    for number, batch in enumerate(recording.cut(cuts)):
+        expected = truth.apply(batch)
+        assert stream.batch(number, batch, monkeypatch)[0] == expected
+        total += expected.total()
+    assert total > 300
+    assert calls.total() < 120
 
 
 def test_late_rows_happen_now_and_so_do_future_ones(

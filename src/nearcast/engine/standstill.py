@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from nearcast.columns import BOOLEAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from nearcast.columns import Ids
@@ -74,5 +73,5 @@ class Standstill:
         """Return from when until when messages live that have not expired yet."""
         with self.live.lock:
             messages = self.live.messages
-            found, position = np.unique(messages.find(ids), return_inverse=True)
-            return messages.start_us(found)[position], messages.end_us(found)[position]
+            number = messages.find(ids)
+            return messages.start_us(number), messages.end_us(number)

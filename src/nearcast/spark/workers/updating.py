@@ -23,8 +23,8 @@ from nearcast.spark.artifact.folders import open_folder
 from nearcast.spark.artifact.segments import open_scorer, open_segment
 from nearcast.spark.artifact.states import PartitionStates
 from nearcast.spark.artifact.versions import Artifact
-from nearcast.spark.workers.events import EVENT, MESSAGE, partition_of
-from nearcast.spark.workers.living import SOURCE, LivingSet
+from nearcast.spark.workers.events import CHANGE, EVENT, MESSAGE, partition_of
+from nearcast.spark.workers.living import LivingSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,12 +32,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.spark.artifact.versions import Version
-    from nearcast.spark.workers.living import Applied
+    from nearcast.spark.workers.happening import Applied
 
 __all__ = ["COUNTS", "ApplyEvents", "Task", "update_schema"]
 
 COUNTS = ("messages", "changes", "begun", "ended", "rejected", "cpu_us")
 """What is counted of a micro-batch: events, updates of either sign, rejected rows, CPU time."""
+
+SOURCE = {CHANGE: "moves", MESSAGE: "messages"}
+"""How rejects call the origin of a row."""
 
 _UPDATES_AT_A_TIME = 100_000
 # A snapshot costs about as much as it takes to apply half as many events as it has rows.

@@ -117,7 +117,7 @@ def record(seed: int, *, count: int = 40, events: int = 100, seconds: int = 25) 
     return Recording(table, changes, messages)
 
 
-def alternating(seed: int, *, count: int = 30, events: int = 100, seconds: int = 10) -> Recording:
+def alternating(seed: int, *, count: int = 30, events: int = 70, seconds: int = 10) -> Recording:
     """Draw boolean subscriptions, and moves and living messages of which no two are simultaneous.
 
     Some few are not like that: a delete, an insert, a message that does not live, an id used again.

@@ -91,8 +91,8 @@ def test_events_that_alternate_happen_in_few_calls(
         expected = truth.apply(batch)
         assert stream.batch(number, batch, monkeypatch)[0] == expected
         total += expected.total()
-    assert total > 300
-    assert calls.total() < 120
+    assert total > 150
+    assert calls.total() < 60
 
 
 def test_late_rows_happen_now_and_so_do_future_ones(
@@ -271,6 +271,17 @@ def test_rejected_rows_are_written_once_with_reasons(
     assert all(json.loads(row["record"]) for row in found)
 
 
+def test_a_stream_that_begins_with_invalid_rows_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = one_stream(tmp_path, 2)
+    nowhere = {**message("m", 0), "lat": 99.0}
+    assert stream.batch(0, Batch([], [nowhere]), monkeypatch)[1]["rejected"] == 1
+    stream.restart()
+    updates, _ = stream.batch(1, Batch([], [message("m", 1)]), monkeypatch)
+    assert signs(updates) == [(1, "s0", "m", 1)]
+
+
 def test_the_first_batch_takes_the_version_in_force_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,13 +302,13 @@ def size(folder: Path) -> int:
 def test_the_state_does_not_grow_with_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = one_stream(tmp_path, 2)
     sizes, counts = [], []
-    for number in range(60):
+    for number in range(40):
         messages = [message(f"m{number}-{k}", number, 3.0) for k in range(20)]
         moves = [changed("move", f"s{number % 2}", number, **(THERE if number % 4 < 2 else HERE))]
         stream.batch(number, Batch(moves, messages), monkeypatch)
         sizes.append(size(tmp_path / "state"))
         counts.append(len([*(tmp_path / "state").rglob("*.log")]))
-    assert max(sizes[30:]) < 1.5 * max(sizes[10:30])
+    assert max(sizes[20:]) < 1.5 * max(sizes[5:20])
     assert max(counts) <= 8
 
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LivingSet"]
 
-BEGINNING = int(np.iinfo(np.int64).min)
-"""The present before the first event."""
+BEGINNING = -(1 << 60)
+"""The present before the first event, in microseconds: earlier than any time."""
 
 
 class LivingSet:

@@ -24,11 +24,11 @@ from nearcast.engine.directory import living_id
 from nearcast.engine.explain import explain_row
 from nearcast.engine.moving.live import Live
 from nearcast.engine.moving.mover import Mover
+from nearcast.engine.moving.standstill import Standstill
 from nearcast.engine.moving.stored import StoredLive
 from nearcast.engine.published import Moved, Published, Stats
 from nearcast.engine.restore import each_subscription, subscription_of
 from nearcast.engine.snapshot import Snapshot, stored
-from nearcast.engine.moving.standstill import Standstill
 from nearcast.engine.store import Store
 from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
 from nearcast.indexes import moving as moving_indexes

@@ -24,6 +24,7 @@ from nearcast.engine.directory import living_id
 from nearcast.engine.explain import explain_row
 from nearcast.engine.moving.live import Live
 from nearcast.engine.moving.mover import Mover
+from nearcast.engine.moving.standstill import Standstill
 from nearcast.engine.moving.stored import StoredLive
 from nearcast.engine.published import Moved, Published, Stats
 from nearcast.engine.restore import each_subscription, subscription_of
@@ -353,6 +354,10 @@ class Engine:
             self._live.begin(time_us)
             return self._live.outbox.take().to_table()
 
+    def standstill(self) -> Standstill:
+        """Return what lets time stand still, for those who put moves and messages in order."""
+        return Standstill(self._store, self._live)
+
     def publish(
         self, messages: Message | Iterable[Message], *, top: int | None = None
     ) -> list[Match]:
@@ -632,6 +637,30 @@ class Engine:
         engine._store.state = engine._store.state._replace(scorer=snapshot.scorer)
         engine._store.restore(snapshot.segments)
         snapshot.live.restore(engine._live, engine._store)
+        return engine
+
+    @classmethod
+    def of_parts(
+        cls, parts: Iterable[Part], scorer: Scorer, *, clock: Callable[[], float] = clocks.time
+    ) -> Self:
+        """Return an engine with subscriptions that were read before.
+
+        Parameters
+        ----------
+        parts
+            The subscriptions, no two with the same id.
+        scorer
+            What the scores of ranked subscriptions depend on, for as long as the engine lives:
+            weights are not counted again, so engines with different subscriptions give the same
+            scores.
+        clock
+            As for a new engine.
+        """
+        engine = cls(clock=clock)
+        store = engine._store
+        store.state = store.state._replace(scorer=replace(scorer, fixed=True))
+        for part in parts:
+            store.add(part, skip=False)
         return engine
 
     def close(self) -> None:

@@ -145,7 +145,7 @@ _VARIANTS = tuple(
         Statement(
             f"imm variants {top}",
             "5.2.2, figure 20",
-            f"{top}: arrivals are a little slower than those of ap+k, ap+s",
+            f"{top}: arrivals are slower than those of ap+k, ap+s",
             _at((TWEETS_CITY,), top, APK, APS),
             above=1,
             quantity="imm",

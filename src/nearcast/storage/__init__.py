@@ -2,7 +2,8 @@
 
 `write_arrays` replaces a folder atomically. `read_arrays` maps the arrays into memory, read-only,
 so that processes share one copy. Nothing is pickled. `storage.columns` converts subscriptions,
-messages and ids to named arrays and back. `storage.temporary` writes files beside their target.
+messages and ids to named arrays and back. `storage.temporary` writes files beside their target,
+`storage.log` is an append-only log for what must not be lost.
 """
 
 from nearcast.storage.columns import (

@@ -14,6 +14,7 @@ import pytest
 
 from nearcast.columns import Ids
 from nearcast.engine import Engine
+from nearcast.engine.moving.standstill import Standstill
 from nearcast.errors import DuplicateId, InvalidInput, UnknownId
 from nearcast.model import Circle, Message, Overlap, Proximity, Rect, Subscription, Update
 
@@ -117,7 +118,7 @@ def test_time_that_stands_still_expires_nothing() -> None:
     engine, clock = engine_at(0.0, Subscription("s", HERE, "tea"), Subscription("t", HERE, "tea"))
     engine.publish(Message("old", (0, 0), "tea", time=0.0, ttl_s=3.0))
     clock.now = 9.0
-    standstill = engine.standstill()
+    standstill = Standstill.of(engine)
     nobody, new = Ids.of([]), Ids.of(["new"])
     assert standstill.allows(Ids.of(["s", "unknown"]), new, 9_000_000)
     assert not standstill.allows(nobody, Ids.of(["old"]), 9_000_000)

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from nearcast.compiled.jit import JIT
 from nearcast.engine import Engine, merging, rows, store, upkeep
+from nearcast.engine.opening import open_parts
 from nearcast.errors import InvalidInput, UnknownId, UnknownName
 from nearcast.intake import subscriptions_from
 from nearcast.model import Match, Message, Overlap, Point, Proximity, Rect, Subscription
@@ -447,7 +448,7 @@ def test_fixed_weights_are_never_counted_again(tmp_path: Path) -> None:
     given = [ranked("a", "tea", "rare"), ranked("b", "rare")]
     part = Part(subscriptions_from(given, vocabulary), vocabulary)
     scorer = Scorer.counted(part)
-    engine = Engine.of_parts([part], scorer)
+    engine = open_parts(Engine, [part], scorer)
     message = Message("m", HERE, "tea milk")
     before = {match.subscription_id: match.score for match in engine.publish(message)}
     engine.subscribe([ranked(f"n{number}", "tea") for number in range(1_500)])

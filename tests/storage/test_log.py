@@ -227,6 +227,40 @@ def test_threads_share_syncs(tmp_path: Path) -> None:
         assert disk.syncs < 100
 
 
+def test_threads_that_reserve_while_another_begins_a_segment(tmp_path: Path) -> None:
+    class SlowDisk(Disk):
+        """A disk on which nothing is synced, and the next segment takes its time."""
+
+        def create(self, path: Path, size: int) -> int:
+            threading.Event().wait(0.001)
+            return super().create(path, size)
+
+        def rename(self, path: Path, target: Path) -> None:
+            threading.Event().wait(0.002)
+            path.rename(target)
+
+        def sync(self, file: int) -> None:
+            pass
+
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for i in range(40):
+                log.append([(number, b"x" * (40 + 90 * (i % 4)))])
+        except BaseException as error:
+            failed.append(error)
+
+    with Log(tmp_path, segment_bytes=SEGMENT, disk=SlowDisk()) as log:
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        assert [seq for seq, _, _ in contents(log)] == [*range(1, 241)]
+
+
 def test_who_cannot_sync_never_does_again(tmp_path: Path) -> None:
     class BrokenDisk(Disk):
         broken = False

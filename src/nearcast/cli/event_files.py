@@ -14,8 +14,9 @@ import pyarrow as pa
 from nearcast.columns import NEVER
 from nearcast.errors import InvalidInput
 from nearcast.intake import open_table
+from nearcast.intake.messages import with_lives
 from nearcast.intake.rejects import RowErrors
-from nearcast.intake.times import read_durations, read_times
+from nearcast.intake.times import read_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,21 +160,8 @@ class EventFile:
             time = read_times(table, "time", errors)
             errors.add(~time.given, "time", "is missing; a replay needs the time of every row")
             if self._lives:
-                table = self._with_ttl(table, errors)
+                table = with_lives(table, errors, self._ttl_s, "--ttl")
             self._reject(errors.rejects(table, batch.rows))
             kept = np.flatnonzero(errors.valid)
             self.bytes_read = batch.bytes_read
             yield Events(table.take(pa.array(kept)), time.us[kept], batch.rows[kept])
-
-    def _with_ttl(self, table: pa.Table, errors: RowErrors) -> pa.Table:
-        """Return messages all of which say how long they live."""
-        if "ttl_s" not in table.column_names:
-            table = table.append_column("ttl_s", pa.nulls(table.num_rows, pa.float64()))
-        given = read_durations(table, "ttl_s", errors)
-        seconds = given.us / 1_000_000
-        if self._ttl_s is None:
-            errors.add(~given.given, "ttl_s", "is missing; give it, or --ttl for all without it")
-        else:
-            seconds = np.where(given.given, seconds, self._ttl_s)
-        at = table.column_names.index("ttl_s")
-        return table.set_column(at, "ttl_s", pa.array(seconds))

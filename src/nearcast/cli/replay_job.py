@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearcast.cli.event_files import EventFile
 from nearcast.cli.match_job import REJECTS, Stopwatch, Summary, check_paths, write_rejects
 from nearcast.cli.writers import open_writer
 from nearcast.columns import NEVER
 from nearcast.engine import Engine
+from nearcast.engine.recording import TIME, ReplayClock, begun_updates
 from nearcast.intake import open_table
 
 if TYPE_CHECKING:
@@ -29,23 +29,13 @@ __all__ = ["ReplayJob"]
 
 _UPDATES = pa.schema(
     [
-        ("time", pa.timestamp("us", "UTC")),
+        ("time", TIME),
         ("subscription_id", pa.int64()),  # widened to strings when the first string id occurs
         ("message_id", pa.int64()),
         ("sign", pa.int8()),
         ("score", pa.float64()),
     ]
 )
-
-
-class _Recording:
-    """A clock that shows the time of what is replayed."""
-
-    def __init__(self) -> None:
-        self.now_us = 0
-
-    def __call__(self) -> float:
-        return self.now_us / 1_000_000
 
 
 @dataclass(frozen=True)
@@ -82,7 +72,7 @@ class ReplayJob:
         check_paths(
             [self.subscriptions, self.messages, self.moves], out=self.out, rejects=self.rejects
         )
-        summary, clock = Summary(), _Recording()
+        summary, clock = Summary(), ReplayClock()
         watch = Stopwatch(summary)
         engine = Engine(
             moving=self.index,
@@ -126,7 +116,7 @@ class _Replay:
     """Gives events to an engine in the order of time, and writes what begins and ends."""
 
     engine: Engine
-    clock: _Recording
+    clock: ReplayClock
     summary: Summary
     rejects: TableWriter
     out: TableWriter
@@ -150,22 +140,11 @@ class _Replay:
 
     def _publish(self, messages: Events) -> None:
         self.clock.now_us = int(messages.time_us[-1])
-        table = messages.table
-        published = self.engine.publish_table(table)
+        published = self.engine.publish_table(messages.table)
         self._refuse("messages", messages, published.rejects)
         self.summary.accepted["messages"] += published.messages
         self.summary.examined += published.examined
-        matches = published.matches
-        found = matches["message_id"].combine_chunks()
-        place = pc.index_in(found, table["id"].combine_chunks().cast(found.type)).to_numpy()
-        begun = {
-            "time": pa.array(messages.time_us[place], _UPDATES.field("time").type),
-            "subscription_id": matches["subscription_id"],
-            "message_id": found,
-            "sign": pa.array(np.ones(len(found), np.int8)),
-            "score": matches["score"],
-        }
-        self._write(pa.table(begun))
+        self._write(begun_updates(published, messages.table["id"], messages.time_us))
 
     def _refuse(self, source: str, events: Events, rejects: Rejects) -> None:
         numbered = replace(rejects, row=events.row[rejects.row])

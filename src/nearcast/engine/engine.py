@@ -24,13 +24,11 @@ from nearcast.engine.directory import living_id
 from nearcast.engine.explain import explain_row
 from nearcast.engine.moving.live import Live
 from nearcast.engine.moving.mover import Mover
-from nearcast.engine.moving.standstill import Standstill
-from nearcast.engine.moving.stored import StoredLive
+from nearcast.engine.opening import open_saved, snapshot_of
 from nearcast.engine.published import Moved, Published, Stats
 from nearcast.engine.restore import each_subscription, subscription_of
-from nearcast.engine.snapshot import Snapshot, stored
 from nearcast.engine.store import Store
-from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
+from nearcast.errors import InvalidInput, NearcastError, UnknownId
 from nearcast.indexes import moving as moving_indexes
 from nearcast.intake import (
     messages_from,
@@ -42,7 +40,7 @@ from nearcast.intake import (
 from nearcast.model import Match, Message, Subscription, time_us
 from nearcast.model.checks import identifier
 from nearcast.segments import Part, Scorer, Segment, deliver
-from nearcast.text import UnicodeWords, Vocabulary, words
+from nearcast.text import Vocabulary, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -354,10 +352,6 @@ class Engine:
             self._live.begin(time_us)
             return self._live.outbox.take().to_table()
 
-    def standstill(self) -> Standstill:
-        """Return what lets time stand still, for those who put moves and messages in order."""
-        return Standstill(self._store, self._live)
-
     def publish(
         self, messages: Message | Iterable[Message], *, top: int | None = None
     ) -> list[Match]:
@@ -582,17 +576,7 @@ class Engine:
     def save(self, folder: str | Path) -> None:
         """Write the engine as it is now into a folder, replacing what an engine wrote there."""
         with self._store.merging, self._live.lock:
-            state = self._store.merge_vocabularies()
-            segments = [stored(segment, state) for segment in state.segments]
-            segments += self._store.stored_movers()
-            snapshot = Snapshot(
-                self._store.builder,
-                state.scorer,
-                segments,
-                self._store.vocabulary,
-                StoredLive.of(self._live, self._store),
-                _tokenizer_name(self._tokenizer),
-            )
+            snapshot = snapshot_of(self._store, self._live, self._tokenizer)
         snapshot.write(folder)
 
     @classmethod
@@ -617,51 +601,7 @@ class Engine:
         verify
             Whether to compare every byte with its checksum first.
         """
-        snapshot = Snapshot.read(folder, verify=verify)
-        if snapshot.tokenizer != _tokenizer_name(tokenizer):
-            raise StorageError(
-                f"{folder}: was saved with the tokenizer {snapshot.tokenizer!r}, "
-                f"not {_tokenizer_name(tokenizer)!r}; open it with the same one"
-            )
-        builder = snapshot.builder
-        engine = cls(
-            builder.index.name,
-            options=vars(builder.options),
-            tokenizer=tokenizer,
-            moving=snapshot.live.index,
-            moving_options=snapshot.live.options,
-            report=snapshot.live.report,
-            clock=clock,
-        )
-        engine._store.vocabulary = snapshot.vocabulary
-        engine._store.state = engine._store.state._replace(scorer=snapshot.scorer)
-        engine._store.restore(snapshot.segments)
-        snapshot.live.restore(engine._live, engine._store)
-        return engine
-
-    @classmethod
-    def of_parts(
-        cls, parts: Iterable[Part], scorer: Scorer, *, clock: Callable[[], float] = clocks.time
-    ) -> Self:
-        """Return an engine with subscriptions that were read before.
-
-        Parameters
-        ----------
-        parts
-            The subscriptions, no two with the same id.
-        scorer
-            What the scores of ranked subscriptions depend on, for as long as the engine lives:
-            weights are not counted again, so engines with different subscriptions give the same
-            scores.
-        clock
-            As for a new engine.
-        """
-        engine = cls(clock=clock)
-        store = engine._store
-        store.state = store.state._replace(scorer=replace(scorer, fixed=True))
-        for part in parts:
-            store.add(part, skip=False)
-        return engine
+        return open_saved(cls, folder, tokenizer, clock, verify=verify)
 
     def close(self) -> None:
         """Stop merging in the background; the engine takes no more calls that change it."""
@@ -696,7 +636,3 @@ def _check_top(top: object) -> None:
     whole = isinstance(top, int) and not isinstance(top, bool)
     if top is not None and not (whole and top >= 1):  # type: ignore[operator]
         raise InvalidInput("top", top, "must be a whole number of at least 1, or left out")
-
-
-def _tokenizer_name(tokenizer: Tokenizer) -> str:
-    return "words" if type(tokenizer) is UnicodeWords else "custom"

@@ -82,6 +82,8 @@ class Rows:
         self._directory = Directory()
         self._buffer: Buffer | None = None
         self._writing = threading.Lock()
+        live.handles = self.known_handles
+        live.released, live.relocated = self._release_movers, self._relocate_movers
 
     def _clock_us(self) -> int:
         """Return the current time; it never goes back behind the present, as clocks do."""
@@ -119,6 +121,11 @@ class Rows:
         with self.live.lock, self._writing:
             handle = self._found(ids)
             return np.where(self._registered(handle, at_us), handle, -1).astype(np.int32)
+
+    def known_handles(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the handles of ids, of expired subscriptions too."""
+        with self._writing:
+            return self._directory.find(ids)
 
     def handle_at(self, id: Id, at_us: int) -> int:
         """Return the handle of an id that is registered at a time; refuse others."""
@@ -253,6 +260,16 @@ class Rows:
         of_segment = [(s, np.flatnonzero(serial == s.serial)) for s in self.state.segments]
         row_of = self._directory.row_of
         return [(s, row_of(handle[chosen]), chosen) for s, chosen in of_segment if len(chosen)]
+
+    def _release_movers(self, handle: NDArray[np.int32]) -> None:
+        """Forget the ids of subscriptions that have moved and expired."""
+        with self._writing:
+            self._directory.release(handle)
+
+    def _relocate_movers(self, handle: NDArray[np.int32], rows: NDArray[np.int32]) -> None:
+        """Note the new rows of subscriptions that have moved."""
+        with self._writing:
+            self._directory.move(handle, MOVING, rows)
 
     def _renumbered(self, part: Part) -> Part:
         """Return a part under the latest vocabulary, which may have replaced its own."""

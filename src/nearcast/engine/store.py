@@ -25,47 +25,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.engine.moving.live import Live
-    from nearcast.indexes import Builder
     from nearcast.model import Id
-    from nearcast.segments import Scorer
-    from nearcast.text import Vocabulary
 
 __all__ = ["Store"]
 
 
 class Store(Upkeep):
-    """A live set of subscriptions, as columns.
-
-    Parameters
-    ----------
-    builder
-        The index that large segments get.
-    vocabulary
-        Numbers the tokens of what is written first.
-    clock_us
-        The current time, in microseconds since 1970.
-    scorer
-        What scores depend on at first.
-    live
-        Living messages, and subscriptions that have moved.
-    trims
-        Whether merging may replace the vocabulary by one without the tokens that nobody uses.
-    """
-
-    def __init__(
-        self,
-        builder: Builder,
-        vocabulary: Vocabulary,
-        clock_us: Callable[[], int],
-        *,
-        scorer: Scorer,
-        live: Live,
-        trims: bool = True,
-    ) -> None:
-        super().__init__(builder, vocabulary, clock_us, scorer=scorer, live=live, trims=trims)
-        live.handles = self.known_handles
-        live.released, live.relocated = self._release_movers, self._relocate_movers
+    """A live set of subscriptions, as columns, which users change."""
 
     def add(
         self, part: Part, *, skip: bool, time_us: int | None = None, initial: bool = True
@@ -167,23 +133,8 @@ class Store(Upkeep):
             self.live.remove_movers(moved, when)
         return when
 
-    def _release_movers(self, handle: NDArray[np.int32]) -> None:
-        """Forget the ids of subscriptions that have moved and expired."""
-        with self._writing:
-            self._directory.release(handle)
-
-    def _relocate_movers(self, handle: NDArray[np.int32], rows: NDArray[np.int32]) -> None:
-        """Note the new rows of subscriptions that have moved."""
-        with self._writing:
-            self._directory.move(handle, MOVING, rows)
-
     def _note_movers(self, version: int) -> None:
         self.state = self.state._replace(version=version, moving=len(self.live.movers) > 0)
-
-    def known_handles(self, ids: Ids) -> NDArray[np.int32]:
-        """Return the handles of ids, of expired subscriptions too."""
-        with self._writing:
-            return self._directory.find(ids)
 
     def placed(self, handle: NDArray[np.int32]) -> tuple[NDArray[np.int32], Ids]:
         """Return those of some handles that have a subscription, and its id."""

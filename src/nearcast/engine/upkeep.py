@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["BULK_ROWS", "Upkeep"]
 
 BULK_ROWS = 512
-"""A write of so many rows gets a segment of its own."""
+"""A write of at least this many rows gets its own segment."""
 
 _MIN_UNUSED_TOKENS = 1024
 _MIN_COUNTED = 1024
@@ -44,7 +44,7 @@ class Upkeep(Rows):
     Parameters
     ----------
     builder, vocabulary, clock_us, scorer, live
-        As for `Rows`.
+        As for `nearcast.engine.rows.Rows`.
     trims
         Whether merging may replace the vocabulary by one without the tokens that nobody uses.
 

@@ -33,6 +33,7 @@ __all__ = [
     "read_lists",
     "read_numbers",
     "read_texts",
+    "with_column",
 ]
 
 _INT32_BYTES = 2**31 - 1
@@ -51,6 +52,19 @@ class TextLists(NamedTuple):
     value_start: NDArray[np.int64]
     value: pa.Array
     given: NDArray[np.bool_]
+
+
+def with_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    """Return a table with a column, in the place of one that it has.
+
+    Examples
+    --------
+    >>> with_column(pa.table({"a": [1], "b": [2]}), "a", pa.array([3])).to_pydict()
+    {'a': [3], 'b': [2]}
+    """
+    if name not in table.column_names:
+        return table.append_column(name, column)
+    return table.set_column(table.column_names.index(name), name, column)
 
 
 def column_array(table: pa.Table, name: str) -> pa.Array | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nearcast.columns import NO_WEIGHTS, Ids, Messages, frozen, read_only
 from nearcast.errors import NearcastError, UnsupportedFile
-from nearcast.intake.arrow_columns import not_null, read_lists, read_texts
+from nearcast.intake.arrow_columns import not_null, read_lists, read_texts, with_column
 from nearcast.intake.ids import read_ids, refuse_repeated
 from nearcast.intake.places import BOX, POINT, read_message_boxes
 from nearcast.intake.rejects import Rejects, RowErrors
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nearcast.text import Tokenizer, Vocabulary
 
-__all__ = ["MESSAGE_COLUMNS", "MessageBatch", "messages_from", "read_messages"]
+__all__ = ["MESSAGE_COLUMNS", "MessageBatch", "messages_from", "read_messages", "with_lives"]
 
 MESSAGE_COLUMNS = ("id", "text", "tokens", *POINT, *BOX, "time", "ttl_s")
 """The columns that a table of messages may have; others are ignored."""
@@ -207,6 +207,25 @@ def _read_few(
     if unique and len({message.id for message in messages}) < len(messages):
         return None
     return messages_from(messages, tokenizer, now_us=now_us)
+
+
+def with_lives(table: pa.Table, errors: RowErrors, ttl_s: float | None, option: str) -> pa.Table:
+    """Return messages all of which say how long they live, in ``ttl_s``.
+
+    Parameters
+    ----------
+    table, errors
+        The messages, and what is wrong with them.
+    ttl_s
+        How long those live that do not say it; None if they are errors.
+    option
+        What users call that.
+    """
+    given = read_durations(table, "ttl_s", errors)
+    if ttl_s is None:
+        errors.add(~given.given, "ttl_s", f"is missing; give it, or {option} for all without it")
+    seconds = np.where(given.given, given.us / 1_000_000, ttl_s or 0.0)
+    return with_column(table, "ttl_s", pa.array(seconds))
 
 
 def messages_from(

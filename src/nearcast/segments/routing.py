@@ -107,8 +107,8 @@ def _entries(content: Ranked, rows: NDArray[np.int64], first_clause: NDArray[np.
         read_only(rankings.threshold[rows], np.int32),
         read_only(rankings.max_distance_cm[rows], np.uint32),
     )
-    room = len(rows) + len(token)
-    entries = Entries(np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room))
+    most = len(rows) + len(token)
+    entries = Entries(np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most))
     count = write_entries(ranked, content.scoring.codes[0], entries)
     row = rows[entries.row[:count]].astype(np.int32)
     return Entries(row, entries.token[:count], entries.reach_m[:count])

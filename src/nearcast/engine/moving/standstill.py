@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Ids
+    from nearcast.engine.engine import Engine
     from nearcast.engine.moving.live import Live
     from nearcast.engine.store import Store
 
@@ -30,7 +31,7 @@ __all__ = ["Standstill"]
 
 @dataclass(frozen=True)
 class Standstill:
-    """Lets the time of an engine stand still.
+    """Lets the time of an engine stand still, for those who put moves and messages in order.
 
     Examples
     --------
@@ -38,7 +39,7 @@ class Standstill:
     >>> from nearcast.model import Message, Rect, Subscription
     >>> engine = Engine(clock=lambda: 9.0)
     >>> engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), ["tea"]))
-    >>> with engine.standstill().held():
+    >>> with Standstill.of(engine).held():
     ...     _ = engine.publish(Message("m1", (0, 0), "Tea", time=1.0, ttl_s=2.0))
     ...     engine.move("s1", Rect(5, 5, 6, 6), time=4.0)
     [Update(time=4.0, subscription_id='s1', message_id='m1', sign=-1, score=None)]
@@ -46,6 +47,11 @@ class Standstill:
 
     store: Store
     live: Live
+
+    @classmethod
+    def of(cls, engine: Engine) -> Standstill:
+        """Return what lets the time of an engine stand still."""
+        return cls(engine._store, engine._live)
 
     @contextmanager
     def held(self) -> Iterator[None]:

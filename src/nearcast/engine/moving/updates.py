@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Outbox", "Updates"]
+__all__ = ["UPDATE_COLUMNS", "Outbox", "Updates"]
 
-_SCHEMA = ["time", "subscription_id", "message_id", "sign", "score"]
+UPDATE_COLUMNS = ("time", "subscription_id", "message_id", "sign", "score")
+"""The columns of a table of updates."""
 
 
 class Updates(NamedTuple):
@@ -73,7 +74,7 @@ class Updates(NamedTuple):
             pa.array(self.sign, pa.int8()),
             score,
         ]
-        return pa.Table.from_arrays(columns, _SCHEMA)
+        return pa.table(columns, names=UPDATE_COLUMNS)
 
     def to_list(self) -> list[Update]:
         """Return the updates as objects."""

@@ -185,7 +185,7 @@ class Living:
         return sum(a.nbytes for a in (*self._arrays, self._stamp_of, self._numbers))
 
     def lacks_room(self, count: int) -> bool:
-        """Whether a sweep must come before so many messages are admitted."""
+        """Whether a sweep must come before this number of messages is admitted."""
         return self._used + count > self.capacity
 
     def admit(
@@ -196,7 +196,7 @@ class Living:
         Parameters
         ----------
         messages
-            The messages; there is room for them.
+            The messages; there are enough stamps for them.
         range_number
             For messages that are not points the number of their box; -1 for points.
         """
@@ -252,7 +252,7 @@ class Living:
         return numbers
 
     def sweep(self, count: int) -> NDArray[np.int32]:
-        """Give new stamps to all messages, and make room for more of them.
+        """Give new stamps to all messages, and have stamps for more of them.
 
         Returns
         -------

@@ -9,8 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.engine.moving.standstill import Standstill
+from nearcast.engine.recording import TIME, begun_updates
 from nearcast.errors import StorageError
 from nearcast.intake import Rejects
+from nearcast.intake.arrow_columns import with_column
 from nearcast.intake.ids import read_ids
 from nearcast.intake.rejects import RowErrors, cell_value, record_json
 from nearcast.spark.workers.events import CHANGE, MESSAGE
@@ -22,7 +25,6 @@ from nearcast.spark.workers.ordering import (
     GivenRows,
     Ordered,
     pieces_of,
-    with_column,
 )
 
 if TYPE_CHECKING:
@@ -31,14 +33,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.engine import Engine
-    from nearcast.engine.moving.standstill import Standstill
+    from nearcast.engine.recording import ReplayClock
 
-__all__ = ["Applied", "Happening", "ReplayClock"]
+__all__ = ["Applied", "Happening"]
 
-UPDATES = ("time", "subscription_id", "message_id", "sign", "score")
-"""The columns of updates."""
-
-_TIME = pa.timestamp("us", "UTC")
 _FEW_RUNS = 2
 
 
@@ -49,17 +47,6 @@ class Applied(NamedTuple):
     rejects: dict[int, Rejects]
     messages: int
     changes: int
-
-
-class ReplayClock:
-    """A clock that shows the time of what is applied."""
-
-    def __init__(self, now_us: int) -> None:
-        self.now_us = now_us
-
-    def __call__(self) -> float:
-        """Return the time in seconds."""
-        return self.now_us / 1_000_000
 
 
 @dataclass
@@ -110,7 +97,7 @@ class Happening:
         """Publish all messages, then make all moves, and correct the times; see `Standstill`."""
         published = window.step == PUBLISH
         message, move = window.own[published], window.own[~published]
-        until_us, standstill = int(window.when_us[-1]), self.engine.standstill()
+        until_us, standstill = int(window.when_us[-1]), Standstill.of(self.engine)
         moved_ids, ids = (
             read_ids(rows.table.take(pa.array(chosen)), "id", RowErrors(len(chosen)))
             for rows, chosen in ((window.changes, move), (window.messages, message))
@@ -225,7 +212,7 @@ class Happening:
     ) -> tuple[Rejects, pa.Table]:
         names = ["subscription_id" if name == "id" else name for name in rows.table.column_names]
         table = rows.table.take(pa.array(piece)).rename_columns(names)
-        moved = self.engine.move_table(with_column(table, "time", pa.array(when_us, _TIME)))
+        moved = self.engine.move_table(with_column(table, "time", pa.array(when_us, TIME)))
         return moved.rejects, moved.updates
 
     def _publish(
@@ -235,19 +222,9 @@ class Happening:
         # A message that lives ends by its own time, however late it is.
         lives = table["ttl_s"].to_numpy() > 0
         time_us = np.where(lives, rows.time_us[piece], when_us)
-        table = with_column(table, "time", pa.array(time_us, _TIME))
+        table = with_column(table, "time", pa.array(time_us, TIME))
         published = self.engine.publish_table(table)
-        matches = published.matches
-        found = matches["message_id"].combine_chunks()
-        place = pc.index_in(found, table["id"].combine_chunks().cast(found.type)).to_numpy()
-        columns = [
-            pa.array(when_us[place], _TIME),
-            matches["subscription_id"],
-            found,
-            pa.array(np.ones(len(found), np.int8)),
-            matches["score"],
-        ]
-        return published.rejects, pa.table(columns, names=UPDATES)
+        return published.rejects, begun_updates(published, table["id"], when_us)
 
 
 def _numbered(rows: EventRows, piece: NDArray[np.int64], rejects: Rejects) -> Rejects:
@@ -286,7 +263,7 @@ def _with_lives(
     start_us, end_us = standstill.lives(read_ids(moved, "message_id", errors))
     time_us = moved["time"].cast(pa.int64()).to_numpy()
     corrected = np.clip(time_us, start_us, end_us)
-    table = with_column(moved, "time", pa.array(corrected, _TIME))
+    table = with_column(moved, "time", pa.array(corrected, TIME))
     return _typed(table, schema), (start_us < time_us) & (time_us < end_us)
 
 

@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.engine import Engine
+from nearcast.engine.opening import open_parts
+from nearcast.engine.recording import ReplayClock
 from nearcast.spark.workers.events import CHANGE, MESSAGE
-from nearcast.spark.workers.happening import Happening, ReplayClock
+from nearcast.spark.workers.happening import Happening
 from nearcast.spark.workers.ordering import (
     INSERT,
     GivenRows,
@@ -56,7 +58,7 @@ class LivingSet:
     def begin(cls, parts: Sequence[Part], scorer: Scorer, at_us: int) -> LivingSet:
         """Return subscriptions before the first event, which happens at a time."""
         clock = ReplayClock(at_us)
-        return cls(Engine.of_parts(parts, scorer, clock=clock), clock, BEGINNING)
+        return cls(open_parts(Engine, parts, scorer, clock=clock), clock, BEGINNING)
 
     @classmethod
     def open(cls, folder: Path, meta: dict[str, Any]) -> LivingSet:

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from nearcast.intake.arrow_columns import column_array, not_null
 from nearcast.intake.ids import read_ids
+from nearcast.intake.messages import with_lives
 from nearcast.intake.rejects import RowErrors
-from nearcast.intake.times import read_durations, read_times
+from nearcast.intake.times import read_times
 from nearcast.spark.workers.cleaning import DAMAGED
 from nearcast.spark.workers.effects import OPERATIONS
 from nearcast.spark.workers.events import own_columns
@@ -36,7 +37,6 @@ __all__ = [
     "pieces_of",
     "read_changes",
     "read_living_messages",
-    "with_column",
 ]
 
 DELETE, INSERT, MOVE, PUBLISH = range(4)
@@ -44,7 +44,6 @@ DELETE, INSERT, MOVE, PUBLISH = range(4)
 
 _ROWS_PER_CALL = 50_000
 _STEP = np.array([{"delete": DELETE, "insert": INSERT, "move": MOVE}[o] for o in OPERATIONS])
-_NO_TTL = "is missing; give it, or ttl_s for all messages without it"
 
 
 class EventRows(NamedTuple):
@@ -127,11 +126,7 @@ def read_living_messages(
     given: GivenRows, ttl_s: float | None
 ) -> tuple[pa.Table, NDArray[np.int64]]:
     """Return messages that all say how long they live, and their step."""
-    ttl = read_durations(given.table, "ttl_s", given.errors)
-    if ttl_s is None:
-        given.errors.add(~ttl.given, "ttl_s", _NO_TTL)
-    seconds = np.where(ttl.given, ttl.us / 1_000_000, ttl_s or 0.0)
-    table = with_column(given.table, "ttl_s", pa.array(seconds))
+    table = with_lives(given.table, given.errors, ttl_s, "ttl_s")
     return table, np.full(len(given.row), PUBLISH)
 
 
@@ -149,10 +144,3 @@ def pieces_of(
             yield first, position
             first, seen = position, set()
     yield first, len(chosen)
-
-
-def with_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
-    """Return a table with a column, in the place of one that it has."""
-    if name not in table.column_names:
-        return table.append_column(name, column)
-    return table.set_column(table.column_names.index(name), name, column)

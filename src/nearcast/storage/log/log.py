@@ -147,7 +147,7 @@ class Log:
         return self.enqueue(entries).wait()
 
     def reserve(self, size: int) -> None:
-        """Make sure that records of so many bytes have a place on the disk.
+        """Make sure that records with this many bytes have a place on the disk.
 
         Every reservation is used by one `enqueue`, or given back by `release`.
 
@@ -223,7 +223,8 @@ class Log:
         data = encode(entries, self._last_seq + 1, self.epoch)
         try:
             if self._end + len(data) > self._capacity:
-                self._begin_segment(len(data))
+                with self._changed:  # others may be making a spare
+                    self._begin_segment(len(data))
             self._disk.write(self._file, data, self._end)
             self._disk.sync(self._file)
         except OSError as error:

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 _MIN_FREE_WORDS = 1 << 16
 _CLAMPED_SHARE = 100
-"""The frame is chosen again when one in so many places is beyond it."""
+"""The frame is chosen again when one in this many places is outside of it."""
 
 _MIN_ARRIVED = 4096
 
@@ -95,7 +95,7 @@ class TwinListsOptions:
     tile
         Messages of a tile when a directory is built.
     regret
-        A list of clauses is sorted when so many leaves per clause were opened in vain.
+        A list of clauses is sorted when this many leaves per clause were opened in vain.
     rekey_interval
         Every how many moves the key of a clause is looked at.
     min_stamps
@@ -303,7 +303,7 @@ class TwinLists(ListedIndex):
             self._in_steps(rekey_entries, np.ascontiguousarray(entry))
 
     def _in_steps(self, run: Callable[..., int], entry: NDArray[np.int32]) -> None:
-        """Run a kernel that stops where the pool of clauses has no room."""
+        """Run a kernel that stops when the pool of clauses is full."""
         begin = 0
         while begin < len(entry):
             begin = run(self._arrays, self.entries.arrays, entry, begin)
@@ -362,7 +362,7 @@ class TwinLists(ListedIndex):
         y = np.concatenate([(box[:, 1] + box[:, 3]) // 2, place[:, Y]])
         return Frame.around(x, y)
 
-    # --- room ------------------------------------------------------------------------------------
+    # --- space -----------------------------------------------------------------------------------
 
     def _more_headers(self, count: int) -> None:
         arrays, state = self._arrays, self._arrays.state

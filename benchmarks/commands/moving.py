@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmarks.commands.options import OUT, Json, Out, Seed
+from benchmarks.commands.options import OUT, Json, MemoryGb, Out, Seed
 from nearcast.cli.options import parse_counts, parse_names, parse_shares
 from nearcast.cli.output import format_count, show_json, show_table, step_progress
 
@@ -46,9 +46,7 @@ def moving(
     calls: Annotated[
         int, typer.Option(min=0, help="Single calls of an engine; 0: measure no engine.")
     ] = 1_000,
-    memory_gb: Annotated[
-        float, typer.Option(min=0, help="Indexes that fit into this run in rotation.")
-    ] = 8.0,
+    memory_gb: MemoryGb = 8.0,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmarks.commands.moving import road_map
-from benchmarks.commands.options import OUT, Json, Out, Rounds, Seed
+from benchmarks.commands.options import OUT, Json, MemoryGb, Out, Rounds, Seed
 from nearcast.cli.options import parse_names
 from nearcast.cli.output import show_json, show_table, step_progress
 
@@ -81,9 +81,7 @@ def ap_plus(
     city_edges: Annotated[Path | None, typer.Option(help="Edges of a city's road map.")] = None,
     county_nodes: Annotated[Path | None, typer.Option(help="Nodes of a county's road map.")] = None,
     county_edges: Annotated[Path | None, typer.Option(help="Edges of a county's road map.")] = None,
-    memory_gb: Annotated[
-        float, typer.Option(min=0, help="Indexes that fit into this run in rotation.")
-    ] = 8.0,
+    memory_gb: MemoryGb = 8.0,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,

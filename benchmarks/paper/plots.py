@@ -91,8 +91,10 @@ class _Drawing:
         named = " and ".join(filter(None, (", ".join(data[:-1]), data[-1])))
         if len(data) > _MAX_NAMED:  # the panels have their names
             named = f"{len(data)} groups"
+        # A group may have its own size.
+        load = self._result.get("loads", {}).get(data[0], self._result)
         subtitle = (
-            f"{named}, {self._result['subscriptions']:,} subscriptions, median of "
+            f"{named}, {load['subscriptions']:,} subscriptions, median of "
             f"{self._result['rounds']} {self._result.get('rounds_are', 'rounds')} "
             "(whiskers: minimum and maximum)"
         )

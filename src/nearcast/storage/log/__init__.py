@@ -1,0 +1,10 @@
+"""An append-only log on disk, for everything that must not be lost.
+
+`Log` appends groups of records, and reads them again. `records` is their form, `disk` what a log
+asks of the operating system.
+"""
+
+from nearcast.storage.log.log import Log, Ticket
+from nearcast.storage.log.records import Entry, Record
+
+__all__ = ["Entry", "Log", "Record", "Ticket"]

@@ -21,7 +21,6 @@ Damage anywhere else is an error that names the place.
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -39,6 +38,7 @@ from nearcast.storage.log.records import (
 from nearcast.storage.temporary import TemporaryFile, sync_folder
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Sequence
 
     from nearcast.storage.log.records import Entry, Record
@@ -345,8 +345,8 @@ class Log:
         seq, end = first, 0
         while (found := read_at(buffer, end)) is not None and found.record.seq == seq:
             seq, end = seq + 1, found.end
-        torn = buffer[end:].rstrip(b"\0")
-        if any(found.group > seq for found in records_after(torn, 0)):
+        torn = len(buffer.rstrip(b"\0")) > end
+        if any(found.group > seq for found in records_after(buffer, end)):
             raise self._damage(first, end, seq)
         self._capacity = max(len(buffer), self._segment_bytes)
         if torn or len(buffer) < self._capacity:

@@ -114,6 +114,8 @@ class Log:
         self._failure: OSError | None = None
         self._spare_bytes = 0
         self._file = -1
+        self._firsts: list[int] = []
+        self._last_seq = self._end = self._end_after = self._capacity = 0
         try:
             self.epoch = self._next_epoch()
             self._open_last()
@@ -335,7 +337,6 @@ class Log:
         if spare.exists():
             self._disk.remove(spare)
         if not names:
-            self._last_seq = self._end = self._end_after = self._capacity = 0
             self._make_spare(self._segment_bytes)
             self._begin_segment(0)
             return

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIGNMENT",
     "HEADER_BYTES",
+    "MAX_BODY_BYTES",
     "Entry",
     "Found",
     "Record",
     "encode",
     "read_at",
     "record_bytes",
+    "records_after",
 ]
 
 _HEADER = struct.Struct("<IIQQIHH")
@@ -100,7 +102,8 @@ def read_at(buffer: bytes | memoryview, at: int) -> Found | None:
 
 def records_after(buffer: bytes | memoryview, at: int) -> Iterator[Found]:
     """Yield all records that begin at this position or later, whatever lies between them."""
-    while at + HEADER_BYTES <= len(buffer):
+    last = len(bytes(buffer).rstrip(b"\0"))  # nothing but zeros follows
+    while at < last:
         found = read_at(buffer, at)
         if found is None:
             at += ALIGNMENT

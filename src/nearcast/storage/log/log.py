@@ -51,18 +51,18 @@ _SPARE = "spare"
 
 
 class Ticket:
-    """Entries that wait to be written, and then where they are."""
+    """Entries that wait to be written; ``last_seq`` is the number of the last one."""
 
-    def __init__(self, log: Log, entries: Sequence[Entry]) -> None:
+    def __init__(self, log: Log, entries: Sequence[Entry], last_seq: int) -> None:
         self._log = log
         self.entries = entries
-        self.last_seq = 0
+        self.last_seq = last_seq
         self.error: StorageError | None = None
 
     @property
     def done(self) -> bool:
         """Whether the entries are on disk, or never will be."""
-        return self.last_seq > 0 or self.error is not None
+        return self.last_seq <= self._log.last_seq or self.error is not None
 
     def wait(self) -> int:
         """Return the number of the last entry when all of them are on disk."""
@@ -115,7 +115,8 @@ class Log:
         self._spare_bytes = 0
         self._file = -1
         self._firsts: list[int] = []
-        self._last_seq = self._end = self._end_after = self._capacity = 0
+        self._last_seq = self._enqueued = 0
+        self._end = self._end_after = self._capacity = 0
         try:
             self.epoch = self._next_epoch()
             self._open_last()
@@ -132,6 +133,11 @@ class Log:
     def last_seq(self) -> int:
         """The last record that is on disk, 0 if there never was one."""
         return self._last_seq
+
+    @property
+    def enqueued_seq(self) -> int:
+        """The last record that is on disk or waits to be written."""
+        return self._enqueued
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -171,9 +177,10 @@ class Log:
         for kind, body in entries:
             if len(body) > MAX_BODY_BYTES or not 0 <= kind < 1 << 16:
                 raise InvalidInput("entry", kind, "must have a kind of 16 bits, and at most 2 GB")
-        ticket = Ticket(self, entries)
         with self._changed:
             self._check()
+            self._enqueued += len(entries)
+            ticket = Ticket(self, entries, self._enqueued)
             self._waiting.append(ticket)
         return ticket
 
@@ -201,20 +208,14 @@ class Log:
     def _finish(self, group: list[Ticket], failure: OSError | None) -> None:
         if failure is not None:
             self._failure = failure
-        seq = self._last_seq
         for ticket in group:
             self._promised -= sum(record_bytes(len(body)) for _, body in ticket.entries)
-            if failure is not None:
-                ticket.error = self._failed()
-            else:
-                seq += len(ticket.entries)
-                ticket.last_seq = seq
         if failure is None:
-            self._last_seq, self._end = seq, self._end_after
-        else:
-            for ticket in self._waiting:
-                ticket.error = self._failed()
-            self._waiting = []
+            self._last_seq, self._end = group[-1].last_seq, self._end_after
+            return
+        for ticket in (*group, *self._waiting):
+            ticket.error = self._failed()
+        self._waiting = []
 
     def _write(self, group: list[Ticket]) -> OSError | None:
         """Write the entries of a group and sync them; return what went wrong."""
@@ -352,7 +353,8 @@ class Log:
         self._capacity = max(len(buffer), self._segment_bytes)
         if torn or len(buffer) < self._capacity:
             self._disk.cut(self._file, end, self._capacity)
-        self._last_seq, self._end, self._end_after = seq - 1, end, end
+        self._last_seq = self._enqueued = seq - 1
+        self._end = self._end_after = end
 
     def _content(self, first: int, end: int | None) -> bytes:
         file = self._disk.open(self._path(first))

@@ -21,7 +21,7 @@ FAMILIES = {
 }
 """Indexes that share kernels, and how the names of their tests and modules are recognized."""
 
-FIRST = ["tests/spark/test_stream_killed.py", *FAMILIES]
+FIRST = ["tests/spark/test_stream_killed.py", "tests/spark/test_updates_killed.py", *FAMILIES]
 """What takes longest, so that no worker is left with it at the end."""
 
 

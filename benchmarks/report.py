@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.paper import NOTE, PAPERS, judge, statement_table, summary_table
+from benchmarks.moving.compared import moving_table
+from benchmarks.paper import (
+    MOVING_PAPERS,
+    NOTE,
+    PAPERS,
+    find_paper,
+    judge,
+    statement_table,
+    summary_table,
+)
 from benchmarks.ranking import default_index
 from nearcast.errors import UnsupportedFile
 from nearcast.plots.machine import machine_caption
@@ -261,6 +270,44 @@ def _calls(result: dict[str, Any]) -> str:
     return _section("**Single calls**: mean µs (p99)", header, rows, command)
 
 
+def _moving(result: dict[str, Any]) -> str:
+    load, first = result["load"], result["results"][0]
+    header, rows = moving_table(result)
+    rows = [[f"`{row[0]}`", *row[1:]] for row in rows]
+    title = (
+        f"**Moving subscriptions**: {load['subscriptions']:,} subscriptions, {load['messages']:,} "
+        f"living messages; in a tick {load['arrivals']:,} messages arrive, as many expire, and "
+        f"{first['moves_per_tick']:,.0f} subscriptions move; "
+        f"{_format_number(first['updates_per_move'])} updates a move, "
+        f"{_format_number(first['matches_per_message'])} matches a message"
+    )
+    least, most = load["box_share"]
+    command = (
+        f"nearcast bench moving --subscriptions {load['subscriptions']} "
+        f"--messages {load['messages']} --ticks {result['ticks']} --dataset {load['dataset']} "
+        f"--velocity {load['velocity']:g} --mobility {load['mobility']:g} "
+        f"--range {least:g}-{most:g} --seed {load['seed']}"
+    )
+    section = _section(title, header, rows, command)
+    if result["engine"] is not None:
+        section += f"\n\n{_moving_calls(result['engine'])}"
+    return section
+
+
+def _moving_calls(engine: dict[str, Any]) -> str:
+    """Return a sentence about the calls of an engine."""
+    table, message, expired = (
+        engine[name]["median"]
+        for name in ("us_per_table_move", "us_per_published_message", "us_per_advanced_message")
+    )
+    return (
+        f"Whole calls of an engine: `move_table` with integer ids {_format_number(1e6 / table)} "
+        f"moves a second, `publish_table` {_format_number(message)} µs a living message, `advance` "
+        f"{_format_number(expired)} µs an expired one, `move` of one "
+        f"{_format_number(engine['single_move_us']['median'])} µs."
+    )
+
+
 def _text(result: dict[str, Any]) -> str:
     row = [
         _format_number(result["us_per_message"]["median"]),
@@ -332,17 +379,17 @@ def _spark(result: dict[str, Any]) -> str:
 
 def _paper(result: dict[str, Any]) -> str:
     # Judge again: statements and explanations may have changed since the run.
-    whole = PAPERS[result["paper"]]
+    whole = find_paper(result["paper"])
     names = [figure.name for figure in whole.figures]
     measured = [name for name in result.get("figures", names) if name in names]
     experiment = whole if measured == names else whole.only(measured)
     header, rows = statement_table(judge(experiment, result))
     chosen = "" if experiment is whole else f" --figure {','.join(measured)}"
-    command = (
-        f"nearcast bench paper {experiment.name} --subscriptions {result['subscriptions']} "
-        f"--messages {result['messages']} --rounds {result['rounds']} --seed {result['seed']}"
-        f"{chosen}"
+    options = result.get("options") or (
+        f"--subscriptions {result['subscriptions']} --messages {result['messages']} "
+        f"--rounds {result['rounds']} --seed {result['seed']}"
     )
+    command = f"nearcast bench paper {experiment.name} {options}{chosen}"
     note = f"{experiment.note}. {NOTE}" if experiment.note else NOTE
     title = f"**{experiment.title}**: {result['subscriptions']:,} subscriptions. {note}"
     section = _section(title, header, rows, command, left=(0, 1, 6, 7))
@@ -354,10 +401,11 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "compare": _comparison,
     "churn": _churn,
     "calls": _calls,
+    "moving": _moving,
     "text": _text,
     "start": _start,
     "spark": _spark,
-    **{f"paper-{name}": _paper for name in PAPERS},
+    **{f"paper-{name}": _paper for name in (*PAPERS, *MOVING_PAPERS)},
 }
 
 

@@ -2,18 +2,19 @@
 
 import typer
 
-from benchmarks.commands import calls, churn, compare, costs, paper, readme, sliders, spark
+from benchmarks.commands import calls, churn, compare, costs, moving, paper, readme, sliders, spark
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Measure indexes, changes, single calls, text, start-up and Spark; rerun the papers.",
+    help="Measure indexes, changes, moves, calls, text, start-up and Spark; rerun the papers.",
     no_args_is_help=True,
     add_completion=False,
 )
 app.command("compare")(compare.compare)
 app.command("churn")(churn.churn)
 app.command("calls")(calls.calls)
+app.command("moving")(moving.moving)
 app.command("text")(costs.text)
 app.command("start")(costs.start)
 app.command("spark")(spark.spark)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchmarks.commands.moving import road_map
 from benchmarks.commands.options import OUT, Json, Out, Rounds, Seed
 from nearcast.cli.options import parse_names
 from nearcast.cli.output import show_json, show_table, step_progress
@@ -64,16 +65,65 @@ for _name in _HELP:
     _add(_name)
 
 
+@app.command(
+    "ap-plus", help="Moves, arrivals, mobility, velocity, ranges, sizes, circles: the ap+-tree."
+)
+def ap_plus(
+    subscriptions: Annotated[
+        int, typer.Option(min=1, help="Subscriptions of the default setting; others are relative.")
+    ] = 1_000_000,
+    messages: Annotated[
+        int, typer.Option(min=1, help="Living messages of the default setting.")
+    ] = 500_000,
+    ticks: Annotated[int, typer.Option(min=1, help="Measured ticks; medians are reported.")] = 3,
+    figure: Figures = "",
+    city_nodes: Annotated[Path | None, typer.Option(help="Nodes of a city's road map.")] = None,
+    city_edges: Annotated[Path | None, typer.Option(help="Edges of a city's road map.")] = None,
+    county_nodes: Annotated[Path | None, typer.Option(help="Nodes of a county's road map.")] = None,
+    county_edges: Annotated[Path | None, typer.Option(help="Edges of a county's road map.")] = None,
+    memory_gb: Annotated[
+        float, typer.Option(min=0, help="Indexes that fit into this run in rotation.")
+    ] = 8.0,
+    seed: Seed = 0,
+    out: Out = OUT,
+    as_json: Json = False,
+) -> None:
+    from benchmarks.moving.load import CITY, COUNTY
+    from benchmarks.paper import MOVING_PAPERS, MovingExperiment, MovingPaperPlan, measure_moving
+
+    experiment = MOVING_PAPERS["ap-plus"].only(parse_names(figure))
+    assert isinstance(experiment, MovingExperiment)
+    plan = MovingPaperPlan(
+        subscriptions,
+        messages,
+        ticks,
+        seed,
+        memory_gb * 1e9,
+        road_map(city_nodes, city_edges, CITY),
+        road_map(county_nodes, county_edges, COUNTY),
+    )
+    with step_progress(not as_json, "measuring") as step:
+        result = measure_moving(experiment, plan, step)
+    _finish(experiment, result, out, as_json)
+
+
 def _run(name: str, figures: str, plan: "Plan", out: Path, as_json: bool) -> None:
-    from benchmarks.paper import PAPERS, judge, measure, plot_figures
-    from benchmarks.report import write_result
+    from benchmarks.paper import PAPERS, measure
 
     experiment = PAPERS[name].only(parse_names(figures))
     with step_progress(not as_json, "measuring") as step:
         result = measure(experiment, plan, step)
+    _finish(experiment, result, out, as_json)
+
+
+def _finish(experiment: "Experiment", result: dict[str, Any], out: Path, as_json: bool) -> None:
+    """Judge a result, and write and show everything."""
+    from benchmarks.paper import judge, plot_figures
+    from benchmarks.report import write_result
+
     verdicts = judge(experiment, result)
     result["verdicts"] = [verdict.to_dict() for verdict in verdicts]
-    write_result(result, out / f"paper-{name}.json")
+    write_result(result, out / f"paper-{experiment.name}.json")
     plot_figures(experiment, result, out)
     if as_json:
         show_json(result)

@@ -28,8 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_figures"]
 
-COLORS = ("#5b7c99", "#edae49", "#66a182", "#8d6a9f", "#9aa5b1", "#c9803a", "#2e86ab")
-MARKERS = "sD^vPX*"
+COLORS = (
+    "#5b7c99",
+    "#edae49",
+    "#66a182",
+    "#8d6a9f",
+    "#9aa5b1",
+    "#c9803a",
+    "#2e86ab",
+    "#3d405b",
+    "#81b29a",
+)
+MARKERS = "sD^vPX*<>"
 _RIGHT_WITH_LEGEND = 0.79
 """The right edge of the panels if there is a legend beside them."""
 
@@ -83,7 +93,8 @@ class _Drawing:
             named = f"{len(data)} groups"
         subtitle = (
             f"{named}, {self._result['subscriptions']:,} subscriptions, median of "
-            f"{self._result['rounds']} rounds (whiskers: minimum and maximum)"
+            f"{self._result['rounds']} {self._result.get('rounds_are', 'rounds')} "
+            "(whiskers: minimum and maximum)"
         )
         if self._note:
             subtitle += f". {self._note}"

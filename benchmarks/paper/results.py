@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 __all__ = ["QUANTITIES", "Measured", "Quantity", "Results"]
 
 
@@ -35,6 +37,18 @@ QUANTITIES = {
     "build": Quantity("s", "seconds to build", _ONCE),
     "insert": Quantity("µs", "µs per insert", _ONCE),
     "operations": Quantity("a second", "operations per second", _ROUNDS, more_is_better=True),
+    "imm": Quantity("µs", "µs per arrival (IMM)", _ROUNDS),
+    "msp": Quantity("µs", "µs per move (MSP)", _ROUNDS),
+    "mi": Quantity("µs", "µs to store a message (MI)", _ROUNDS),
+    "slu": Quantity("µs", "µs per move without messages (SLU)", _ROUNDS),
+    "expire": Quantity("µs", "µs per expiry", _ROUNDS),
+    "total_msp": Quantity("s", "seconds of all moves of a tick", _ROUNDS),
+    "tick": Quantity("s", "seconds of a tick", _ROUNDS),
+    "ticks": Quantity("a second", "ticks per second", _ROUNDS, more_is_better=True),
+    "total_bytes": Quantity("MB", "MB in total", _EXACT),
+    "message_bytes": Quantity("bytes", "bytes per living message", _EXACT),
+    "copies": Quantity("copies", "copies of a message", _EXACT),
+    "quiet": Quantity("%", "% of moves without an update", _EXACT),
 }
 """The quantities of statements and figures."""
 
@@ -94,6 +108,9 @@ class Results:
             rounds = point["rounds_operations_per_second"]
             return Measured(label, rounds, point["operations_per_second"]["median"], {})
         point = self._points[dataset, label, group]
+        if "quantities" in point:  # of moving subscriptions: one value for each tick
+            rounds = point["quantities"][quantity]
+            return Measured(label, rounds, float(np.median(rounds)), {})
         if quantity in _OF_POINTS:
             value = point.get(_OF_POINTS[quantity])
             return Measured.once(label, math.nan if value is None else float(value))

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from nearcast.columns import Ids
 from nearcast.engine import Engine
 from nearcast.errors import DuplicateId, InvalidInput, UnknownId
 from nearcast.model import Circle, Message, Overlap, Proximity, Rect, Subscription, Update
@@ -102,6 +103,38 @@ def test_an_id_is_free_in_the_middle_of_a_batch() -> None:
     assert [m.message_id for m in engine.publish(messages)] == ["a", "b", "b", "a"]
     assert waiting(engine, 5.0) == [(2.0, "s", "b", -1), (5.0, "s", "a", -1)]
     assert [u.message_id for u in engine.move("s", THERE, 6.0)] == ["b", "a"]
+
+
+def test_what_nobody_keeps_meets_movers_that_expire_before_the_next_message() -> None:
+    engine, _ = engine_at(1e9, Subscription("s", THERE, "tea", expires_at=5.0))
+    engine.move("s", HERE, time=1.0)
+    times = [("a", 4.0, 0.0), ("b", 6.0, 9.0)]
+    messages = [Message(i, (0, 0), "tea", time=t, ttl_s=ttl) for i, t, ttl in times]
+    assert [m.message_id for m in engine.publish(messages)] == ["a"]
+
+
+def test_time_that_stands_still_expires_nothing() -> None:
+    engine, clock = engine_at(0.0, Subscription("s", HERE, "tea"), Subscription("t", HERE, "tea"))
+    engine.publish(Message("old", (0, 0), "tea", time=0.0, ttl_s=3.0))
+    clock.now = 9.0
+    standstill = engine.standstill()
+    nobody, new = Ids.of([]), Ids.of(["new"])
+    assert standstill.allows(Ids.of(["s", "unknown"]), new, 9_000_000)
+    assert not standstill.allows(nobody, Ids.of(["old"]), 9_000_000)
+    with standstill.held():
+        matches = engine.publish(Message("new", (0, 0), "tea", time=5.0, ttl_s=2.0))
+        moved = engine.move_table(moves([("s", THERE, 4.0), ("t", THERE, 8.0)])).updates
+        start_us, end_us = standstill.lives(Ids.of(["new", "old"]))
+    assert (start_us.tolist(), end_us.tolist()) == ([5_000_000, 0], [7_000_000, 3_000_000])
+    assert [m.subscription_id for m in matches] == ["s", "t"]
+    assert moved["message_id"].to_pylist() == ["old", "new"] * 2
+    assert [row[0] for row in waiting(engine, 9.0)] == []
+    assert engine.stats().live_messages == 0
+    ranked = Subscription("r", (0, 0), "tea", ranking=Proximity(0.5, 0.5, 1000.0))
+    engine.subscribe([ranked, Subscription("u", HERE, "tea", expires_at=20.0)])
+    assert not standstill.allows(Ids.of(["r"]), new, 10_000_000)
+    assert not standstill.allows(nobody, new, 20_000_000)
+    assert standstill.allows(nobody, new, 19_000_000)
 
 
 def test_messages_that_are_dead_count_as_dead() -> None:

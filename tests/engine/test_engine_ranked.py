@@ -19,8 +19,10 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from nearcast.compiled.jit import JIT
 from nearcast.engine import Engine, merging, rows, store, upkeep
 from nearcast.errors import InvalidInput, UnknownId, UnknownName
+from nearcast.intake import subscriptions_from
 from nearcast.model import Match, Message, Overlap, Point, Proximity, Rect, Subscription
-from nearcast.text import words
+from nearcast.segments import Part, Scorer
+from nearcast.text import Vocabulary, words
 
 WORDS = ["tea", "milk", "cake", "jam", "hot", "rare"]
 IDS = list(range(12))
@@ -435,3 +437,26 @@ def test_preview_of_a_table_registers_nothing() -> None:
     assert [(m.message_id, m.score) for m in found] == [("a", 1.0)]
     assert len(engine) == 0
     assert engine.stats().tokens == 0
+
+
+def test_fixed_weights_are_never_counted_again(tmp_path: Path) -> None:
+    def ranked(id: str, *keywords: str) -> Subscription:
+        return Subscription(id, HERE, keywords, ranking=Overlap(0.5, 0.1))
+
+    vocabulary = Vocabulary()
+    given = [ranked("a", "tea", "rare"), ranked("b", "rare")]
+    part = Part(subscriptions_from(given, vocabulary), vocabulary)
+    scorer = Scorer.counted(part)
+    engine = Engine.of_parts([part], scorer)
+    message = Message("m", HERE, "tea milk")
+    before = {match.subscription_id: match.score for match in engine.publish(message)}
+    engine.subscribe([ranked(f"n{number}", "tea") for number in range(1_500)])
+    engine.settle()
+    engine.save(tmp_path / "saved")
+    for one in (engine, Engine.open(tmp_path / "saved")):
+        one.subscribe(ranked("new", "milk"))
+        one.settle()
+        assert one.stats().weighed_subscriptions == 2
+        found = {match.subscription_id: match.score for match in one.publish(message)}
+        assert found["a"] == before["a"]
+        assert len(found) == 1_503

@@ -8,7 +8,8 @@ import pyspark.daemon
 import nearcast.spark.workers.changing
 import nearcast.spark.workers.cleaning
 import nearcast.spark.workers.drawing
-import nearcast.spark.workers.matching  # noqa: F401
+import nearcast.spark.workers.matching
+import nearcast.spark.workers.updating  # noqa: F401
 
 if __name__ == "__main__":
     pyspark.daemon.manager()

@@ -18,6 +18,7 @@ EXPECTED = {
     "changes": "rejected: id is not registered",
     "compact": "dropped versions: (1, 2)",
     "match": "message 1 matches ann",
+    "moves": "01:08 late no longer matches bob",
     "pipeline": "version 2 is in use",
     "prepare": "'duplicates': 1",
     "ranked": "message 1 matches eve: ",

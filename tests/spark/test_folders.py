@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import fsspec
 import numpy as np
@@ -23,10 +24,11 @@ from nearcast.errors import StorageError
 from nearcast.spark.artifact import folders
 from nearcast.spark.artifact.folders import Folder, open_folder
 from nearcast.spark.artifact.segments import open_segment
+from nearcast.spark.artifact.states import PartitionStates
 from nearcast.spark.artifact.versions import Artifact, Version
 from nearcast.spark.workers.answers import answer_schema
 from nearcast.spark.workers.matching import MatchMessages
-from nearcast.storage import read_arrays
+from nearcast.storage import read_arrays, write_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +63,47 @@ def spoil(folder: Folder, name: str) -> None:
 
 def copies(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "cache" / "stored").glob("*"))
+
+
+def test_files_and_stored_folders_can_be_replaced(folder: Folder) -> None:
+    for text in (b"one", b"two"):
+        folder.put("some/file", text)
+        assert folder.read("some/file") == text
+    digests = set()
+    for arrays in (SQUARES, {"square": np.arange(3)}):
+
+        def write(path: Path, arrays: dict[str, np.ndarray[Any, Any]] = arrays) -> None:
+            write_arrays(path, "squares", arrays, {})
+
+        digest, nbytes = folder.write_with("some/stored", write)
+        found, _ = read_arrays(folder.fetch("some/stored", digest), "squares")
+        assert found["square"].tolist() == arrays["square"].tolist()
+        assert nbytes > arrays["square"].nbytes
+        digests.add(digest)
+    assert len(digests) == 2
+    assert folder.names("some") == ["file", "stored"]
+
+
+def test_the_state_of_a_stream_may_be_anywhere(folder: Folder, tmp_path: Path) -> None:
+    states = PartitionStates(folder, 7)
+    assert states.last_snapshot(9) == -1
+    for batch in range(4):
+        states.write_log(batch, pa.table({"event": [batch]}))
+        if batch % 2:
+            write = partial(write_arrays, kind="squares", arrays=SQUARES, meta={})
+            states.write_snapshot(batch, write, {"present_us": batch})
+    assert [states.last_snapshot(batch) for batch in (0, 1, 2, 9)] == [-1, 1, 1, 3]
+    where, snapshot = states.open_snapshot(3)
+    assert snapshot.meta == {"present_us": 3}
+    arrays, _ = read_arrays(where, "squares")
+    states.close_snapshot(snapshot)
+    assert arrays["square"][-1] == 999**2  # who maps it keeps it
+    assert not copies(tmp_path)
+    states.remove_before(3)
+    assert folder.names("0007") == ["00000003", "00000003.json", "00000003.log"]
+    assert [table["event"].to_pylist() for _, table in states.logs(2, 3)] == [[3]]
+    with pytest.raises(StorageError, match="incomplete"):
+        list(states.logs(0, 3))
 
 
 def test_files_and_names(folder: Folder) -> None:

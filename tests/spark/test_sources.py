@@ -186,3 +186,15 @@ def test_a_csv_file_with_other_columns_is_not_taken_for_the_first(
     (folder / "2.csv").write_text("id,text,lat,lon\nb,tea,1,2\n")
     with pytest.raises(PySparkException, match=r"2\.csv"):
         Sunk(frame.select("id", F.col("lon").cast("double")), tmp_path / "progress")
+
+
+def test_moves_have_columns_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    for kind in ("parquet", "csv", "json"):
+        frame = open_stream(spark, str(tmp_path), kind=kind, rows="moves")
+        assert {"time", "west", "north"} <= {*frame.columns}
+        assert ("op" in frame.columns) == (kind == "json")
+        assert ({"id", "subscription_id"} & {*frame.columns}) == {
+            "id" if kind == "json" else "subscription_id"
+        }
+    with pytest.raises(UnknownName, match="unknown kind of rows 'stars'"):
+        open_stream(spark, str(tmp_path), rows="stars")

@@ -29,6 +29,7 @@ from nearcast.engine.explain import explain_row
 from nearcast.engine.journal import UNNOTED, Journal, has_journal
 from nearcast.engine.moving.live import Live
 from nearcast.engine.moving.mover import Mover
+from nearcast.engine.moving.standstill import Standstill
 from nearcast.engine.moving.stored import StoredLive
 from nearcast.engine.published import Moved, Published, Stats
 from nearcast.engine.replay import (
@@ -385,6 +386,10 @@ class Engine:
             updates = self._live.outbox.take()
             event.happened()
         return updates.to_table()
+
+    def standstill(self) -> Standstill:
+        """Return what lets time stand still, for those who put moves and messages in order."""
+        return Standstill(self._store, self._live)
 
     def publish(
         self, messages: Message | Iterable[Message], *, top: int | None = None
@@ -768,6 +773,30 @@ class Engine:
         except BaseException:
             journal.close()
             raise
+        return engine
+
+    @classmethod
+    def of_parts(
+        cls, parts: Iterable[Part], scorer: Scorer, *, clock: Callable[[], float] = clocks.time
+    ) -> Self:
+        """Return an engine with subscriptions that were read before.
+
+        Parameters
+        ----------
+        parts
+            The subscriptions, no two with the same id.
+        scorer
+            What the scores of ranked subscriptions depend on, for as long as the engine lives:
+            weights are not counted again, so engines with different subscriptions give the same
+            scores.
+        clock
+            As for a new engine.
+        """
+        engine = cls(clock=clock)
+        store = engine._store
+        store.state = store.state._replace(scorer=replace(scorer, fixed=True))
+        for part in parts:
+            store.add(part, skip=False)
         return engine
 
     def close(self) -> None:

@@ -69,6 +69,7 @@ class Snapshot:
             "tokenizer": self.tokenizer,
             "similarity": self.scorer.scoring.similarity,
             "distance": self.scorer.scoring.distance,
+            "fixed": self.scorer.fixed,
             "indexed": [segment.indexed for segment in self.segments],
             "live": self.live.meta(),
         }
@@ -93,7 +94,8 @@ class Snapshot:
                 builder = builder.with_statistics(statistics)
             vocabulary = Vocabulary.from_arrays(nested("vocabulary", arrays))
             scoring = Scoring(meta["similarity"], meta["distance"])
-            scorer = Scorer(_weights(vocabulary, nested("weights", arrays)), scoring)
+            weights = _weights(vocabulary, nested("weights", arrays))
+            scorer = Scorer(weights, scoring, fixed=bool(meta.get("fixed", False)))
             reading = _Reading(builder, scorer, vocabulary, verify)
             segments = [
                 reading.segment(nested(f"segment{number}", arrays), indexed)

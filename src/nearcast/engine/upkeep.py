@@ -113,13 +113,15 @@ class Upkeep(Rows):
         That is so for the first ranked subscriptions, and for the first large write of them.
         """
         rankings = part.subscriptions.rankings
-        if rankings is None:
+        if rankings is None or self.state.scorer.fixed:
             return False
         counted, more = self.state.scorer.weights.subscriptions, np.count_nonzero(rankings.kind)
         return counted == 0 or bool(counted < BULK_ROWS <= more)
 
     def _outgrew_weights(self) -> bool:
         """Whether there are twice as many ranked subscriptions as when weights were counted."""
+        if self.state.scorer.fixed:
+            return False
         enough = max(2 * self.state.scorer.weights.subscriptions, _MIN_COUNTED)
         ranked = [s for s in self.state.segments if s.ranked]
         if sum(map(len, ranked)) < enough:
@@ -137,6 +139,8 @@ class Upkeep(Rows):
             Whether large segments get their new indexes here; otherwise the caller merges all of
             them at once.
         """
+        if self.state.scorer.fixed:
+            return
         with self.merging:
             ranked = self._claim_ranked()
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,11 +26,13 @@ __all__ = ["Scorer", "count_tokens"]
 class Scorer:
     """The frozen table of weights, and the similarity and distance, of a set of subscriptions.
 
-    An engine has one, and so has a version on Spark. It is replaced as a whole.
+    An engine has one, and so has a version on Spark. It is replaced as a whole. One that is
+    ``fixed`` is never replaced: weights are not counted again, whatever is written.
     """
 
     weights: Weights
     scoring: Scoring
+    fixed: bool = field(default=False, kw_only=True)
 
     @classmethod
     def new(cls, scoring: Scoring | None = None) -> Scorer:

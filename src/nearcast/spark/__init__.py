@@ -8,6 +8,7 @@ Every step over a whole data set is a job over frames:
 - `build`: build an index over subscriptions in a folder, whole or in shards.
 - `match`: match messages, in batches and in streams.
 - `stream`: start a streaming query that survives crashes.
+- `stream_updates`: the same for messages that live and subscriptions that move.
 - `changes` and `compact`: change an index while it is used.
 
 The code of Spark's workers (`workers/`), the index on disk (`artifact/`) and the shards (`shards/`)
@@ -31,6 +32,7 @@ from nearcast.spark.sources import open_stream
 from nearcast.spark.statistics import statistics
 from nearcast.spark.stream import rates, stream, stream_rejects
 from nearcast.spark.subscriptions import subscriptions
+from nearcast.spark.updates import stream_updates, update_rates
 
 __all__ = [
     "Built",
@@ -51,5 +53,7 @@ __all__ = [
     "statistics",
     "stream",
     "stream_rejects",
+    "stream_updates",
     "subscriptions",
+    "update_rates",
 ]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["Changed", "changes", "rewrite_shards"]
+__all__ = ["Changed", "change_columns", "changes", "check_ids", "rewrite_shards"]
 
 _COLUMNS = ("op", "time", *SUBSCRIPTION_COLUMNS)
 
@@ -82,10 +82,16 @@ def changes(frame: DataFrame, index_path: str | os.PathLike[str]) -> Changed:
         When the index cannot be read or written, or somebody else changed it meanwhile. It is not
         changed then.
     """
-    given = _columns(frame)
+    given = change_columns(frame)
+    if frame.isStreaming:
+        raise InvalidInput(
+            "frame",
+            "a stream",
+            "must be a batch; call changes in foreachBatch, or use stream_updates",
+        )
     artifact = Artifact(index_path)
     version = artifact.latest()
-    _check_ids(given, version)
+    check_ids(given, version)
     with plain_errors(), working(artifact) as work, artifact.reading(version):
         return _Change(given, artifact, version, work).run()
 
@@ -167,8 +173,14 @@ def _taken(results: list[Row]) -> dict[str, int]:
     return {operation: found.get(operation, 0) for operation in OPERATIONS}
 
 
-def _columns(frame: DataFrame) -> DataFrame:
-    """Return the columns of changes, or of moves as changes."""
+def change_columns(frame: DataFrame, *others: str) -> DataFrame:
+    """Return the columns of changes, or of moves as changes, and some others if they are there.
+
+    Raises
+    ------
+    UnsupportedFile
+        When a required column is missing.
+    """
     from pyspark.sql import functions as F
 
     if "id" not in frame.columns and "subscription_id" in frame.columns:
@@ -181,12 +193,11 @@ def _columns(frame: DataFrame) -> DataFrame:
             f"not a table of changes: found the columns {', '.join(frame.columns) or 'none'}; "
             "expected op (insert, delete or move), id, and the columns of subscriptions"
         )
-    if frame.isStreaming:
-        raise InvalidInput("frame", "a stream", "must be a batch; call changes in foreachBatch")
-    return frame.select(*(name for name in frame.columns if name in _COLUMNS))
+    return frame.select(*(name for name in frame.columns if name in (*_COLUMNS, *others)))
 
 
-def _check_ids(frame: DataFrame, version: Version) -> None:
+def check_ids(frame: DataFrame, version: Version) -> None:
+    """Raise an error unless the ids of changes are of the kind that the index has."""
     found = "integer" if id_type(frame) == pa.int64() else "string"
     if found != version.ids:
         raise InvalidInput(

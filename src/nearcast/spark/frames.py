@@ -44,6 +44,7 @@ __all__ = [
 INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _DDL = {
     pa.string(): "string",
+    pa.int8(): "tinyint",
     pa.int32(): "int",
     pa.int64(): "bigint",
     pa.float64(): "double",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nearcast.spark.artifact.leases import Lease
     from nearcast.spark.artifact.versions import Version
 
-__all__ = ["METRICS", "REPLICATED_BYTES", "match", "plan_stream"]
+__all__ = ["METRICS", "REPLICATED_BYTES", "keys_of_partitions", "match", "plan_stream"]
 
 METRICS = "nearcast"
 """The name of what `match` observes in the progress of a streaming query."""
@@ -185,11 +185,11 @@ def _routed(given: DataFrame, routing: RouteMessages, matching: MatchRouted) -> 
 def _keys(spark: SparkSession, shards: int) -> tuple[int, ...]:
     """Return a key for each partition of the shuffle; every shard has as many partitions."""
     each = -(-spark.sparkContext.defaultParallelism // shards)
-    return _keys_of_partitions(spark, shards * each)
+    return keys_of_partitions(spark, shards * each)
 
 
 @lru_cache(maxsize=64)
-def _keys_of_partitions(spark: SparkSession, partitions: int) -> tuple[int, ...]:
+def keys_of_partitions(spark: SparkSession, partitions: int) -> tuple[int, ...]:
     """Return numbers that Spark hashes to the partitions 0, 1, 2 and so on."""
     key = F.col("id").cast("int")
     tried = spark.range(0, partitions * 20 + 100, 1, 1)

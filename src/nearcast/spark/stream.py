@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from nearcast.spark.artifact.folders import Folder
+    from nearcast.spark.artifact.leases import StreamLease
     from nearcast.spark.sources import Topic
 
 __all__ = ["rates", "stream", "stream_rejects"]
@@ -80,18 +81,38 @@ def stream(
     """
     if not messages.isStreaming:
         raise InvalidInput("messages", "a batch", "must be a stream; use match for a batch")
-    if isinstance(to, os.PathLike):
-        to = os.fspath(to)
-    topic = topic_of(to) if isinstance(to, str) else None
+    if isinstance(to, str):
+        topic_of(to)
     matches, lease = plan_stream(messages, Artifact(index_path), mode)
-    if topic is not None:
-        matches = matches.select(
-            F.col("subscription_id").cast("string").alias("key"),
-            F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
-        )
-    writer = matches.writeStream.option("checkpointLocation", os.fspath(checkpoint))
-    writer = _paced(writer, every, available_now)
+    return start_query(
+        matches, lease, to=to, checkpoint=checkpoint, every=every, available_now=available_now
+    )
+
+
+def start_query(
+    rows: DataFrame,
+    lease: StreamLease,
+    *,
+    to: str | os.PathLike[str] | Callable[[DataFrame, int], None],
+    checkpoint: str | os.PathLike[str],
+    every: str | None,
+    available_now: bool,
+) -> StreamingQuery:
+    """Start a query that writes matches or updates, and let it hold the versions that it reads.
+
+    The lease is released if that fails; see `stream` for the arguments.
+    """
     with released_on_error(lease):
+        if isinstance(to, os.PathLike):
+            to = os.fspath(to)
+        topic = topic_of(to) if isinstance(to, str) else None
+        if topic is not None:
+            rows = rows.select(
+                F.col("subscription_id").cast("string").alias("key"),
+                F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
+            )
+        writer = rows.writeStream.option("checkpointLocation", os.fspath(checkpoint))
+        writer = _paced(writer, every, available_now)
         if isinstance(to, str) and topic is None:
             remove_leftovers(to, checkpoint)
         remove_first_attempt(checkpoint)
@@ -165,7 +186,7 @@ def remove_leftovers(out: str | os.PathLike[str], checkpoint: str | os.PathLike[
     folder = open_folder(out)
     files = [name for name in folder.names() if not name.startswith(("_", "."))]
     progress = open_folder(checkpoint)
-    if _last(progress, "offsets") < 0:
+    if not has_begun(checkpoint):
         if files or _entries(folder, _LOG):
             problem = (
                 f"holds files, but {checkpoint} is new; use another folder, or the old checkpoint"
@@ -190,13 +211,18 @@ def remove_first_attempt(checkpoint: str | os.PathLike[str]) -> None:
 
     Spark refuses to start with an incomplete entry: it takes it for the state of another query.
     """
-    progress = open_folder(checkpoint)
-    if _last(progress, "offsets") >= 0:
+    if has_begun(checkpoint):
         return
+    progress = open_folder(checkpoint)
     for log in ("offsets", "commits"):
         for name in progress.names(log):
             if name.startswith("."):
                 progress.remove(f"{log}/{name}")
+
+
+def has_begun(checkpoint: str | os.PathLike[str]) -> bool:
+    """Whether a query with this checkpoint has begun a batch."""
+    return _last(open_folder(checkpoint), "offsets") >= 0
 
 
 def _counted(folder: Folder) -> set[str]:

@@ -8,7 +8,7 @@ tokens are.
 
 from nearcast.text.column import TokenColumn, Words, tokenize_column
 from nearcast.text.gather import gather_ids
-from nearcast.text.ids import IdTable
+from nearcast.text.ids import IdTable, hash_ids
 from nearcast.text.tokenizer import Tokenizer, UnicodeWords, words
 from nearcast.text.vocabulary import Vocabulary
 from nearcast.text.weights import Weights
@@ -22,6 +22,7 @@ __all__ = [
     "Weights",
     "Words",
     "gather_ids",
+    "hash_ids",
     "tokenize_column",
     "words",
 ]

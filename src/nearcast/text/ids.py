@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from nearcast.columns import Ids
 
-__all__ = ["IdTable"]
+__all__ = ["IdTable", "hash_ids"]
 
 _INTEGER_BYTES = 9
 _SLOTS_PER_KEY = 5 / 4
@@ -160,6 +160,18 @@ class IdTable:
         )
         self._view = read_only_table(self._table)
         self._free = self._free[: self._free_count].copy()
+
+
+def hash_ids(ids: Ids) -> NDArray[np.uint32]:
+    """Return a hash of every id, the same in all processes and versions of this library.
+
+    Examples
+    --------
+    >>> from nearcast.columns import Ids
+    >>> hash_ids(Ids.of(["a", 7])).tolist() == hash_ids(Ids.of(["a", 7, "b"])).tolist()[:2]
+    True
+    """
+    return _keys_of_ids(ids).tag
 
 
 def _all_below(handles: NDArray[np.int32], limit: int) -> bool:

@@ -1,6 +1,6 @@
 """``nearcast spark stream``: match messages as they arrive."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -45,6 +45,18 @@ def stream(
         bool, typer.Option("--once", help="Stop when all available messages are matched.")
     ] = False,
     mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
+    moves: Annotated[
+        str | None,
+        typer.Option(help="Folder where files of moves arrive, or a topic; OUT gets updates."),
+    ] = None,
+    ttl: Annotated[
+        float | None,
+        typer.Option(help="Seconds that messages live which do not say it; for --moves.", min=0),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(help="Tasks that share the subscriptions; for --moves.", min=1),
+    ] = None,
     rejects: Annotated[
         str | None,
         typer.Option(help="Folder for invalid rows.  [default: OUT.rejects, none for Kafka]"),
@@ -56,27 +68,46 @@ def stream(
 
     Started again with the same checkpoint, it continues where it stopped, even after a crash. The
     next micro-batch uses changed subscriptions.
+
+    With --moves, messages live for a while and subscriptions move, come and go: OUT gets +1 where a
+    match begins and -1 where it ends. The subscriptions to begin with are those of the index when
+    the first micro-batch begins; after that, only the moves change them.
     """
-    to_kafka = out.startswith("kafka://")
-    if checkpoint.startswith("kafka://"):
-        raise InvalidInput("--checkpoint", checkpoint, "must be a folder")
-    spark = open_session(master, _packages(messages, out))
+    _check(checkpoint, moves, {"--ttl": ttl, "--partitions": partitions}, mode)
+    spark = open_session(master, _packages(messages, moves or "", out))
     from nearcast.spark.sources import open_stream
     from nearcast.spark.stream import stream as run
     from nearcast.spark.stream import stream_rejects
+    from nearcast.spark.updates import stream_updates
 
     pace: dict[str, Any] = {"every": every, "available_now": once}
+    files: dict[str, Any] = {"kind": kind, "files_per_batch": files_per_batch}
+    to_kafka = out.startswith("kafka://")
+    rejects_path = rejects or (None if to_kafka else rejects_folder(None, out))
     with errors_in_one_line():
-        frame = open_stream(spark, messages, kind=kind, files_per_batch=files_per_batch)
-        query = run(frame, index_path, to=out, checkpoint=checkpoint, mode=mode, **pace)
-        queries = [query]
-        rejects_path = rejects or (None if to_kafka else rejects_folder(None, out))
-        if rejects_path is not None:
-            own = f"{checkpoint.rstrip('/')}/rejects"
-            queries.append(stream_rejects(frame, to=rejects_path, checkpoint=own, **pace))
-        totals = {"batches": 0, "messages": 0, "matches": 0, "rejected": 0}
+        frame = open_stream(spark, messages, **files)
+        if moves is not None:
+            query = stream_updates(
+                frame,
+                open_stream(spark, moves, rows="moves", **files),
+                index_path,
+                to=out,
+                checkpoint=checkpoint,
+                ttl_s=ttl,
+                rejects=rejects_path,
+                partitions=partitions,
+                **pace,
+            )
+            queries, reporter = [query], _UPDATES
+        else:
+            query = run(frame, index_path, to=out, checkpoint=checkpoint, mode=mode, **pace)
+            queries, reporter = [query], _MATCHES
+            if rejects_path is not None:
+                own = f"{checkpoint.rstrip('/')}/rejects"
+                queries.append(stream_rejects(frame, to=rejects_path, checkpoint=own, **pace))
+        totals = dict.fromkeys(("batches", *reporter.counts), 0)
         try:
-            _follow(queries, _reporter(totals, as_json))
+            _follow(queries, _reporter(totals, reporter, as_json))
         except KeyboardInterrupt:
             for running in queries:
                 running.stop()
@@ -84,6 +115,36 @@ def stream(
         show_pairs(
             "streamed", {**{k: format_count(v) for k, v in totals.items()}, "written to": out}
         )
+
+
+def _check(checkpoint: str, moves: str | None, for_moves: dict[str, Any], mode: str) -> None:
+    """Raise an error for options that do not go together."""
+    if checkpoint.startswith("kafka://"):
+        raise InvalidInput("--checkpoint", checkpoint, "must be a folder")
+    if moves is not None and mode != "auto":
+        raise InvalidInput("--mode", mode, "does not go with --moves; see --partitions")
+    for name, value in for_moves.items():
+        if moves is None and value is not None:
+            raise InvalidInput(name, value, "needs --moves")
+
+
+class _Report(NamedTuple):
+    """What is reported of micro-batches: the totals of counts, and a line for each."""
+
+    counts: tuple[str, ...]
+    line: str
+
+
+_MATCHES = _Report(
+    ("messages", "matches", "rejected"),
+    "batch {batch}: {messages} messages, {matches} matches ({matches_per_second}/s), "
+    "{examined_per_message} examined per message, {rejected} rejected",
+)
+_UPDATES = _Report(
+    ("messages", "changes", "begun", "ended", "rejected"),
+    "batch {batch}: {messages} messages, {changes} changes of subscriptions, {begun} matches "
+    "began, {ended} ended ({updates_per_second}/s), {rejected} rejected",
+)
 
 
 def _packages(*ends: str) -> tuple[str, ...]:
@@ -107,25 +168,24 @@ def _follow(queries: "list[StreamingQuery]", report: "Callable[[Any], None]") ->
                 last = progress["batchId"]
 
 
-def _reporter(totals: dict[str, int], as_json: bool) -> "Callable[[Any], None]":
+def _reporter(totals: dict[str, int], reported: _Report, as_json: bool) -> "Callable[[Any], None]":
     from nearcast.spark.stream import rates
+    from nearcast.spark.updates import update_rates
 
     def report(progress: Any) -> None:
-        batch = rates(progress)
+        batch = (rates if reported is _MATCHES else update_rates)(progress)
         if batch is None:
             return
         totals["batches"] += 1
-        for name in ("messages", "matches", "rejected"):
+        for name in reported.counts:
             totals[name] += int(batch[name])
         if as_json:
             show_json(batch)
         else:
-            typer.echo(
-                f"batch {batch['batch']}: {format_count(batch['messages'])} messages, "
-                f"{format_count(batch['matches'])} matches "
-                f"({format_count(round(batch['matches_per_second']))}/s), "
-                f"{format_count(batch['examined_per_message'])} examined per message, "
-                f"{format_count(batch['rejected'])} rejected"
-            )
+            shown = {
+                name: format_count(round(value) if name.endswith("_per_second") else value)
+                for name, value in batch.items()
+            }
+            typer.echo(reported.line.format(**shown | {"batch": batch["batch"]}))
 
     return report

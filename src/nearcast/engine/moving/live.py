@@ -79,6 +79,7 @@ class Live:
         self.outbox = Outbox()
         self.reports = reports
         self.present_us = BEGINNING
+        self.stands = False
         self.since = Since()
         self._state = state
         self._clock_us = clock_us
@@ -113,7 +114,14 @@ class Live:
     @property
     def next_expiry_us(self) -> int:
         """When something expires next: a message, or a subscription."""
-        first = min(self.messages.first_end_us, self.movers.first_expiry_us)
+        if self.stands:
+            return NEVER
+        return min(self.messages.first_end_us, self.next_lapse_us)
+
+    @property
+    def next_lapse_us(self) -> int:
+        """When a subscription expires next."""
+        first = self.movers.first_expiry_us
         for segment in self._state().segments:
             if segment.first_expiry_us < first:
                 first = min(first, segment.next_expiry_us(self.present_us))
@@ -137,8 +145,8 @@ class Live:
         return when
 
     def advance_to(self, until_us: int) -> None:
-        """Let everything expire until a time, and make that the present."""
-        if until_us <= self.present_us:
+        """Let everything expire until a time, and make that the present, unless time stands."""
+        if until_us <= self.present_us or self.stands:
             return
         mover_us, mover = self.movers.due(until_us)
         lapsing = self._lapsing(until_us) if len(self.messages) else []
@@ -261,20 +269,15 @@ class Live:
         Messages that nobody keeps are matched only. The result is pairs, by message.
         """
         kept, stays = np.flatnonzero(end_us > time_us), np.flatnonzero(batch.ttl_us > 0)
+        if len(stays) and stays[0]:  # those before meet subscriptions that expire until then
+            return self._publish_in_two(batch, time_us, end_us, int(stays[0]))
         if len(stays):
             self.advance_to(int(time_us[stays[0]]))
         messages = self.messages
         ids = batch.ids.take(kept)
         again = np.flatnonzero(_repeats(ids.tolist()) | (messages.find(ids) >= 0))
         if len(again):  # an id that is free by then
-            cut = int(kept[again[0]])
-            first, second = np.arange(cut), np.arange(cut, len(batch))
-            parts = [
-                self.publish(batch.take(rows), time_us[rows], end_us[rows])
-                for rows in (first, second)
-            ]
-            (message, ids), (more, more_ids) = parts
-            return np.concatenate([message, more + cut]), Ids.concatenate([ids, more_ids])
+            return self._publish_in_two(batch, time_us, end_us, int(kept[again[0]]))
         message, row = self._match_only(batch, np.flatnonzero(end_us <= time_us))
         if len(kept):
             numbers, changes = messages.add(batch.take(kept), time_us[kept], end_us[kept])
@@ -287,6 +290,21 @@ class Live:
         if len(stays):
             self.advance_to(int(time_us[stays[-1]]))
         return found
+
+    def _publish_in_two(
+        self,
+        batch: MessageBatch,
+        time_us: NDArray[np.int64],
+        end_us: NDArray[np.int64],
+        cut: int,
+    ) -> tuple[NDArray[np.int64], Ids]:
+        """Publish the messages before a row, and then the others."""
+        parts = [
+            self.publish(batch.take(rows), time_us[rows], end_us[rows])
+            for rows in (np.arange(cut), np.arange(cut, len(batch)))
+        ]
+        (message, ids), (more, more_ids) = parts
+        return np.concatenate([message, more + cut]), Ids.concatenate([ids, more_ids])
 
     def _match_only(
         self, batch: MessageBatch, rows: NDArray[np.int64]

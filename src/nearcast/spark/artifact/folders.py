@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from nearcast.compiled.cache import cache_folder
 from nearcast.errors import StorageError
 from nearcast.storage import write_arrays
+from nearcast.storage.temporary import TemporaryFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -50,6 +51,10 @@ class Folder(ABC):
         """Write a file in one step; raise `FileExistsError` if it exists."""
 
     @abstractmethod
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file in one step, replacing it if it exists."""
+
+    @abstractmethod
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with its content, if it exists."""
 
@@ -66,6 +71,10 @@ class Folder(ABC):
         self, name: str, kind: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
     ) -> tuple[str, int]:
         """Write a stored folder; return the digest of its manifest and its size in bytes."""
+
+    @abstractmethod
+    def write_with(self, name: str, write: Callable[[Path], None]) -> tuple[str, int]:
+        """Write a stored folder by a function that is given its path on the local disk."""
 
     @property
     @abstractmethod
@@ -170,6 +179,13 @@ class _LocalFolder(Folder):
         finally:
             part.unlink(missing_ok=True)
 
+    def put(self, name: str, content: bytes) -> None:
+        path = self._path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(path) as temporary:
+            temporary.path.write_bytes(content)
+            temporary.publish()
+
     def remove(self, name: str) -> None:
         path = self._path / name
         if path.is_dir():
@@ -183,8 +199,11 @@ class _LocalFolder(Folder):
     def write_arrays(
         self, name: str, kind: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
     ) -> tuple[str, int]:
+        return self.write_with(name, lambda path: write_arrays(path, kind, arrays, meta))
+
+    def write_with(self, name: str, write: Callable[[Path], None]) -> tuple[str, int]:
         path = self._path / name
-        write_arrays(path, kind, arrays, meta)
+        write(path)
         return digest_of(path), _size(path)
 
 
@@ -217,6 +236,9 @@ class _RemoteFolder(Folder):
         # so users must make sure that there is one writer at a time.
         if self._exists(name):
             raise FileExistsError(f"{self.uri}/{name}")
+        self.put(name, content)
+
+    def put(self, name: str, content: bytes) -> None:
         self._fs.create_dir(self._at(name).rpartition("/")[0], recursive=True)
         part = f"{name}.{secrets.token_hex(6)}.part"
         with self._fs.open_output_stream(self._at(part)) as file:
@@ -251,9 +273,12 @@ class _RemoteFolder(Folder):
     def write_arrays(
         self, name: str, kind: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
     ) -> tuple[str, int]:
+        return self.write_with(name, lambda path: write_arrays(path, kind, arrays, meta))
+
+    def write_with(self, name: str, write: Callable[[Path], None]) -> tuple[str, int]:
         with tempfile.TemporaryDirectory() as temporary:
             path = Path(temporary, "stored")
-            write_arrays(path, kind, arrays, meta)
+            write(path)
             self._fs.create_dir(self._at(name), recursive=True)
             for file in path.iterdir():
                 with (

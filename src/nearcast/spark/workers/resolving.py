@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Found", "Numbered", "Resolved", "number_ids", "resolve"]
+__all__ = ["Found", "Numbered", "Resolved", "number_ids", "read_operations", "resolve"]
 
 _CONDITION = ("keywords", "expression", "owner", "expires_at", *RANKED)
 _BY_DISTANCE = {"delta": 0.5, "tau": 0.5, "max_distance_m": 1.0}
@@ -94,7 +94,7 @@ def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
         When there are inserts or moves but no columns for places.
     """
     numbered = number_ids(table)
-    operation = _operations(table, numbered.errors)
+    operation = read_operations(table, numbered.errors)
     time = read_times(table, "time", numbered.errors)
     vocabulary = Vocabulary()
     inserts = _Read.of(table, operation == 0, numbered.errors, vocabulary)
@@ -219,7 +219,7 @@ def _record(table: pa.Table, row: int) -> str:
     return record_json({name: cell_value(table, name, row) for name in table.column_names})
 
 
-def _operations(table: pa.Table, errors: RowErrors) -> NDArray[np.int8]:
+def read_operations(table: pa.Table, errors: RowErrors) -> NDArray[np.int8]:
     """Return the operation of each row, by its position in `OPERATIONS`; -1 if it has none."""
     text = pc.utf8_lower(pc.utf8_trim_whitespace(read_texts(table, "op", errors)))
     position = pc.fill_null(pc.index_in(text, pa.array(OPERATIONS, text.type)), -1)

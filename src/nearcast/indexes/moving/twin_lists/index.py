@@ -180,8 +180,13 @@ class TwinLists(ListedIndex):
     def _own_nbytes(self) -> int:
         arrays = self._arrays
         pools = int(arrays.clauses.state[TOP] + arrays.messages.state[TOP])
-        headers = int(arrays.state[HEADERS]) * HEADER_WORDS
-        return 4 * (pools + headers) + arrays.table.nbytes
+        return 4 * pools + self.token_nbytes
+
+    @property
+    def token_nbytes(self) -> int:
+        """The bytes that depend on the number of tokens only: a header each, and their table."""
+        arrays = self._arrays
+        return 4 * int(arrays.state[HEADERS]) * HEADER_WORDS + arrays.table.nbytes
 
     def _prepare(self, clauses: Clauses) -> None:
         box = clauses.box[sample(np.arange(len(clauses)))].astype(np.int64)

@@ -26,11 +26,11 @@ from nearcast.engine.arguments import (
 from nearcast.engine.clock import EngineClock
 from nearcast.engine.directory import living_id
 from nearcast.engine.explain import explain_row
-from nearcast.engine.journal import UNNOTED, Journal, has_journal
+from nearcast.engine.journal import UNNOTED, has_journal
 from nearcast.engine.moving.live import Live
 from nearcast.engine.moving.mover import Mover
 from nearcast.engine.moving.standstill import Standstill
-from nearcast.engine.moving.stored import StoredLive
+from nearcast.engine.opening import open_journal, open_saved, snapshot_of
 from nearcast.engine.published import Moved, Published, Stats
 from nearcast.engine.replay import (
     advance_call,
@@ -39,13 +39,11 @@ from nearcast.engine.replay import (
     publish_call,
     publish_table_call,
     replace_call,
-    replay,
     subscribe_call,
     subscribe_table_call,
     unsubscribe_call,
 )
 from nearcast.engine.restore import each_subscription, subscription_of
-from nearcast.engine.snapshot import Snapshot, stored
 from nearcast.engine.store import Store
 from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
 from nearcast.indexes import moving as moving_indexes
@@ -59,15 +57,14 @@ from nearcast.intake import (
 from nearcast.model import Match, Message, Subscription, time_us
 from nearcast.model.checks import identifier
 from nearcast.segments import Part, Scorer, Segment, deliver
-from nearcast.storage import holds_arrays
-from nearcast.text import UnicodeWords, Vocabulary, words
+from nearcast.text import Vocabulary, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from nearcast.engine.journal import Call, Event
+    from nearcast.engine.journal import Call, Event, Journal
     from nearcast.intake import MessageBatch, Rejects
     from nearcast.model import Explanation, Id, Region, Time, Update
     from nearcast.segments import Delivery
@@ -636,21 +633,8 @@ class Engine:
             problem = "belongs to an engine with a journal; save elsewhere, or use checkpoint()"
             raise StorageError(f"{folder}: {problem}")
         with self._store.merging, self._live.lock:
-            snapshot = self._snapshot()
+            snapshot = snapshot_of(self._store, self._live, self._tokenizer)
         snapshot.write(folder)
-
-    def _snapshot(self) -> Snapshot:
-        state = self._store.merge_vocabularies()
-        segments = [stored(segment, state) for segment in state.segments]
-        segments += self._store.stored_movers()
-        return Snapshot(
-            self._store.builder,
-            state.scorer,
-            segments,
-            self._store.vocabulary,
-            StoredLive.of(self._live, self._store),
-            _tokenizer_name(self._tokenizer),
-        )
 
     def checkpoint(self) -> None:
         """Write an engine with a journal as it is now, so that opening it has nothing to replay.
@@ -666,7 +650,8 @@ class Engine:
         """Return the last record that has happened, and what writes the engine as it is now."""
         assert self._journal is not None
         with self._store.merging, self._live.lock:
-            return self._journal.log.enqueued_seq, self._snapshot().write
+            snapshot = snapshot_of(self._store, self._live, self._tokenizer)
+            return self._journal.log.enqueued_seq, snapshot.write
 
     def _checkpoint_later(self) -> None:
         if not self._checkpointing.is_alive():
@@ -715,65 +700,13 @@ class Engine:
         True
         """
         if journal:
-            return cls._open_journal(Path(folder), tokenizer, clock, verify, settings)
+            return open_journal(cls, Path(folder), tokenizer, clock, verify, settings)
         if has_journal(folder):
             raise StorageError(f"{folder}: has a journal; open it with journal=True")
         if settings:
             problem = "is for new engines; a saved one has its own"
             raise InvalidInput(next(iter(settings)), next(iter(settings.values())), problem)
-        return cls._open_saved(folder, tokenizer, clock, verify)
-
-    @classmethod
-    def _open_saved(
-        cls, folder: str | Path, tokenizer: Tokenizer, clock: Callable[[], float], verify: bool
-    ) -> Self:
-        snapshot = Snapshot.read(folder, verify=verify)
-        if snapshot.tokenizer != _tokenizer_name(tokenizer):
-            raise StorageError(
-                f"{folder}: was saved with the tokenizer {snapshot.tokenizer!r}, "
-                f"not {_tokenizer_name(tokenizer)!r}; open it with the same one"
-            )
-        builder = snapshot.builder
-        engine = cls(
-            builder.index.name,
-            options=vars(builder.options),
-            tokenizer=tokenizer,
-            moving=snapshot.live.index,
-            moving_options=snapshot.live.options,
-            report=snapshot.live.report,
-            clock=clock,
-        )
-        engine._store.vocabulary = snapshot.vocabulary
-        engine._store.state = engine._store.state._replace(scorer=snapshot.scorer)
-        engine._store.restore(snapshot.segments)
-        snapshot.live.restore(engine._live, engine._store)
-        return engine
-
-    @classmethod
-    def _open_journal(
-        cls,
-        folder: Path,
-        tokenizer: Tokenizer,
-        clock: Callable[[], float],
-        verify: bool,
-        settings: Mapping[str, Any],
-    ) -> Self:
-        journal = Journal(folder)
-        try:
-            stored_in = journal.checkpoint or (folder if holds_arrays(folder) else None)
-            if stored_in is None:
-                engine = cls(tokenizer=tokenizer, clock=clock, **settings)
-            else:
-                engine = cls._open_saved(stored_in, tokenizer, clock, verify)
-            replay(engine, journal)
-            engine._journal = journal
-            journal.clock = engine._clock
-            if journal.checkpoint is None:
-                engine.checkpoint()
-        except BaseException:
-            journal.close()
-            raise
-        return engine
+        return open_saved(cls, folder, tokenizer, clock, verify)
 
     @classmethod
     def of_parts(
@@ -844,7 +777,3 @@ def _check_top(top: object) -> None:
     whole = isinstance(top, int) and not isinstance(top, bool)
     if top is not None and not (whole and top >= 1):  # type: ignore[operator]
         raise InvalidInput("top", top, "must be a whole number of at least 1, or left out")
-
-
-def _tokenizer_name(tokenizer: Tokenizer) -> str:
-    return "words" if type(tokenizer) is UnicodeWords else "custom"

@@ -1,0 +1,103 @@
+"""Engines on disk: what is saved, and how an engine is opened, with a journal or without."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nearcast.engine.journal import Journal
+from nearcast.engine.moving.stored import StoredLive
+from nearcast.engine.replay import replay
+from nearcast.engine.snapshot import Snapshot, stored
+from nearcast.errors import StorageError
+from nearcast.storage import holds_arrays
+from nearcast.text import UnicodeWords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from nearcast.engine.engine import Engine
+    from nearcast.engine.moving.live import Live
+    from nearcast.engine.store import Store
+    from nearcast.text import Tokenizer
+
+    E = TypeVar("E", bound=Engine)
+
+__all__ = ["open_journal", "open_saved", "snapshot_of"]
+
+
+def snapshot_of(store: Store, live: Live, tokenizer: Tokenizer) -> Snapshot:
+    """Return all that is to be saved; callers hold the locks of merging and of events."""
+    state = store.merge_vocabularies()
+    segments = [stored(segment, state) for segment in state.segments]
+    segments += store.stored_movers()
+    return Snapshot(
+        store.builder,
+        state.scorer,
+        segments,
+        store.vocabulary,
+        StoredLive.of(live, store),
+        _name_of(tokenizer),
+    )
+
+
+def open_saved(
+    kind: type[E],
+    folder: str | Path,
+    tokenizer: Tokenizer,
+    clock: Callable[[], float],
+    verify: bool,
+) -> E:
+    """Open what `Engine.save` wrote."""
+    snapshot = Snapshot.read(folder, verify=verify)
+    if snapshot.tokenizer != _name_of(tokenizer):
+        raise StorageError(
+            f"{folder}: was saved with the tokenizer {snapshot.tokenizer!r}, "
+            f"not {_name_of(tokenizer)!r}; open it with the same one"
+        )
+    builder = snapshot.builder
+    engine = kind(
+        builder.index.name,
+        options=vars(builder.options),
+        tokenizer=tokenizer,
+        moving=snapshot.live.index,
+        moving_options=snapshot.live.options,
+        report=snapshot.live.report,
+        clock=clock,
+    )
+    engine._store.vocabulary = snapshot.vocabulary
+    engine._store.state = engine._store.state._replace(scorer=snapshot.scorer)
+    engine._store.restore(snapshot.segments)
+    snapshot.live.restore(engine._live, engine._store)
+    return engine
+
+
+def open_journal(
+    kind: type[E],
+    folder: Path,
+    tokenizer: Tokenizer,
+    clock: Callable[[], float],
+    verify: bool,
+    settings: Mapping[str, Any],
+) -> E:
+    """Open an engine with a journal, or make a new one with these settings."""
+    journal = Journal(folder)
+    try:
+        stored_in = journal.checkpoint or (folder if holds_arrays(folder) else None)
+        if stored_in is None:
+            engine = kind(tokenizer=tokenizer, clock=clock, **settings)
+        else:
+            engine = open_saved(kind, stored_in, tokenizer, clock, verify)
+        replay(engine, journal)
+        engine._journal = journal
+        journal.clock = engine._clock
+        if journal.checkpoint is None:
+            engine.checkpoint()
+    except BaseException:
+        journal.close()
+        raise
+    return engine
+
+
+def _name_of(tokenizer: Tokenizer) -> str:
+    return "words" if type(tokenizer) is UnicodeWords else "custom"

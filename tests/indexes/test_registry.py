@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
 
 from nearcast import indexes
-from nearcast.errors import StorageError, UnknownId, UnknownName
-from nearcast.indexes import Builder, UpdatableIndex
+from nearcast.columns import Clauses, Messages
+from nearcast.engine import Engine
+from nearcast.errors import InvalidInput, StorageError, UnknownId, UnknownName
+from nearcast.indexes import Builder, Found, UpdatableIndex, registry
+from nearcast.indexes.boolean import Linear
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.trie_pyramid import TriePyramid
+from nearcast.model import Message, Rect, Subscription
 from nearcast.storage import clauses_to_arrays, write_arrays
 from nearcast.testing import check_index, draw
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from nearcast.columns import Messages
 
 
 class Own(Scan):
@@ -109,3 +112,74 @@ def test_check_index_finds_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(TriePyramid, "find", forgetful)
     with pytest.raises(AssertionError, match="agrees_on_lattice with seed 0: lattice: 1 missing"):
         check_index("trie-pyramid")
+
+
+class OwnIndex(Linear):
+    """An index of one's own."""
+
+    name = "own-index"
+
+
+@pytest.fixture
+def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let names that a test registers be forgotten again."""
+    monkeypatch.setattr(registry, "_INDEXES", dict(registry._INDEXES))
+
+
+@pytest.mark.usefixtures("own_names")
+def test_an_index_of_ones_own_is_known_everywhere(tmp_path: Path) -> None:
+    assert indexes.register(OwnIndex) is OwnIndex
+    assert indexes.register(OwnIndex) is OwnIndex
+    assert "own-index" in indexes.names()
+    engine = Engine("own-index")
+    engine.subscribe(Subscription(i, Rect(0, 0, 1, 1), "tea") for i in range(600))
+    assert len(engine.publish(Message("m", (0.5, 0.5), "tea"))) == 600
+    engine.save(tmp_path / "engine")
+    assert len(Engine.open(tmp_path / "engine").publish(Message(1, (0.5, 0.5), "tea"))) == 600
+
+
+@pytest.mark.usefixtures("own_names")
+def test_what_is_no_index_is_refused() -> None:
+    class Nameless(Linear):
+        name = ""
+
+    class Thief(Linear):
+        name = "scan"
+
+    for wrong in (Linear.build(Clauses.empty()), dict, Nameless, Thief):
+        with pytest.raises(InvalidInput):
+            indexes.register(wrong)  # type: ignore[type-var,arg-type]
+
+
+@pytest.mark.usefixtures("own_names")
+def test_packages_bring_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        EntryPoint("own-index", f"{__name__}:OwnIndex", registry.GROUP),
+        EntryPoint("broken", "nearcast.nowhere:Index", registry.GROUP),
+    ]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    registry._find_others.cache_clear()
+    with pytest.warns(RuntimeWarning, match="broken"):
+        assert indexes.get("own-index") is OwnIndex
+    registry._find_others.cache_clear()
+
+
+def test_a_wrong_type_from_find_is_an_error() -> None:
+    class Wrong(Linear):
+        wrong: ClassVar[Any] = None
+
+        def find(self, messages: Messages, threads: int = 1) -> Found:
+            return self.wrong  # type: ignore[no-any-return]
+
+    index = Wrong.build(Clauses.of([[1]], [[0, 0, 9, 9]]))
+    messages = Messages.of([[1]], [[5, 5]])
+    start, clause = np.array([0, 1]), np.array([0], np.int32)
+    for found, field in (
+        (Found(start, clause.astype(np.int64), 1), "clause"),
+        (Found(start.astype(np.int32), clause, 1), "start"),
+        (Found([0, 1], clause, 1), "start"),  # type: ignore[arg-type]
+        (Found(np.array([0, 1, 1]), clause, 1), "start"),
+    ):
+        Wrong.wrong = found
+        with pytest.raises(InvalidInput, match=rf"{field}: of linear.find must"):
+            index.match(messages)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time as clocks
 import weakref
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,15 +23,28 @@ from nearcast.engine.arguments import (
     with_taken,
     with_unknown,
 )
+from nearcast.engine.clock import EngineClock
 from nearcast.engine.directory import living_id
 from nearcast.engine.explain import explain_row
+from nearcast.engine.journal import UNNOTED, has_journal
 from nearcast.engine.moving.live import Live
 from nearcast.engine.moving.mover import Mover
-from nearcast.engine.opening import open_saved, snapshot_of
+from nearcast.engine.opening import open_journal, open_saved, snapshot_of
 from nearcast.engine.published import Moved, Published, Stats
+from nearcast.engine.replay import (
+    advance_call,
+    move_call,
+    move_table_call,
+    publish_call,
+    publish_table_call,
+    replace_call,
+    subscribe_call,
+    subscribe_table_call,
+    unsubscribe_call,
+)
 from nearcast.engine.restore import each_subscription, subscription_of
 from nearcast.engine.store import Store
-from nearcast.errors import InvalidInput, NearcastError, UnknownId
+from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
 from nearcast.indexes import moving as moving_indexes
 from nearcast.intake import (
     messages_from,
@@ -44,10 +60,10 @@ from nearcast.text import Vocabulary, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from nearcast.engine.journal import Call, Event, Journal
     from nearcast.intake import MessageBatch, Rejects
     from nearcast.model import Explanation, Id, Region, Time, Update
     from nearcast.segments import Delivery
@@ -117,7 +133,9 @@ class Engine:
         report: str = "all",
         clock: Callable[[], float] = clocks.time,
     ) -> None:
-        self._clock = clock
+        self._clock = EngineClock(clock)
+        self._journal: Journal | None = None
+        self._checkpointing = threading.Thread()
         self._tokenizer = tokenizer
         if index in moving_indexes.names():
             raise InvalidInput("index", index, "is a moving index; give it as moving=")
@@ -131,14 +149,14 @@ class Engine:
             raise InvalidInput("report", report, f"must be one of {', '.join(_REPORTS)}")
         self._live = Live(
             moving_indexes.create(moving, **(moving_options or {})),
-            self._now_us,
+            self._clock.now_us,
             lambda: self._store.state,
             reports=report == "all",
         )
         self._store = Store(
             builder,
             vocabulary,
-            self._now_us,
+            self._clock.now_us,
             scorer=Scorer.new(Scoring(similarity, distance)),
             live=self._live,
             trims=not len(vocabulary),
@@ -176,10 +194,10 @@ class Engine:
         self._check_open()
         given = list_of(subscriptions, Subscription)
         vocabulary = self._store.vocabulary
-        columns = subscriptions_from(given, vocabulary, self._tokenizer)
-        self._store.add(
-            Part(columns, vocabulary), skip=False, time_us=_time_us(time), initial=initial
-        )
+        part = Part(subscriptions_from(given, vocabulary, self._tokenizer), vocabulary)
+        time_us = _time_us(time)
+        with self._event(lambda: subscribe_call(given, time_us, initial=initial)) as event:
+            self._store.add(part, skip=False, time_us=time_us, initial=initial, event=event)
 
     def subscribe_table(
         self,
@@ -205,9 +223,9 @@ class Engine:
         table = table_of(table)
         vocabulary = self._store.vocabulary
         columns, rejects = read_subscriptions(table, vocabulary, self._tokenizer)
-        taken = self._store.add(
-            Part(columns, vocabulary), skip=True, time_us=_time_us(time), initial=initial
-        )
+        part, time_us = Part(columns, vocabulary), _time_us(time)
+        with self._event(lambda: subscribe_table_call(table, time_us, initial=initial)) as event:
+            taken = self._store.add(part, skip=True, time_us=time_us, initial=initial, event=event)
         return with_taken(table, rejects, taken) if taken.any() else rejects
 
     def unsubscribe(self, ids: Id | Iterable[Id], *, time: Time | None = None) -> None:
@@ -226,7 +244,9 @@ class Engine:
             When an id is not registered, or has expired.
         """
         self._check_open()
-        self._store.remove(ids_of(ids), _time_us(time))
+        given, time_us = ids_of(ids), _time_us(time)
+        with self._event(lambda: unsubscribe_call(given, time_us)) as event:
+            self._store.remove(given, time_us, event)
 
     def move(self, id: Id, region: Region | Any, time: Time | None = None) -> list[Update]:
         """Move a subscription to another region, and return the matches that begin or end.
@@ -260,8 +280,11 @@ class Engine:
         self._check_open()
         id = identifier("id", id)
         time_us = _time_us(time)
-        with self._live.lock:
-            return self._mover.move(id, region, time_us).to_list()
+        with self._event(lambda: move_call(id, region, time_us)) as event, self._live.lock:
+            event.begin()
+            updates = self._mover.move(id, region, time_us)
+            event.happened()
+        return updates.to_list()
 
     def move_table(self, table: pa.Table | pa.RecordBatch) -> Moved:
         """Move the subscriptions of a table; see `nearcast.intake.read_moves` for the columns.
@@ -283,9 +306,11 @@ class Engine:
         """
         self._check_open()
         table = table_of(table)
-        with self._live.lock:
+        with self._event(lambda: move_table_call(table)) as event, self._live.lock:
+            event.begin()
             batch, rejects = read_moves(table, self._store.by_distance)
             updates, unknown = self._mover.move_batch(batch)
+            event.happened()
         if unknown.any():
             rejects = with_unknown(table, rejects, batch.row[unknown])
         return Moved(updates.to_table(), rejects, len(batch) - int(np.count_nonzero(unknown)))
@@ -317,8 +342,11 @@ class Engine:
             vocabulary = self._store.vocabulary
             return Part(subscriptions_from([given], vocabulary, self._tokenizer), vocabulary)
 
-        with self._live.lock:
-            return self._mover.replace(given.id, changed, time_us).to_list()
+        with self._event(lambda: replace_call(given, time_us)) as event, self._live.lock:
+            event.begin()
+            updates = self._mover.replace(given.id, changed, time_us)
+            event.happened()
+        return updates.to_list()
 
     def advance(self, time: Time | None = None) -> pa.Table:
         """Let everything expire until a time, and return all updates that no call returned.
@@ -348,9 +376,12 @@ class Engine:
         """
         self._check_open()
         time_us = _time_us(time)
-        with self._live.lock:
+        with self._event(lambda: advance_call(time_us)) as event, self._live.lock:
+            event.begin()
             self._live.begin(time_us)
-            return self._live.outbox.take().to_table()
+            updates = self._live.outbox.take()
+            event.happened()
+        return updates.to_table()
 
     def publish(
         self, messages: Message | Iterable[Message], *, top: int | None = None
@@ -381,8 +412,9 @@ class Engine:
         self._check_open()
         given = list_of(messages, Message)
         _check_top(top)
-        batch = messages_from(given, self._tokenizer, now_us=self._now_us())
-        batch, found, _ = self._publish(batch, skip=False)
+        now_us = self._clock.now_us()
+        batch = messages_from(given, self._tokenizer, now_us=now_us)
+        batch, found, _ = self._publish(batch, lambda: publish_call(given, now_us), skip=False)
         return _matches(found if top is None else found.best(top), batch)
 
     def publish_table(
@@ -415,8 +447,11 @@ class Engine:
             raise InvalidInput("threads", threads, "must be a whole number of at least 1")
         _check_top(top)
         table = table_of(table)
-        batch, rejects = read_messages(table, self._tokenizer, now_us=self._now_us())
-        batch, found, taken = self._publish(batch, skip=True, threads=threads)
+        now_us = self._clock.now_us()
+        batch, rejects = read_messages(table, self._tokenizer, now_us=now_us)
+        batch, found, taken = self._publish(
+            batch, lambda: publish_table_call(table, now_us), skip=True, threads=threads
+        )
         if taken.any():
             rejects = with_living(table, rejects, taken)
         found = found if top is None else found.best(top)
@@ -444,7 +479,7 @@ class Engine:
         [Match(message_id=1, subscription_id='me', score=0.75)]
         """
         self._check_open()
-        now_us, vocabulary, scorer = self._now_us(), Vocabulary(), self._store.state.scorer
+        now_us, vocabulary, scorer = self._clock.now_us(), Vocabulary(), self._store.state.scorer
         if isinstance(messages, pa.Table | pa.RecordBatch):
             batch, _ = read_messages(table_of(messages), self._tokenizer, now_us=now_us)
         else:
@@ -469,11 +504,16 @@ class Engine:
         It lacks required words: hot.
         """
         [given] = list_of(message, Message)
-        batch = messages_from([given], self._tokenizer, now_us=self._now_us())
+        batch = messages_from([given], self._tokenizer, now_us=self._clock.now_us())
         return explain_row(*self._find(subscription_id), batch)
 
     def _publish(
-        self, batch: MessageBatch, *, skip: bool, threads: int = 1
+        self,
+        batch: MessageBatch,
+        call: Callable[[], Call] | None = None,
+        *,
+        skip: bool,
+        threads: int = 1,
     ) -> tuple[MessageBatch, Delivery, NDArray[np.bool_]]:
         """Match messages, and keep those that stay alive.
 
@@ -485,6 +525,8 @@ class Engine:
         ----------
         batch
             The messages.
+        call
+            How a journal calls this; None if it has it already.
         skip
             Whether to leave out messages whose id is alive; otherwise they are an error.
         threads
@@ -501,7 +543,13 @@ class Engine:
             found = deliver(state.segments, batch, version=state.version, threads=threads)
             return batch, found, taken
         live = self._live
-        with live.lock:
+        with (
+            (
+                self._event(call) if call is not None and batch.any_stays else nullcontext(UNNOTED)
+            ) as event,
+            live.lock,
+        ):
+            event.begin()
             time_us, end_us = live.times(batch)
             taken = live.taken(batch.ids, time_us, end_us)
             if taken.any():
@@ -512,6 +560,7 @@ class Engine:
             batch = replace(batch, time_us=frozen(time_us))
             state = self._store.state
             message, moved = live.publish(batch, time_us, end_us)
+            event.happened()
         found = deliver(state.segments, batch, version=state.version, threads=threads)
         return batch, found.joined(message, moved), taken
 
@@ -540,7 +589,7 @@ class Engine:
 
     def __iter__(self) -> Iterator[Subscription]:
         """Yield the subscriptions that are registered now, whatever happens meanwhile."""
-        return each_subscription(self._store.with_movers(), self._now_us())
+        return each_subscription(self._store.with_movers(), self._clock.now_us())
 
     def __repr__(self) -> str:
         name = self._store.builder.index.name
@@ -575,9 +624,34 @@ class Engine:
 
     def save(self, folder: str | Path) -> None:
         """Write the engine as it is now into a folder, replacing what an engine wrote there."""
+        if has_journal(folder):
+            problem = "belongs to an engine with a journal; save elsewhere, or use checkpoint()"
+            raise StorageError(f"{folder}: {problem}")
         with self._store.merging, self._live.lock:
             snapshot = snapshot_of(self._store, self._live, self._tokenizer)
         snapshot.write(folder)
+
+    def checkpoint(self) -> None:
+        """Write an engine with a journal as it is now, so that opening it has nothing to replay.
+
+        This happens by itself, in the background, when the journal has become long.
+        """
+        self._check_open()
+        if self._journal is None:
+            raise NearcastError("the engine has no journal; open it with journal=True, or save it")
+        self._journal.make_checkpoint(self._taken_down)
+
+    def _taken_down(self) -> tuple[int, Callable[[Path], None]]:
+        """Return the last record that has happened, and what writes the engine as it is now."""
+        assert self._journal is not None
+        with self._store.merging, self._live.lock:
+            snapshot = snapshot_of(self._store, self._live, self._tokenizer)
+            return self._journal.log.enqueued_seq, snapshot.write
+
+    def _checkpoint_later(self) -> None:
+        if not self._checkpointing.is_alive():
+            self._checkpointing = threading.Thread(target=self.checkpoint, name="checkpoint")
+            self._checkpointing.start()
 
     @classmethod
     def open(
@@ -587,26 +661,56 @@ class Engine:
         tokenizer: Tokenizer = words,
         clock: Callable[[], float] = clocks.time,
         verify: bool = True,
+        journal: bool = False,
+        **settings: Any,
     ) -> Self:
-        """Open a saved engine; its arrays are memory-mapped, changes stay in memory.
+        """Open a saved engine; its arrays are memory-mapped.
 
         Parameters
         ----------
         folder
-            What `save` wrote.
+            What `save` wrote, or the folder of an engine with a journal.
         tokenizer
             The same as when it was saved; it cannot be stored if it is not the default one.
         clock
             As for a new engine.
         verify
             Whether to compare every byte with its checksum first.
+        journal
+            Whether every call that changes the engine is on disk before it returns, and is there
+            after a crash. Without a journal, changes stay in memory until `save`. One process at
+            a time can open an engine with a journal. A folder that is not there is made.
+        settings
+            For a folder that is not there: parameters of the new engine, such as ``index``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from nearcast.model import Rect, Subscription
+        >>> folder = tempfile.mkdtemp()
+        >>> with Engine.open(folder, journal=True) as engine:
+        ...     engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), ["tea"]))
+        >>> with Engine.open(folder, journal=True) as engine:
+        ...     "s1" in engine
+        True
         """
+        if journal:
+            return open_journal(cls, Path(folder), tokenizer, clock, verify, settings)
+        if has_journal(folder):
+            raise StorageError(f"{folder}: has a journal; open it with journal=True")
+        if settings:
+            problem = "is for new engines; a saved one has its own"
+            raise InvalidInput(next(iter(settings)), next(iter(settings.values())), problem)
         return open_saved(cls, folder, tokenizer, clock, verify=verify)
 
     def close(self) -> None:
         """Stop merging in the background; the engine takes no more calls that change it."""
         self._closed = True
+        if self._checkpointing.is_alive():
+            self._checkpointing.join()
         self._store.close()
+        if self._journal is not None:
+            self._journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -614,8 +718,16 @@ class Engine:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _now_us(self) -> int:
-        return round(self._clock() * 1_000_000)
+    @contextmanager
+    def _event(self, call: Callable[[], Call]) -> Iterator[Event]:
+        """Note a call that changes the engine, if there is a journal; wait until it is on disk."""
+        if self._journal is None:
+            yield UNNOTED
+            return
+        with self._journal.noting(call()) as event:
+            yield event
+        if self._journal.wants_checkpoint:
+            self._checkpoint_later()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,18 +1,21 @@
-"""Engines that do not begin empty: saved ones, and those of subscriptions that were read before."""
+"""Engines that do not begin empty: saved ones, with a journal or without, and those of parts."""
 
 from __future__ import annotations
 
 import time as clocks
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from nearcast.engine.journal import Journal
 from nearcast.engine.moving.stored import StoredLive
+from nearcast.engine.replay import replay
 from nearcast.engine.snapshot import Snapshot, stored
 from nearcast.errors import StorageError
+from nearcast.storage import holds_arrays
 from nearcast.text import UnicodeWords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from nearcast.engine.engine import Engine
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
     E = TypeVar("E", bound=Engine)
 
-__all__ = ["open_parts", "open_saved", "snapshot_of"]
+__all__ = ["open_journal", "open_parts", "open_saved", "snapshot_of"]
 
 
 def snapshot_of(store: Store, live: Live, tokenizer: Tokenizer) -> Snapshot:
@@ -99,6 +102,33 @@ def open_parts(
     store.state = store.state._replace(scorer=replace(scorer, fixed=True))
     for part in parts:
         store.add(part, skip=False)
+    return engine
+
+
+def open_journal(
+    kind: type[E],
+    folder: Path,
+    tokenizer: Tokenizer,
+    clock: Callable[[], float],
+    verify: bool,
+    settings: Mapping[str, Any],
+) -> E:
+    """Open an engine with a journal, or make a new one with these settings."""
+    journal = Journal(folder)
+    try:
+        stored_in = journal.checkpoint or (folder if holds_arrays(folder) else None)
+        if stored_in is None:
+            engine = kind(tokenizer=tokenizer, clock=clock, **settings)
+        else:
+            engine = open_saved(kind, stored_in, tokenizer, clock, verify=verify)
+        replay(engine, journal)
+        engine._journal = journal
+        journal.clock = engine._clock
+        if journal.checkpoint is None:
+            engine.checkpoint()
+    except BaseException:
+        journal.close()
+        raise
     return engine
 
 

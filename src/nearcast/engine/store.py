@@ -14,6 +14,7 @@ import numpy as np
 
 from nearcast.columns import BOOLEAN, PROXIMITY, Ids, distinct
 from nearcast.engine.directory import MOVING, NOWHERE, duplicate_id, unknown_id
+from nearcast.engine.journal import UNNOTED
 from nearcast.engine.merging import SMALL_ROWS, choose_small
 from nearcast.engine.rows import StoredSegment
 from nearcast.engine.segment import LiveSegment, State
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nearcast.engine.journal import Event
     from nearcast.model import Id
 
 __all__ = ["Store"]
@@ -34,7 +36,13 @@ class Store(Upkeep):
     """A live set of subscriptions, as columns, which users change."""
 
     def add(
-        self, part: Part, *, skip: bool, time_us: int | None = None, initial: bool = True
+        self,
+        part: Part,
+        *,
+        skip: bool,
+        time_us: int | None = None,
+        initial: bool = True,
+        event: Event = UNNOTED,
     ) -> NDArray[np.bool_]:
         """Add subscriptions, all in one version.
 
@@ -48,6 +56,8 @@ class Store(Upkeep):
             When they come; now if left out.
         initial
             Whether they want the messages that are alive already.
+        event
+            Is told when this begins, and when it has happened.
 
         Returns
         -------
@@ -57,6 +67,7 @@ class Store(Upkeep):
         self.worker.raise_failure()
         subscriptions = part.subscriptions
         with self.live.lock, self._writing:
+            event.begin()
             taken = self._taken(subscriptions.ids)
             if np.count_nonzero(taken):
                 if not skip:
@@ -70,13 +81,14 @@ class Store(Upkeep):
             if self._first_ranked(part):
                 self._renew_weights(part)
             if len(subscriptions) >= BULK_ROWS:
-                self._add_segment(part, handle, time_us, initial=initial)
+                self._add_segment(part, handle, time_us, event, initial=initial)
             elif len(subscriptions):
                 with self.live.lock:
                     when = self._leave(handle, time_us)
                     with self._writing:
                         self._append(part, handle)
                     self.live.entered(part, handle, when, initial=initial)
+                    event.happened()
         except BaseException:
             with self._writing:
                 self._directory.cancel(handle)
@@ -90,10 +102,11 @@ class Store(Upkeep):
         self._wake_worker()
         return taken
 
-    def remove(self, ids: Ids, time_us: int | None = None) -> None:
+    def remove(self, ids: Ids, time_us: int | None = None, event: Event = UNNOTED) -> None:
         """Remove subscriptions, all in one version; an id that is not registered is an error."""
         self.worker.raise_failure()
         with self.live.lock:
+            event.begin()
             handle = self._known(ids, self.live.moment(time_us))
             if len(handle) > 1:
                 handle = distinct(handle)
@@ -107,6 +120,7 @@ class Store(Upkeep):
                 for segment, rows, _ in places:
                     segment.kill(rows, version)
                 self._note_movers(version)
+            event.happened()
         self._wake_worker()
 
     def _known(self, ids: Ids, at_us: int) -> NDArray[np.int32]:
@@ -242,7 +256,13 @@ class Store(Upkeep):
         return before, new
 
     def _add_segment(
-        self, part: Part, handle: NDArray[np.int32], time_us: int | None, *, initial: bool
+        self,
+        part: Part,
+        handle: NDArray[np.int32],
+        time_us: int | None,
+        event: Event,
+        *,
+        initial: bool,
     ) -> None:
         """Build an index, and add a segment of its own."""
         while True:
@@ -266,4 +286,5 @@ class Store(Upkeep):
                     )
                     self._put(segment, self.state.segments, old, handle)
                 self.live.entered(part, handle, when, initial=initial)
+                event.happened()
                 return

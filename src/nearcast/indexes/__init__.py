@@ -10,7 +10,15 @@ from nearcast.indexes.boolean import BooleanIndex, Found
 from nearcast.indexes.builder import Builder
 from nearcast.indexes.contract import Index, UpdatableIndex
 from nearcast.indexes.ranked import RankedIndex
-from nearcast.indexes.registry import DEFAULT, RANKED_DEFAULT, create, get, load, names
+from nearcast.indexes.registry import (
+    DEFAULT,
+    RANKED_DEFAULT,
+    create,
+    get,
+    load,
+    names,
+    register,
+)
 
 __all__ = [
     "DEFAULT",
@@ -25,4 +33,5 @@ __all__ = [
     "get",
     "load",
     "names",
+    "register",
 ]

@@ -18,6 +18,7 @@ from nearcast.columns import Clauses, Matches, Messages
 from nearcast.compiled.clauses import clause_columns
 from nearcast.compiled.messages import MessageArrays, Output
 from nearcast.compiled.shapes import ShapeArrays
+from nearcast.errors import InvalidInput
 from nearcast.indexes.batches import BatchIndex, Progress
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.linear import scan_clauses
@@ -133,6 +134,7 @@ class BooleanIndex(BatchIndex):
     ) -> Matches:
         """Check what finding left open, and join the pieces of messages."""
         clauses = self.clauses
+        self._check_found(pieces, found)
         if piece_start is None and clauses.plain:
             return Matches(found.start, found.clause, found.examined, visited=found.visited)
         if piece_start is None:
@@ -150,6 +152,20 @@ class BooleanIndex(BatchIndex):
                 start,
             )
         return Matches(start, found.clause[: start[-1]], found.examined, visited=found.visited)
+
+    def _check_found(self, pieces: Messages, found: Found) -> None:
+        """Refuse what kernels could not read; whoever writes an index may override `find`."""
+        for field, dtype in (("start", np.int64), ("clause", np.int32)):
+            array = getattr(found, field)
+            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1:
+                given = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+                problem = f"of {self.name}.find must be an array of {dtype.__name__}"
+                raise InvalidInput(field, str(given), problem)
+        if len(found.start) != len(pieces) + 1:
+            problem = (
+                f"of {self.name}.find must have {len(pieces) + 1} entries, one more than messages"
+            )
+            raise InvalidInput("start", len(found.start), problem)
 
 
 class Linear(BooleanIndex):

@@ -1,14 +1,22 @@
-"""The registry: index names, as users write them, to classes."""
+"""The registry: index names, as users write them, to classes.
+
+An index of one's own is known after `register`, or without it if its package has an entry point in
+the group ``nearcast.indexes``: then the command line and the workers of Spark know it, too.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nearcast.columns import KINDS
-from nearcast.errors import StorageError, UnknownName
+from nearcast.errors import InvalidInput, StorageError, UnknownName
 from nearcast.indexes.ap_tree import ApTree
 from nearcast.indexes.builder import Builder
+from nearcast.indexes.contract import Index
 from nearcast.indexes.keyword_first import KeywordFirst
 from nearcast.indexes.lfilter import Lfilter
 from nearcast.indexes.mbr_trie import MbrTrie
@@ -32,9 +40,12 @@ from nearcast.storage import holds_ranked, read_arrays
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nearcast.indexes.contract import Index
+__all__ = ["DEFAULT", "RANKED_DEFAULT", "create", "get", "load", "names", "register"]
 
-__all__ = ["DEFAULT", "RANKED_DEFAULT", "create", "get", "load", "names"]
+GROUP = "nearcast.indexes"
+"""The group of entry points that name indexes."""
+
+T = TypeVar("T", bound=Index)
 
 DEFAULT = TriePyramid.name
 """The index of boolean subscriptions, unless another is chosen."""
@@ -68,6 +79,46 @@ _INDEXES: dict[str, type[Index]] = {
 }
 
 
+def register(index: type[T]) -> type[T]:
+    """Let an index of one's own be known by its name, and return it; works as a decorator too.
+
+    `Engine`, `create` and, in the same process, ``nearcast match`` and ``bench compare`` know it
+    then. `nearcast.testing.check_index` tells whether it is right.
+
+    ::
+
+        @nearcast.indexes.register
+        class MyIndex(BooleanIndex):
+            name = "my-index"
+
+        Engine("my-index")
+    """
+    if not (isinstance(index, type) and issubclass(index, Index)):
+        raise InvalidInput("index", index, "must be a class that extends nearcast.indexes.Index")
+    name = getattr(index, "name", None)
+    if not isinstance(name, str) or not name:
+        raise InvalidInput("name", name, f"must be the name of the index {index.__name__}")
+    known = _INDEXES.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != (
+        index.__module__,
+        index.__qualname__,
+    ):
+        raise InvalidInput("name", name, f"is the name of {known.__qualname__}; choose another")
+    _INDEXES[name] = index
+    return index
+
+
+@cache
+def _find_others() -> None:
+    """Register the indexes that other packages bring."""
+    for point in entry_points(group=GROUP):
+        try:
+            register(point.load())
+        except Exception as error:
+            problem = f"the index {point.name} ({point.value}) cannot be used: {error}"
+            warnings.warn(problem, RuntimeWarning, stacklevel=2)
+
+
 def names(kind: str | None = None) -> list[str]:
     """Return the names of all indexes, or of those that take one kind of subscriptions.
 
@@ -78,6 +129,7 @@ def names(kind: str | None = None) -> list[str]:
     >>> "scan" in names("overlap")
     True
     """
+    _find_others()
     if kind is None:
         return sorted(_INDEXES)
     if kind not in KINDS:
@@ -89,6 +141,8 @@ def names(kind: str | None = None) -> list[str]:
 
 def get(name: str) -> type[Index]:
     """Return the class of an index."""
+    if name not in _INDEXES:
+        _find_others()
     if name not in _INDEXES:
         raise UnknownName("index", name, _INDEXES)
     return _INDEXES[name]
@@ -132,6 +186,8 @@ def load(folder: str | Path, *, verify: bool = True) -> Index:
     """Open a saved index of any kind, memory-mapped read-only."""
     arrays, meta = read_arrays(folder, "index", verify=verify)
     name = meta.get("index")
+    if name not in _INDEXES:
+        _find_others()
     if name not in _INDEXES:
         raise StorageError(f"{folder} holds an index {name!r}, which this version does not know")
     index = _INDEXES[name]

@@ -23,7 +23,7 @@ from nearcast.storage.columns import (
     subscriptions_from_arrays,
     subscriptions_to_arrays,
 )
-from nearcast.storage.folder import read_arrays, write_arrays
+from nearcast.storage.folder import holds_arrays, read_arrays, write_arrays
 from nearcast.storage.manifest import FORMAT
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "clauses_to_arrays",
     "content_from_arrays",
     "content_to_arrays",
+    "holds_arrays",
     "holds_ranked",
     "ids_from_arrays",
     "ids_to_arrays",

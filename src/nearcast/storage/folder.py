@@ -36,13 +36,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["read_arrays", "write_arrays"]
+__all__ = ["holds_arrays", "read_arrays", "write_arrays"]
 
 ARRAYS = "arrays.bin"
 MANIFEST = "manifest.json"
 
 _ATTEMPTS = 5
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # from Linux's fcntl.h and fs.h
+
+
+def holds_arrays(folder: str | os.PathLike[str]) -> bool:
+    """Return whether `write_arrays` wrote a folder."""
+    return (Path(folder) / MANIFEST).exists()
 
 
 def write_arrays(

@@ -319,6 +319,28 @@ def test_an_empty_engine_can_be_saved(tmp_path: Path) -> None:
     assert matched(opened, Message("m", (0, 0), "tea")) == ["a"]
 
 
+def test_a_save_over_the_save_of_another_engine_is_refused(tmp_path: Path) -> None:
+    engine_with(Subscription("a", HERE)).save(tmp_path / "a")
+    one, other = Engine.open(tmp_path / "a"), Engine.open(tmp_path / "a")
+    one.subscribe(Subscription("one", HERE))
+    one.save(tmp_path / "a")
+    other.subscribe(Subscription("other", HERE))
+    with pytest.raises(StorageError, match="another engine has saved here since"):
+        other.save(tmp_path / "a")
+    other.save(tmp_path / "b")
+    one.save(tmp_path / "a")
+    assert {s.id for s in Engine.open(tmp_path / "a")} == {"a", "one"}
+
+
+def test_leftovers_of_killed_saves_are_swept_on_opening(tmp_path: Path) -> None:
+    engine_with(Subscription("a", HERE)).save(tmp_path / "a")
+    left = tmp_path / ".a.0123456789ab.new"
+    left.mkdir()
+    (left / "arrays.bin").write_bytes(b"half")
+    assert "a" in Engine.open(tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 def test_the_tokenizer_must_be_the_same(tmp_path: Path) -> None:
     engine = engine_with(Subscription("a", HERE, "tea time"), tokenizer=str.split)
     engine.save(tmp_path / "a")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from nearcast.engine import Engine, journal
-from nearcast.errors import StorageError
+from nearcast.errors import InvalidInput, StorageError, UnknownName
 from nearcast.model import Circle, Message, Overlap, Point, Proximity, Rect, Subscription
 
 if TYPE_CHECKING:
@@ -188,3 +188,45 @@ def test_what_cannot_be_noted_does_not_happen(
     engine.subscribe(Subscription("c", HERE, "tea"))
     assert len(engine) == 2
     engine.close()
+
+
+def test_settings_of_another_engine_are_refused(tmp_path: Path) -> None:
+    made: dict[str, Any] = {"index": "ap-tree", "options": {"leaf": 30}, "similarity": "cosine"}
+    Engine.open(tmp_path, journal=True, **made).close()
+    Engine.open(tmp_path, journal=True, **made).close()
+    with pytest.raises(StorageError, match=r"was made with index='ap-tree', not 'rt-tree'"):
+        Engine.open(tmp_path, journal=True, index="rt-tree")
+    with pytest.raises(StorageError, match="was made with options="):
+        Engine.open(tmp_path, journal=True, options={"leaf": 31})
+    with pytest.raises(UnknownName, match="similarity"):
+        Engine.open(tmp_path, journal=True, similarty="cosine")
+    with pytest.raises(InvalidInput, match="a saved one has its own"):
+        Engine.open(tmp_path / "other", index="ap-tree")
+
+
+def test_leftovers_of_killed_checkpoints_are_swept(tmp_path: Path) -> None:
+    with Engine.open(tmp_path, journal=True) as engine:
+        engine.subscribe(Subscription("a", HERE, "tea"))
+    for name in (".checkpoint-00000000000000000009.0123456789ab.new", "checkpoint-9"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "arrays.bin").write_bytes(b"half")
+    (tmp_path / ".CURRENT.0123456789ab.part").write_text("9")
+    with Engine.open(tmp_path, journal=True) as engine:
+        assert "a" in engine
+    assert sorted(p.name.split("-")[0] for p in tmp_path.iterdir()) == [
+        *("CURRENT", "checkpoint", "log")
+    ]
+
+
+def test_a_table_larger_than_a_segment_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine.open(tmp_path, journal=True) as engine:
+        assert engine._journal is not None
+        monkeypatch.setattr(engine._journal.log, "_segment_bytes", 1 << 16)
+        count = 5_000
+        square = {name: [i % 50 for i in range(count)] for name in ("lon", "lat", "radius_m")}
+        table = pa.table({"id": [f"subscription {i}" for i in range(count)], **square})
+        assert not len(engine.subscribe_table(table))
+    with Engine.open(tmp_path, journal=True) as engine:
+        assert len(engine) == count

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time as clocks
 import weakref
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -25,11 +24,12 @@ from nearcast.engine.arguments import (
 )
 from nearcast.engine.clock import EngineClock
 from nearcast.engine.directory import living_id
+from nearcast.engine.durable import Durable
 from nearcast.engine.explain import explain_row
 from nearcast.engine.journal import UNNOTED, has_journal
 from nearcast.engine.moving.live import Live
 from nearcast.engine.moving.mover import Mover
-from nearcast.engine.opening import open_journal, open_saved, snapshot_of
+from nearcast.engine.opening import open_journal, open_saved
 from nearcast.engine.published import Moved, Published, Stats
 from nearcast.engine.replay import (
     advance_call,
@@ -44,7 +44,7 @@ from nearcast.engine.replay import (
 )
 from nearcast.engine.restore import each_subscription, subscription_of
 from nearcast.engine.store import Store
-from nearcast.errors import InvalidInput, NearcastError, StorageError, UnknownId
+from nearcast.errors import InvalidInput, StorageError, UnknownId
 from nearcast.indexes import moving as moving_indexes
 from nearcast.intake import (
     messages_from,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.engine.journal import Call, Event, Journal
+    from nearcast.engine.journal import Call
     from nearcast.intake import MessageBatch, Rejects
     from nearcast.model import Explanation, Id, Region, Time, Update
     from nearcast.segments import Delivery
@@ -74,7 +74,7 @@ __all__ = ["Engine"]
 _REPORTS = ("all", "moves")
 
 
-class Engine:
+class Engine(Durable):
     """A live set of subscriptions that messages are published to.
 
     Any number of threads may use an engine. A write is seen as a whole or not at all. Publishing
@@ -133,9 +133,8 @@ class Engine:
         report: str = "all",
         clock: Callable[[], float] = clocks.time,
     ) -> None:
+        super().__init__()
         self._clock = EngineClock(clock)
-        self._journal: Journal | None = None
-        self._checkpointing = threading.Thread()
         self._tokenizer = tokenizer
         if index in moving_indexes.names():
             raise InvalidInput("index", index, "is a moving index; give it as moving=")
@@ -162,7 +161,6 @@ class Engine:
             trims=not len(vocabulary),
         )
         self._mover = Mover(self._store, self._live)
-        self._closed = False
         weakref.finalize(self, self._store.worker.stop)
 
     def subscribe(
@@ -622,37 +620,6 @@ class Engine:
         self._check_open()
         self._store.merge_all()
 
-    def save(self, folder: str | Path) -> None:
-        """Write the engine as it is now into a folder, replacing what an engine wrote there."""
-        if has_journal(folder):
-            problem = "belongs to an engine with a journal; save elsewhere, or use checkpoint()"
-            raise StorageError(f"{folder}: {problem}")
-        with self._store.merging, self._live.lock:
-            snapshot = snapshot_of(self._store, self._live, self._tokenizer)
-        snapshot.write(folder)
-
-    def checkpoint(self) -> None:
-        """Write an engine with a journal as it is now, so that opening it has nothing to replay.
-
-        This happens by itself, in the background, when the journal has become long.
-        """
-        self._check_open()
-        if self._journal is None:
-            raise NearcastError("the engine has no journal; open it with journal=True, or save it")
-        self._journal.make_checkpoint(self._taken_down)
-
-    def _taken_down(self) -> tuple[int, Callable[[Path], None]]:
-        """Return the last record that has happened, and what writes the engine as it is now."""
-        assert self._journal is not None
-        with self._store.merging, self._live.lock:
-            snapshot = snapshot_of(self._store, self._live, self._tokenizer)
-            return self._journal.log.enqueued_seq, snapshot.write
-
-    def _checkpoint_later(self) -> None:
-        if not self._checkpointing.is_alive():
-            self._checkpointing = threading.Thread(target=self.checkpoint, name="checkpoint")
-            self._checkpointing.start()
-
     @classmethod
     def open(
         cls,
@@ -702,36 +669,6 @@ class Engine:
             problem = "is for new engines; a saved one has its own"
             raise InvalidInput(next(iter(settings)), next(iter(settings.values())), problem)
         return open_saved(cls, folder, tokenizer, clock, verify=verify)
-
-    def close(self) -> None:
-        """Stop merging in the background; the engine takes no more calls that change it."""
-        self._closed = True
-        if self._checkpointing.is_alive():
-            self._checkpointing.join()
-        self._store.close()
-        if self._journal is not None:
-            self._journal.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    @contextmanager
-    def _event(self, call: Callable[[], Call]) -> Iterator[Event]:
-        """Note a call that changes the engine, if there is a journal; wait until it is on disk."""
-        if self._journal is None:
-            yield UNNOTED
-            return
-        with self._journal.noting(call()) as event:
-            yield event
-        if self._journal.wants_checkpoint:
-            self._checkpoint_later()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise NearcastError("the engine is closed; make another one, or open a saved one")
 
 
 def _matches(found: Delivery, batch: MessageBatch) -> list[Match]:

@@ -211,10 +211,15 @@ class Journal:
             raise StorageError(f"{path}: does not name a checkpoint; restore a copy") from None
 
     def _remove_others(self) -> None:
-        """Remove checkpoints that do not count: older ones, and leftovers of a crash."""
-        for path in self.folder.glob(f"{_CHECKPOINT}*"):
+        """Remove checkpoints that do not count: older ones, and what killed writers left.
+
+        Nobody else writes here: the log is locked.
+        """
+        for path in (*self.folder.glob(f"{_CHECKPOINT}*"), *self.folder.glob(f".{_CHECKPOINT}*")):
             if self._at is None or path != self._path(self._at):
                 shutil.rmtree(path)
+        for path in self.folder.glob(f".{_CURRENT}.*"):
+            path.unlink()
 
     def _path(self, seq: int) -> Path:
         return self.folder / f"{_CHECKPOINT}{seq:020d}"

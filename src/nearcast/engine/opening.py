@@ -10,8 +10,8 @@ from nearcast.engine.journal import Journal
 from nearcast.engine.moving.stored import StoredLive
 from nearcast.engine.replay import replay
 from nearcast.engine.snapshot import Snapshot, stored
-from nearcast.errors import StorageError
-from nearcast.storage import holds_arrays
+from nearcast.errors import StorageError, UnknownName
+from nearcast.storage import holds_arrays, sweep_arrays
 from nearcast.text import UnicodeWords
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def open_saved(
     *,
     verify: bool,
 ) -> E:
-    """Open what `Engine.save` wrote."""
+    """Open what `Engine.save` wrote; what killed writers left beside it is removed."""
+    sweep_arrays(folder)
     snapshot = Snapshot.read(folder, verify=verify)
     if snapshot.tokenizer != _name_of(tokenizer):
         raise StorageError(
@@ -73,6 +74,7 @@ def open_saved(
     engine._store.state = engine._store.state._replace(scorer=snapshot.scorer)
     engine._store.restore(snapshot.segments)
     snapshot.live.restore(engine._live, engine._store)
+    engine._note_saved(folder)
     return engine
 
 
@@ -121,6 +123,7 @@ def open_journal(
             engine = kind(tokenizer=tokenizer, clock=clock, **settings)
         else:
             engine = open_saved(kind, stored_in, tokenizer, clock, verify=verify)
+            _check_settings(folder, settings, engine)
         replay(engine, journal)
         engine._journal = journal
         journal.clock = engine._clock
@@ -130,6 +133,29 @@ def open_journal(
         journal.close()
         raise
     return engine
+
+
+def _check_settings(folder: Path, settings: Mapping[str, Any], engine: Engine) -> None:
+    """Refuse settings of a new engine that the stored one does not have."""
+    store, live = engine._store, engine._live
+    scoring = store.state.scorer.scoring
+    found = {
+        "index": store.builder.index.name,
+        "options": vars(store.builder.options),
+        "similarity": scoring.similarity,
+        "distance": scoring.distance,
+        "moving": live.builder.index.name,
+        "moving_options": vars(live.builder.options),
+        "report": "all" if live.reports else "moves",
+    }
+    for name, value in settings.items():
+        if name not in found:
+            raise UnknownName("setting", name, found)
+        known = found[name]
+        given = {**known, **(value or {})} if isinstance(known, dict) else value
+        if given != known:
+            problem = f"was made with {name}={known!r}, not {value!r}; leave it out"
+            raise StorageError(f"{folder}: {problem}, or use another folder")
 
 
 def _name_of(tokenizer: Tokenizer) -> str:

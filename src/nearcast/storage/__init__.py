@@ -23,7 +23,13 @@ from nearcast.storage.columns import (
     subscriptions_from_arrays,
     subscriptions_to_arrays,
 )
-from nearcast.storage.folder import holds_arrays, read_arrays, write_arrays
+from nearcast.storage.folder import (
+    fingerprint,
+    holds_arrays,
+    read_arrays,
+    sweep_arrays,
+    write_arrays,
+)
 from nearcast.storage.manifest import FORMAT
 
 __all__ = [
@@ -32,6 +38,7 @@ __all__ = [
     "clauses_to_arrays",
     "content_from_arrays",
     "content_to_arrays",
+    "fingerprint",
     "holds_arrays",
     "holds_ranked",
     "ids_from_arrays",
@@ -45,5 +52,6 @@ __all__ = [
     "strings_to_arrays",
     "subscriptions_from_arrays",
     "subscriptions_to_arrays",
+    "sweep_arrays",
     "write_arrays",
 ]

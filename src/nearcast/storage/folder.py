@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["holds_arrays", "read_arrays", "write_arrays"]
+__all__ = ["fingerprint", "holds_arrays", "read_arrays", "sweep_arrays", "write_arrays"]
 
 ARRAYS = "arrays.bin"
 MANIFEST = "manifest.json"
@@ -48,6 +48,19 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # from Linux's fcntl.h and fs.h
 def holds_arrays(folder: str | os.PathLike[str]) -> bool:
     """Return whether `write_arrays` wrote a folder."""
     return (Path(folder) / MANIFEST).exists()
+
+
+def fingerprint(folder: str | os.PathLike[str]) -> int | None:
+    """Return a number that changes when a folder is written again; None if there is no folder."""
+    try:
+        return zlib.crc32((Path(folder) / MANIFEST).read_bytes())
+    except OSError:
+        return None
+
+
+def sweep_arrays(folder: str | os.PathLike[str]) -> None:
+    """Remove what killed writers of a folder left beside it."""
+    remove_leftovers(Path(os.path.realpath(folder)), ARRAYS)
 
 
 def write_arrays(

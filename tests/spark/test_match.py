@@ -142,3 +142,22 @@ def test_a_frame_can_be_used_in_a_chain(spark: SparkSession, folder: Path) -> No
     frame = spark.createDataFrame(MESSAGES)
     counted = frame.transform(match, folder, version=1).groupBy("message_id").count()
     assert sum(row["count"] for row in counted.collect()) == len(scanned(SUBSCRIPTIONS, MESSAGES))
+
+
+@pytest.mark.parametrize("mode", ["replicated", "sharded"])
+def test_matches_name_owners_on_request(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    owner = [None if row % 5 == 0 else f"owner {row % 7}" for row in range(len(SUBSCRIPTIONS))]
+    name = "owner"
+    owned = SUBSCRIPTIONS
+    if name in owned.column_names:
+        owned = owned.drop_columns(name)
+    owned = owned.append_column(name, pa.array(owner, pa.string()))
+    build(spark.createDataFrame(owned), tmp_path, shards=3)
+    of_id = dict(zip(owned["id"].to_pylist(), owner, strict=True))
+    found = match(spark.createDataFrame(MESSAGES), tmp_path, mode=mode, owners=True)
+    assert found.columns == ["message_id", "subscription_id", "score", "owner"]
+    rows = found.collect()
+    expected = scanned(SUBSCRIPTIONS, MESSAGES)
+    assert sorted((row.message_id, row.subscription_id) for row in rows) == expected
+    assert {row.owner for row in rows} > {None, "owner 1"}
+    assert all(row.owner == of_id[row.subscription_id] for row in rows)

@@ -10,16 +10,25 @@ import pyarrow as pa
 from nearcast.columns import Ids
 from nearcast.errors import InvalidInput
 from nearcast.intake.rejects import Rejects, RowErrors
-from nearcast.model.checks import identifiers
+from nearcast.model.checks import identifiers, name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from nearcast.model import Id
 
-__all__ = ["ids_of", "list_of", "table_of", "with_living", "with_taken", "with_unknown"]
+__all__ = [
+    "ids_of",
+    "list_of",
+    "owner_of",
+    "table_of",
+    "with_living",
+    "with_rejected",
+    "with_taken",
+    "with_unknown",
+]
 
 T = TypeVar("T")
 
@@ -51,6 +60,22 @@ def list_of(values: T | Iterable[T], kind: type[T]) -> list[T]:
 def ids_of(ids: Id | Iterable[Id] | pa.Array) -> Ids:
     """Return one id, or several, checked."""
     return Ids.of(identifiers("id", ids))
+
+
+def owner_of(owner: object) -> str:
+    """Return an owner, checked."""
+    return name("owner", owner)
+
+
+def with_rejected(
+    table: pa.Table, rejects: Rejects, more: Sequence[tuple[NDArray[np.bool_], str]]
+) -> Rejects:
+    """Return rejects and those whose id is wrong: which of the other rows, and why."""
+    rows = _sound(table, rejects)
+    for wrong, reason in more:
+        if wrong.any():
+            rejects = _with(table, rejects, rows[wrong], "id", reason)
+    return rejects
 
 
 def with_taken(table: pa.Table, rejects: Rejects, taken: NDArray[np.bool_]) -> Rejects:

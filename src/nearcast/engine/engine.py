@@ -7,7 +7,7 @@ import weakref
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -15,47 +15,37 @@ import pyarrow as pa
 from nearcast import indexes
 from nearcast.columns import Scoring, frozen
 from nearcast.engine.arguments import (
-    ids_of,
     list_of,
+    owner_of,
     table_of,
     with_living,
-    with_taken,
-    with_unknown,
 )
 from nearcast.engine.clock import EngineClock
 from nearcast.engine.directory import living_id
-from nearcast.engine.durable import Durable
 from nearcast.engine.explain import explain_row
 from nearcast.engine.journal import UNNOTED, has_journal
 from nearcast.engine.moving.live import Live
 from nearcast.engine.moving.mover import Mover
 from nearcast.engine.opening import open_journal, open_saved
-from nearcast.engine.published import Moved, Published, Stats
+from nearcast.engine.published import Found, Published, Stats
+from nearcast.engine.registering import Registering
 from nearcast.engine.replay import (
-    advance_call,
-    move_call,
-    move_table_call,
     publish_call,
     publish_table_call,
-    replace_call,
-    subscribe_call,
-    subscribe_table_call,
-    unsubscribe_call,
 )
-from nearcast.engine.restore import each_subscription, subscription_of
+from nearcast.engine.restore import each_subscription, subscription_of, table_of_subscriptions
 from nearcast.engine.store import Store
 from nearcast.errors import InvalidInput, StorageError, UnknownId
 from nearcast.indexes import moving as moving_indexes
 from nearcast.intake import (
     messages_from,
     read_messages,
-    read_moves,
-    read_subscriptions,
+    read_named,
     subscriptions_from,
 )
-from nearcast.model import Match, Message, Subscription, time_us
+from nearcast.model import Match, Message, OwnedMatch, Subscription
 from nearcast.model.checks import identifier
-from nearcast.segments import Part, Scorer, Segment, deliver
+from nearcast.segments import Scorer, Segment, deliver
 from nearcast.text import Vocabulary, words
 
 if TYPE_CHECKING:
@@ -64,8 +54,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.engine.journal import Call
-    from nearcast.intake import MessageBatch, Rejects
-    from nearcast.model import Explanation, Id, Region, Time, Update
+    from nearcast.intake import MessageBatch
+    from nearcast.model import Explanation, Id
     from nearcast.segments import Delivery
     from nearcast.text import Tokenizer
 
@@ -74,7 +64,7 @@ __all__ = ["Engine"]
 _REPORTS = ("all", "moves")
 
 
-class Engine(Durable):
+class Engine(Registering):
     """A live set of subscriptions that messages are published to.
 
     Any number of threads may use an engine. A write is seen as a whole or not at all. Publishing
@@ -163,227 +153,31 @@ class Engine(Durable):
         self._mover = Mover(self._store, self._live)
         weakref.finalize(self, self._store.worker.stop)
 
-    def subscribe(
+    @overload
+    def publish(
         self,
-        subscriptions: Subscription | Iterable[Subscription],
+        messages: Message | Iterable[Message],
         *,
-        initial: bool = True,
-        time: Time | None = None,
-    ) -> None:
-        """Register one or several subscriptions: all of them, or none if one is invalid.
+        top: int | None = None,
+        owners: Literal[False] = False,
+    ) -> list[Match]: ...
 
-        Parameters
-        ----------
-        subscriptions
-            One subscription or several.
-        initial
-            Whether they match messages that are alive already (`advance` then tells), or only
-            messages from now on.
-        time
-            When they are registered; now if left out.
-
-        Raises
-        ------
-        DuplicateId
-            When an id is registered already and has not expired.
-        InvalidInput
-            When the tokenizer finds no token in a keyword.
-        """
-        self._check_open()
-        given = list_of(subscriptions, Subscription)
-        vocabulary = self._store.vocabulary
-        part = Part(subscriptions_from(given, vocabulary, self._tokenizer), vocabulary)
-        time_us = _time_us(time)
-        with self._event(lambda: subscribe_call(given, time_us, initial=initial)) as event:
-            self._store.add(part, skip=False, time_us=time_us, initial=initial, event=event)
-
-    def subscribe_table(
+    @overload
+    def publish(
         self,
-        table: pa.Table | pa.RecordBatch,
+        messages: Message | Iterable[Message],
         *,
-        initial: bool = True,
-        time: Time | None = None,
-    ) -> Rejects:
-        """Register the subscriptions of a table, and return the rejected rows.
-
-        The accepted ones become visible at the same moment. See
-        `nearcast.intake.read_subscriptions` for the columns.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> engine = Engine()
-        >>> table = pa.table({"id": [1, 2], "lon": [0, 0], "lat": [0, 95], "radius_m": [5, 5]})
-        >>> engine.subscribe_table(table).row.tolist(), len(engine)
-        ([1], 1)
-        """
-        self._check_open()
-        table = table_of(table)
-        vocabulary = self._store.vocabulary
-        columns, rejects = read_subscriptions(table, vocabulary, self._tokenizer)
-        part, time_us = Part(columns, vocabulary), _time_us(time)
-        with self._event(lambda: subscribe_table_call(table, time_us, initial=initial)) as event:
-            taken = self._store.add(part, skip=True, time_us=time_us, initial=initial, event=event)
-        return with_taken(table, rejects, taken) if taken.any() else rejects
-
-    def unsubscribe(self, ids: Id | Iterable[Id], *, time: Time | None = None) -> None:
-        """Remove one or several subscriptions: all of them, or none if one is unknown.
-
-        Parameters
-        ----------
-        ids
-            The ids.
-        time
-            When they are removed; now if left out.
-
-        Raises
-        ------
-        UnknownId
-            When an id is not registered, or has expired.
-        """
-        self._check_open()
-        given, time_us = ids_of(ids), _time_us(time)
-        with self._event(lambda: unsubscribe_call(given, time_us)) as event:
-            self._store.remove(given, time_us, event)
-
-    def move(self, id: Id, region: Region | Any, time: Time | None = None) -> list[Update]:
-        """Move a subscription to another region, and return the matches that begin or end.
-
-        Parameters
-        ----------
-        id
-            The id of the subscription.
-        region
-            A `Region`, or anything that `nearcast.region` takes; a `Point` or ``(lon, lat)`` if
-            the subscription is ranked by distance.
-        time
-            When it moves; now if left out.
-
-        Returns
-        -------
-        list of Update
-            One for every message alive at that time which matches only the new region (sign +1) or
-            only the old one (-1), in the order of publication.
-
-        Examples
-        --------
-        >>> from nearcast.model import Message, Rect, Subscription
-        >>> engine = Engine()
-        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), ["tea"]))
-        >>> engine.publish(Message("m1", (5, 5), "Tea!", time=100.0, ttl_s=60.0))
-        []
-        >>> engine.move("s1", Rect(4, 4, 6, 6), time=159.0)
-        [Update(time=159.0, subscription_id='s1', message_id='m1', sign=1, score=None)]
-        """
-        self._check_open()
-        id = identifier("id", id)
-        time_us = _time_us(time)
-        with self._event(lambda: move_call(id, region, time_us)) as event, self._live.lock:
-            event.begin()
-            updates = self._mover.move(id, region, time_us)
-            event.happened()
-        return updates.to_list()
-
-    def move_table(self, table: pa.Table | pa.RecordBatch) -> Moved:
-        """Move the subscriptions of a table; see `nearcast.intake.read_moves` for the columns.
-
-        Rows are taken by time, equal times by row. A subscription that moves twice at one time
-        moves once, to the last place.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> from nearcast.model import Message, Rect, Subscription
-        >>> engine = Engine()
-        >>> engine.subscribe(Subscription(7, Rect(0, 0, 1, 1), ["tea"]))
-        >>> _ = engine.publish(Message("m1", (5, 5), "Tea!", ttl_s=60.0))
-        >>> columns = {"subscription_id": [7, 8], "west": [4, 4], "south": [4, 4]}
-        >>> moved = engine.move_table(pa.table({**columns, "east": [6, 6], "north": [6, 6]}))
-        >>> moved.moved, moved.updates["sign"].to_pylist(), moved.rejects.reason
-        (1, [1], ('is not registered, or has expired',))
-        """
-        self._check_open()
-        table = table_of(table)
-        with self._event(lambda: move_table_call(table)) as event, self._live.lock:
-            event.begin()
-            batch, rejects = read_moves(table, self._store.by_distance)
-            updates, unknown = self._mover.move_batch(batch)
-            event.happened()
-        if unknown.any():
-            rejects = with_unknown(table, rejects, batch.row[unknown])
-        return Moved(updates.to_table(), rejects, len(batch) - int(np.count_nonzero(unknown)))
-
-    def replace(self, subscription: Subscription, time: Time | None = None) -> list[Update]:
-        """Replace what a registered subscription asks for, and return what begins or ends.
-
-        Parameters
-        ----------
-        subscription
-            The new definition, with the id of one that is registered.
-        time
-            When that happens; now if left out.
-
-        Examples
-        --------
-        >>> from nearcast.model import Message, Rect, Subscription
-        >>> engine = Engine(clock=lambda: 5.0)
-        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 9, 9), ["tea"]))
-        >>> _ = engine.publish(Message("m1", (5, 5), "Milk", ttl_s=60.0))
-        >>> engine.replace(Subscription("s1", Rect(0, 0, 9, 9), ["milk"]))
-        [Update(time=5.0, subscription_id='s1', message_id='m1', sign=1, score=None)]
-        """
-        self._check_open()
-        [given] = list_of(subscription, Subscription)
-        time_us = _time_us(time)
-
-        def changed(part: Part) -> Part:
-            vocabulary = self._store.vocabulary
-            return Part(subscriptions_from([given], vocabulary, self._tokenizer), vocabulary)
-
-        with self._event(lambda: replace_call(given, time_us)) as event, self._live.lock:
-            event.begin()
-            updates = self._mover.replace(given.id, changed, time_us)
-            event.happened()
-        return updates.to_list()
-
-    def advance(self, time: Time | None = None) -> pa.Table:
-        """Let everything expire until a time, and return all updates that no call returned.
-
-        These are the ends of messages and subscriptions that expired, and what began and ended
-        when subscriptions came and went.
-
-        Parameters
-        ----------
-        time
-            Until when; now if left out.
-
-        Returns
-        -------
-        pyarrow.Table
-            ``time``, ``subscription_id``, ``message_id``, ``sign`` (+1 or -1) and ``score``, in
-            the order of time.
-
-        Examples
-        --------
-        >>> from nearcast.model import Message, Rect, Subscription
-        >>> engine = Engine()
-        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 9, 9), ["tea"]))
-        >>> _ = engine.publish(Message("m1", (5, 5), "Tea!", time=100.0, ttl_s=60.0))
-        >>> engine.advance(200.0).select(["message_id", "sign"]).to_pylist()
-        [{'message_id': 'm1', 'sign': -1}]
-        """
-        self._check_open()
-        time_us = _time_us(time)
-        with self._event(lambda: advance_call(time_us)) as event, self._live.lock:
-            event.begin()
-            self._live.begin(time_us)
-            updates = self._live.outbox.take()
-            event.happened()
-        return updates.to_table()
+        top: int | None = None,
+        owners: Literal[True],
+    ) -> list[OwnedMatch]: ...
 
     def publish(
-        self, messages: Message | Iterable[Message], *, top: int | None = None
-    ) -> list[Match]:
+        self,
+        messages: Message | Iterable[Message],
+        *,
+        top: int | None = None,
+        owners: bool = False,
+    ) -> list[Match] | list[OwnedMatch]:
         """Return the matches of one or several messages, in the order of the messages.
 
         A message whose ``ttl_s`` is more than 0 is kept until it expires, for `move`. Its id names
@@ -396,6 +190,8 @@ class Engine(Durable):
         top
             If given, only that many matches of each message, the best first. Boolean matches have
             no score and come last.
+        owners
+            Whether matches name the owner of the subscription too; see `nearcast.OwnedMatch`.
 
         Examples
         --------
@@ -412,11 +208,25 @@ class Engine(Durable):
         _check_top(top)
         now_us = self._clock.now_us()
         batch = messages_from(given, self._tokenizer, now_us=now_us)
-        batch, found, _ = self._publish(batch, lambda: publish_call(given, now_us), skip=False)
-        return _matches(found if top is None else found.best(top), batch)
+        batch, found, _ = self._publish(
+            batch, lambda: publish_call(given, now_us), skip=False, owners=owners
+        )
+        found = found if top is None else found.best(top)
+        matches = _matches(found, batch)
+        if found.owner is None:
+            return matches
+        return [
+            OwnedMatch(*match, owner)
+            for match, owner in zip(matches, found.owner.to_pylist(), strict=True)
+        ]
 
     def publish_table(
-        self, table: pa.Table | pa.RecordBatch, *, threads: int = 1, top: int | None = None
+        self,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        threads: int = 1,
+        top: int | None = None,
+        owners: bool = False,
     ) -> Published:
         """Publish a table of messages; see `nearcast.intake.read_messages` for the columns.
 
@@ -428,6 +238,8 @@ class Engine(Durable):
             How many threads match at the same time.
         top
             If given, only that many matches of each message, as for `publish`.
+        owners
+            Whether the matches have a column ``owner``.
 
         Examples
         --------
@@ -448,7 +260,11 @@ class Engine(Durable):
         now_us = self._clock.now_us()
         batch, rejects = read_messages(table, self._tokenizer, now_us=now_us)
         batch, found, taken = self._publish(
-            batch, lambda: publish_table_call(table, now_us), skip=True, threads=threads
+            batch,
+            lambda: publish_table_call(table, now_us),
+            skip=True,
+            threads=threads,
+            owners=owners,
         )
         if taken.any():
             rejects = with_living(table, rejects, taken)
@@ -512,6 +328,7 @@ class Engine(Durable):
         *,
         skip: bool,
         threads: int = 1,
+        owners: bool = False,
     ) -> tuple[MessageBatch, Delivery, NDArray[np.bool_]]:
         """Match messages, and keep those that stay alive.
 
@@ -529,6 +346,8 @@ class Engine(Durable):
             Whether to leave out messages whose id is alive; otherwise they are an error.
         threads
             How many threads match at the same time.
+        owners
+            Whether to return the owners of the subscriptions.
 
         Returns
         -------
@@ -538,7 +357,9 @@ class Engine(Durable):
         taken = np.zeros(len(batch), np.bool_)
         state = self._store.state
         if not (batch.any_stays or state.moving):
-            found = deliver(state.segments, batch, version=state.version, threads=threads)
+            found = deliver(
+                state.segments, batch, version=state.version, threads=threads, owners=owners
+            )
             return batch, found, taken
         live = self._live
         with (
@@ -558,9 +379,12 @@ class Engine(Durable):
             batch = replace(batch, time_us=frozen(time_us))
             state = self._store.state
             message, moved = live.publish(batch, time_us, end_us)
+            owner = self._store.owners(moved) if owners else None
             event.happened()
-        found = deliver(state.segments, batch, version=state.version, threads=threads)
-        return batch, found.joined(message, moved), taken
+        found = deliver(
+            state.segments, batch, version=state.version, threads=threads, owners=owners
+        )
+        return batch, found.joined(message, moved, owner), taken
 
     def get(self, id: Id) -> Subscription:
         """Return the subscription with this id; it means the same as the one that was given.
@@ -569,6 +393,48 @@ class Engine(Durable):
         """
         segment, row = self._find(id)
         return subscription_of(segment.subscriptions, row, segment.vocabulary)
+
+    def by_owner(self, owner: str) -> list[Subscription]:
+        """Return the subscriptions of an owner; none if there are none.
+
+        Examples
+        --------
+        >>> from nearcast.model import Rect, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), ["tea"], owner="ann"))
+        >>> [subscription.id for subscription in engine.by_owner("ann")], engine.by_owner("bob")
+        (['s1'], [])
+        """
+        places = self._store.found_owned(owner_of(owner))
+        return [subscription_of(s.subscriptions, row, s.vocabulary) for s, row in places]
+
+    def get_table(self, table: pa.Table | pa.RecordBatch) -> Found:
+        """Return the subscriptions that a table names, by ``id`` or by ``owner``.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from nearcast.model import Rect, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription(7, Rect(0, 0, 1, 1), ["tea"], owner="ann"))
+        >>> found = engine.get_table(pa.table({"id": [7, 8]}))
+        >>> found.subscriptions.select(["id", "owner"]).to_pylist(), found.rejects.row.tolist()
+        ([{'id': 7, 'owner': 'ann'}], [1])
+        """
+        self._check_open()
+        table = table_of(table)
+        named, rejects = read_named(table)
+        found, missing = [], []
+        for row, name in zip(named.row.tolist(), named.values(), strict=True):
+            if named.owners is None:
+                place = self._store.find(name)
+                places = [] if place is None else [place]
+            else:
+                places = self._store.found_owned(str(name))
+            found += [subscription_of(s.subscriptions, at, s.vocabulary) for s, at in places]
+            missing += [] if places else [row]
+        rejects = named.with_missing(table, rejects, missing)
+        return Found(table_of_subscriptions(found), rejects)
 
     def _find(self, id: Id) -> tuple[Segment, int]:
         place = self._store.find(identifier("id", id))
@@ -675,10 +541,6 @@ def _matches(found: Delivery, batch: MessageBatch) -> list[Match]:
     ids = batch.ids.tolist()
     of_message = [ids[row] for row in found.message.tolist()]
     return [*map(Match, of_message, found.subscription.tolist(), found.scores())]
-
-
-def _time_us(time: Time | None) -> int | None:
-    return None if time is None else time_us("time", time)
 
 
 def _check_top(top: object) -> None:

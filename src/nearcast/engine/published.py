@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from nearcast.intake import Rejects
 
-__all__ = ["Moved", "Published", "Stats"]
+__all__ = ["Found", "Moved", "Published", "Removed", "Replaced", "Stats"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Published:
     ----------
     matches
         A table with ``message_id``, ``subscription_id`` and ``score`` (null for boolean ones), in
-        the order of the messages.
+        the order of the messages; and ``owner`` if that was asked for.
     rejects
         The rows that were rejected.
     messages
@@ -54,6 +54,58 @@ class Moved:
     updates: pa.Table
     rejects: Rejects
     moved: int
+
+
+@dataclass(frozen=True, eq=False)
+class Replaced:
+    """What became of a table of new definitions.
+
+    Attributes
+    ----------
+    updates
+        A table as that of `Moved`: what began or ended.
+    rejects
+        The rows that were rejected.
+    replaced, added
+        How many subscriptions were replaced, and how many are new.
+    """
+
+    updates: pa.Table
+    rejects: Rejects
+    replaced: int
+    added: int
+
+
+@dataclass(frozen=True, eq=False)
+class Removed:
+    """What became of a table of subscriptions to remove.
+
+    Attributes
+    ----------
+    removed
+        How many subscriptions were removed.
+    rejects
+        The rows that named none.
+    """
+
+    removed: int
+    rejects: Rejects
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The subscriptions that a table named.
+
+    Attributes
+    ----------
+    subscriptions
+        A table with the columns of subscription files, in the order in which they were named.
+    rejects
+        The rows that named none.
+    """
+
+    subscriptions: pa.Table
+    rejects: Rejects
 
 
 class Stats(NamedTuple):

@@ -27,10 +27,13 @@ __all__ = [
     "publish_call",
     "publish_table_call",
     "replace_call",
+    "replace_table_call",
     "replay",
     "subscribe_call",
     "subscribe_table_call",
     "unsubscribe_call",
+    "unsubscribe_owner_call",
+    "unsubscribe_table_call",
 ]
 
 
@@ -50,6 +53,16 @@ def unsubscribe_call(ids: Ids, time_us: int | None) -> Call:
     return Call("unsubscribe", {"ids": ids.tolist(), "time_us": time_us})
 
 
+def unsubscribe_owner_call(owner: str, time_us: int | None) -> Call:
+    """Return a call of `Engine.unsubscribe_owner`."""
+    return Call("unsubscribe_owner", {"owner": owner, "time_us": time_us})
+
+
+def unsubscribe_table_call(table: pa.Table, time_us: int | None) -> Call:
+    """Return a call of `Engine.unsubscribe_table`."""
+    return Call("unsubscribe_table", {"time_us": time_us}, table)
+
+
 def move_call(id: Id, place: Any, time_us: int | None) -> Call:
     """Return a call of `Engine.move`."""
     where = place_fields(region(place) if not isinstance(place, tuple) else Point(*place))
@@ -61,9 +74,14 @@ def move_table_call(table: pa.Table) -> Call:
     return Call("move_table", {}, table)
 
 
-def replace_call(given: Subscription, time_us: int | None) -> Call:
+def replace_call(given: Subscription, time_us: int | None, *, upsert: bool) -> Call:
     """Return a call of `Engine.replace`."""
-    return Call("replace", {"given": given.to_dict(), "time_us": time_us})
+    return Call("replace", {"given": given.to_dict(), "time_us": time_us, "upsert": upsert})
+
+
+def replace_table_call(table: pa.Table, time_us: int | None, *, upsert: bool) -> Call:
+    """Return a call of `Engine.replace_table`."""
+    return Call("replace_table", {"time_us": time_us, "upsert": upsert}, table)
 
 
 def publish_call(given: Sequence[Message], read_us: int) -> Call:
@@ -105,18 +123,25 @@ def _make(engine: Engine, call: Call) -> None:
     time = None if time_us is None else time_from_us(time_us)
     match call.method:
         case "subscribe":
-            given = [Subscription.from_dict(one) for one in arguments["given"]]
-            engine.subscribe(given, initial=arguments["initial"], time=time)
+            several = [Subscription.from_dict(one) for one in arguments["given"]]
+            engine.subscribe(several, initial=arguments["initial"], time=time)
         case "subscribe_table":
             engine.subscribe_table(table, initial=arguments["initial"], time=time)
         case "unsubscribe":
             engine.unsubscribe(arguments["ids"], time=time)
+        case "unsubscribe_owner":
+            engine.unsubscribe_owner(arguments["owner"], time=time)
+        case "unsubscribe_table":
+            engine.unsubscribe_table(table, time=time)
         case "move":
             engine.move(arguments["id"], subscription_region(arguments["place"]), time)
         case "move_table":
             engine.move_table(table)
         case "replace":
-            engine.replace(Subscription.from_dict(arguments["given"]), time)
+            given = Subscription.from_dict(arguments["given"])
+            engine.replace(given, time, upsert=arguments["upsert"])
+        case "replace_table":
+            engine.replace_table(table, upsert=arguments["upsert"], time=time)
         case "publish":
             messages = [Message.from_dict(one) for one in arguments["given"]]
             batch = messages_from(messages, engine._tokenizer, now_us=arguments["read_us"])

@@ -6,6 +6,7 @@ tokens, a rectangle that was given as a polygon as a rectangle.
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns import NEVER, UNITS, WORLD
+from nearcast.intake import SUBSCRIPTION_COLUMNS
 from nearcast.model import (
     Circle,
     Conjunction,
@@ -21,12 +23,13 @@ from nearcast.model import (
     Rect,
     Subscription,
     time_from_us,
+    time_us,
     to_text,
 )
 from nearcast.model.rankings import of_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,9 +38,10 @@ if TYPE_CHECKING:
     from nearcast.model import Ranking, Region, Time
     from nearcast.text import Vocabulary
 
-__all__ = ["each_subscription", "subscription_of"]
+__all__ = ["each_subscription", "subscription_of", "table_of_subscriptions"]
 
 _ROWS_AT_A_TIME = 1024
+_ALWAYS = ("id", "owner")
 
 _Box = tuple[int, int, int, int]
 _T = TypeVar("_T")
@@ -67,6 +71,33 @@ def subscription_of(subscriptions: Subscriptions, row: int, vocabulary: Vocabula
         return [vocabulary.token(number) for number in numbers]
 
     return _Rows(subscriptions, row, row + 1, texts).subscription(0)
+
+
+def table_of_subscriptions(subscriptions: Sequence[Subscription]) -> pa.Table:
+    """Return subscriptions as a table that `nearcast.intake.read_subscriptions` reads.
+
+    Ids are text unless all of them are integers. Columns that nobody uses are left out.
+    """
+    rows = [one.to_dict() for one in subscriptions]
+    columns: dict[str, pa.Array] = {}
+    for name in SUBSCRIPTION_COLUMNS:
+        values = [row.get(name) for row in rows]
+        if name == "id":
+            whole = all(isinstance(value, int) for value in values)
+            columns[name] = pa.array(values if whole else [*map(str, values)])
+        elif name == "geometry":
+            values = [None if value is None else json.dumps(value) for value in values]
+        elif name == "expires_at":
+            times = [one.expires_at for one in subscriptions]
+            values = [None if time is None else time_us(name, time) for time in times]
+            columns[name] = pa.array(values, pa.timestamp("us", "UTC"))
+        columns.setdefault(name, pa.array(values))
+    used = [
+        name
+        for name, column in columns.items()
+        if name in _ALWAYS or column.null_count < len(column)
+    ]
+    return pa.table({name: columns[name] for name in used})
 
 
 class _Rows:

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from nearcast.columns import Ids, Subscriptions
 from nearcast.engine.buffer import BUFFER_ROWS, Buffer
@@ -134,6 +135,40 @@ class Rows:
             if not self._is_registered(handle, at_us):
                 raise unknown_id(Ids.of([id]), np.ones(1, np.bool_))
             return handle
+
+    def owned(self, owner: str, at_us: int | None = None) -> NDArray[np.int32]:
+        """Return the handles of an owner's subscriptions that are registered at a time (now)."""
+        with self.live.lock, self._writing:
+            movers = self.live.movers
+            found = [s.handle[s.owned_by(owner)] for s in self.state.segments]
+            handle = np.concatenate([*found, movers.handle(movers.owned_by(owner))])
+            return handle[self._registered(handle, at_us)].astype(np.int32)
+
+    def owners(self, ids: Ids) -> pa.StringArray:
+        """Return the owners of subscriptions, null where nobody is named, or the id is unknown."""
+        with self.live.lock, self._writing:
+            handle = self._found(ids)
+            owner: list[str | None] = [None] * len(ids)
+            for segment, rows, positions in self._places(handle):
+                if segment.subscriptions.owner is not None:
+                    named = segment.subscriptions.owner.take(pa.array(rows)).to_pylist()
+                    for position, name in zip(positions.tolist(), named, strict=True):
+                        owner[position] = name
+            moved = np.flatnonzero(self._directory.segment_of(handle) == MOVING)
+            named = self.live.movers.owners(self._directory.row_of(handle[moved]))
+            for position, name in zip(moved.tolist(), named, strict=True):
+                owner[position] = name
+            return pa.array(owner, pa.string())
+
+    def found_owned(self, owner: str) -> list[tuple[LiveSegment, int]]:
+        """Return where the subscriptions of an owner are.
+
+        Those that have moved come in segments of their own.
+        """
+        with self.live.lock:
+            handle = self.owned(owner)
+            with self._writing:
+                return [self._placed_at(one) for one in handle.tolist()]
 
     def moved_part(self, rows: NDArray[np.int32]) -> Part:
         """Return subscriptions that have moved as they are now."""

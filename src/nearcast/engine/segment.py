@@ -6,9 +6,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from nearcast.columns import BOOLEAN, NEVER
+from nearcast.columns import BOOLEAN, NEVER, Ids
 from nearcast.segments import LATEST, Segment
+from nearcast.text import hash_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +24,47 @@ if TYPE_CHECKING:
     from nearcast.text import Vocabulary
 
 __all__ = ["LiveSegment", "State"]
+
+
+_MIN_SORTED = 4096
+"""A smaller segment is searched for an owner row by row."""
+
+
+class RowsByOwner:
+    """The rows of a column of owners, sorted by the hash of the owner, to find those of one.
+
+    Examples
+    --------
+    >>> rows = RowsByOwner(pa.array(["ann", "bob", None, "ann"]))
+    >>> rows.find("ann").tolist(), rows.find("eve").tolist()
+    ([0, 3], [])
+    """
+
+    def __init__(self, owners: pa.StringArray) -> None:
+        given = np.flatnonzero(pc.is_valid(owners))
+        named = owners if len(given) == len(owners) else owners.take(pa.array(given))
+        hashed = hash_ids(Ids(np.zeros(len(named), np.int64), named))
+        order = np.argsort(hashed, kind="stable")
+        self._owners = owners
+        self._hash = hashed[order]
+        self._row = given[order].astype(np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of hashes and rows."""
+        return int(self._hash.nbytes + self._row.nbytes)
+
+    def find(self, owner: str) -> NDArray[np.int64]:
+        """Return the rows of an owner, ascending."""
+        [hashed] = hash_ids(Ids.of([owner]))
+        first, last = np.searchsorted(self._hash, [hashed, hashed + np.uint32(1)])
+        if hashed == np.iinfo(np.uint32).max:
+            last = len(self._hash)
+        rows = self._row[first:last].astype(np.int64)
+        same: NDArray[np.bool_] = pc.equal(self._owners.take(pa.array(rows)), owner).to_numpy(
+            zero_copy_only=False
+        )
+        return rows[same]
 
 
 class LiveSegment(Segment):
@@ -76,6 +120,22 @@ class LiveSegment(Segment):
         at = int(np.searchsorted(times, after_us, side="right"))
         return int(times[at]) if at < len(times) else NEVER
 
+    def owned_by(self, owner: str) -> NDArray[np.int64]:
+        """Return the rows of an owner that are alive, expired ones too."""
+        owners = self.subscriptions.owner
+        if owners is None:
+            return np.empty(0, np.int64)
+        if len(self) < _MIN_SORTED:
+            rows = np.flatnonzero(pc.fill_null(pc.equal(owners, owner), False))
+        else:
+            rows = self._rows_by_owner.find(owner)
+        return rows if not len(self.died) else rows[self.died[rows] > LATEST]
+
+    @cached_property
+    def _rows_by_owner(self) -> RowsByOwner:
+        assert self.subscriptions.owner is not None
+        return RowsByOwner(self.subscriptions.owner)
+
     def count_ranked(self) -> int:
         """Return how many rows are ranked and alive."""
         rankings = self.subscriptions.rankings
@@ -101,7 +161,9 @@ class LiveSegment(Segment):
     @property
     def nbytes(self) -> int:
         """The bytes of subscriptions, index, deaths and handles."""
-        return super().nbytes + int(self.handle.nbytes)
+        by_owner = vars(self).get("_rows_by_owner")
+        more = 0 if by_owner is None else by_owner.nbytes
+        return super().nbytes + int(self.handle.nbytes) + more
 
 
 class State(NamedTuple):

@@ -8,7 +8,8 @@ built, so other writers do not wait for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,20 +17,46 @@ from nearcast.columns import BOOLEAN, PROXIMITY, Ids, distinct
 from nearcast.engine.directory import MOVING, NOWHERE, duplicate_id, unknown_id
 from nearcast.engine.journal import UNNOTED
 from nearcast.engine.merging import SMALL_ROWS, choose_small
+from nearcast.engine.moving.pairs import Pairs
+from nearcast.engine.moving.updates import Updates
 from nearcast.engine.rows import StoredSegment
 from nearcast.engine.segment import LiveSegment, State
 from nearcast.engine.upkeep import BULK_ROWS, Upkeep
 from nearcast.segments import Part, renumber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from nearcast.engine.journal import Event
+    from nearcast.indexes import Index
     from nearcast.model import Id
 
-__all__ = ["Store"]
+__all__ = ["Replacement", "Store"]
+
+T = TypeVar("T")
+
+
+class Replacement(NamedTuple):
+    """What became of subscriptions that were to replace others.
+
+    ``updates`` is what began and ended, ``busy`` tells which ids another call is registering,
+    ``unknown`` which were not registered and not added, ``added`` how many were.
+    """
+
+    updates: Updates
+    busy: NDArray[np.bool_]
+    unknown: NDArray[np.bool_]
+    added: int
+
+
+class _Unregistered(Exception):
+    """Some subscriptions are not registered any more."""
+
+    def __init__(self, kept: NDArray[np.bool_]) -> None:
+        super().__init__()
+        self.kept = kept
 
 
 class Store(Upkeep):
@@ -76,38 +103,212 @@ class Store(Upkeep):
                 part = Part(subscriptions, part.vocabulary)
             handle = self._directory.reserve(subscriptions.ids)
         segments = self.state.segments
+
+        def enter(place: Callable[[], None], part: Part) -> None:
+            when = self._leave(handle, time_us)
+            place()
+            self.live.entered(part, handle, when, initial=initial)
+            event.happened()
+
         try:
-            part = self._renumbered(part)
-            if self._first_ranked(part):
-                self._renew_weights(part)
-            if len(subscriptions) >= BULK_ROWS:
-                self._add_segment(part, handle, time_us, event, initial=initial)
-            elif len(subscriptions):
-                with self.live.lock:
-                    when = self._leave(handle, time_us)
-                    with self._writing:
-                        self._append(part, handle)
-                    self.live.entered(part, handle, when, initial=initial)
-                    event.happened()
+            if len(handle):
+                self._place_rows(part, handle, enter)
         except BaseException:
             with self._writing:
                 self._directory.cancel(handle)
             raise
-        if len(self.state.segments) == len(segments) and self.worker.pending:
+        self._tidy_up(segments)
+        return taken
+
+    def replace_all(
+        self,
+        part: Part,
+        *,
+        upsert: bool,
+        time_us: int | None = None,
+        event: Event = UNNOTED,
+    ) -> Replacement:
+        """Put subscriptions in the place of those with the same ids, all in one version.
+
+        Parameters
+        ----------
+        part
+            The subscriptions, no two with the same id, and the vocabulary of their tokens.
+        upsert
+            Whether to add those whose id is not registered; otherwise they are left out.
+        time_us
+            When that happens; now if left out.
+        event
+            Is told when this begins, and when it has happened.
+        """
+        self.worker.raise_failure()
+        ids = part.subscriptions.ids
+        with self.live.lock, self._writing:
+            event.begin()
+            handle = self._found(ids)
+            busy = self._directory.reserved(handle)
+            known = self._registered(handle, self.live.moment(time_us))
+            rows = np.flatnonzero(~busy & (known | upsert))
+            part = Part(part.subscriptions.take(rows), part.vocabulary)
+            handle = self._directory.reserve(part.subscriptions.ids)
+        segments, updates = self.state.segments, Updates.none()
+
+        def enter(place: Callable[[], None], part: Part) -> Updates:
+            with self._writing:
+                registered = self._registered(handle, self.live.moment(time_us))
+            if not (registered.all() or upsert):
+                raise _Unregistered(registered)
+            when = self.live.begin(time_us)
+            ended = self._matched_by(handle)
+            with self._writing:
+                moved = self._moved_rows(handle)
+                moving = handle[self._directory.segment_of(handle) == MOVING]
+                self._directory.move(moving, NOWHERE, np.zeros(len(moving), np.int32))
+            if len(moved):
+                self.live.forget_movers(moved)
+            self.live.since.forget(handle[~registered])
+            place()
+            begun = self.live.find(part, handle)
+            event.happened()
+            return self.live.difference(part.subscriptions.ids, ended, begun, when)
+
+        try:
+            while len(handle):
+                try:
+                    updates = self._place_rows(part, handle, enter)
+                    break
+                except _Unregistered as error:  # meanwhile, while an index was built
+                    with self._writing:
+                        self._directory.cancel(handle[~error.kept])
+                    rows, handle = rows[error.kept], handle[error.kept]
+                    kept = np.flatnonzero(error.kept)
+                    part = Part(part.subscriptions.take(kept), part.vocabulary)
+        except BaseException:
+            with self._writing:
+                self._directory.cancel(handle)
+            raise
+        self._tidy_up(segments)
+        left_out = np.ones(len(ids), np.bool_)
+        left_out[rows] = False
+        return Replacement(updates, busy, left_out & ~busy, int(np.count_nonzero(~known[rows])))
+
+    def _place_rows(
+        self, part: Part, handle: NDArray[np.int32], enter: Callable[[Callable[[], None], Part], T]
+    ) -> T:
+        """Let subscriptions enter under the lock of events; return what ``enter`` returns.
+
+        Parameters
+        ----------
+        part, handle
+            The subscriptions, and their handles, which are reserved.
+        enter
+            Gets what puts the rows into the next version, and the rows.
+        """
+        part = self._renumbered(part)
+        if self._first_ranked(part):
+            self._renew_weights(part)
+
+        def place_with(index: Index | None) -> None:
+            with self._writing:
+                if index is None:
+                    self._append(part, handle)
+                else:
+                    self._add_segment(part, handle, index)
+
+        if len(handle) < BULK_ROWS:
+            with self.live.lock:
+                return enter(partial(place_with, None), part)
+        while True:
+            scorer = self.state.scorer
+            index = self.builder.build(scorer.content(part.subscriptions, part.vocabulary))
+            with self.live.lock:
+                # Meanwhile the weights may have been counted again.
+                if part.subscriptions.rankings is None or scorer is self.state.scorer:
+                    return enter(partial(place_with, index), part)
+
+    def _add_segment(self, part: Part, handle: NDArray[np.int32], index: Index) -> None:
+        """Add a segment of its own."""
+        segment = LiveSegment(
+            part.subscriptions,
+            index,
+            part.vocabulary,
+            self.state.scorer,
+            handle=handle,
+            serial=self._unused_serial(),
+            indexed=True,
+        )
+        self._put(segment, self.state.segments, self._places(handle), handle)
+
+    def _tidy_up(self, before: tuple[LiveSegment, ...]) -> None:
+        """Merge small segments, and wake whoever merges the others."""
+        if len(self.state.segments) == len(before) and self.worker.pending:
             self.worker.wake(urgent=False)  # the buffer grew: there is nothing else to merge
-            return taken
+            return
         # Small segments are merged at once: there would soon be too many of them.
         while choose_small(self._sizes(self.state.segments, None)) and self._merge(choose_small):
             pass
         self._wake_worker()
-        return taken
+
+    def _matched_by(self, handle: NDArray[np.int32]) -> Pairs:
+        """Return the living messages that match subscriptions, by the position of their handle."""
+        if not len(self.live.messages):
+            return Pairs.none()
+        with self._writing:
+            places = self._places(handle)
+            moved = np.flatnonzero(self._directory.segment_of(handle) == MOVING)
+            moved_rows = self._directory.row_of(handle[moved])
+        parts = []
+        for segment, rows, positions in places:
+            order = np.argsort(rows, kind="stable")
+            part = Part(segment.subscriptions.take(rows[order]), segment.vocabulary)
+            parts.append((part, positions[order]))
+        if len(moved):
+            parts.append((self.moved_part(moved_rows), moved))
+        found = [(self.live.find(part, handle[at]), at) for part, at in parts]
+        return Pairs.concatenate(
+            [pairs._replace(position=at[pairs.position]) for pairs, at in found]
+        )
 
     def remove(self, ids: Ids, time_us: int | None = None, event: Event = UNNOTED) -> None:
         """Remove subscriptions, all in one version; an id that is not registered is an error."""
+        self._remove(lambda at_us: self._known(ids, at_us), time_us, event)
+
+    def remove_known(
+        self, ids: Ids, time_us: int | None = None, event: Event = UNNOTED
+    ) -> NDArray[np.bool_]:
+        """Remove those subscriptions that are registered, and return which are not."""
+        unknown = np.zeros(len(ids), np.bool_)
+
+        def known(at_us: int) -> NDArray[np.int32]:
+            handle = self.handles(ids, at_us)
+            unknown[:] = handle < 0
+            return handle[~unknown]
+
+        self._remove(known, time_us, event)
+        return unknown
+
+    def remove_owned(
+        self, owners: Sequence[str], time_us: int | None = None, event: Event = UNNOTED
+    ) -> list[int]:
+        """Remove the subscriptions of owners; return how many each of them had."""
+        counts: list[int] = []
+
+        def owned(at_us: int) -> NDArray[np.int32]:
+            handles = [self.owned(owner, at_us) for owner in owners]
+            counts.extend(map(len, handles))
+            return np.concatenate([np.empty(0, np.int32), *handles])
+
+        self._remove(owned, time_us, event)
+        return counts
+
+    def _remove(
+        self, find: Callable[[int], NDArray[np.int32]], time_us: int | None, event: Event
+    ) -> None:
+        """Remove the subscriptions whose handles are found at a moment, all in one version."""
         self.worker.raise_failure()
         with self.live.lock:
             event.begin()
-            handle = self._known(ids, self.live.moment(time_us))
+            handle = find(self.live.moment(time_us))
             if len(handle) > 1:
                 handle = distinct(handle)
             self._leave(handle, time_us)
@@ -254,37 +455,3 @@ class Store(Upkeep):
             self._append(new, handle)
         self._wake_worker()
         return before, new
-
-    def _add_segment(
-        self,
-        part: Part,
-        handle: NDArray[np.int32],
-        time_us: int | None,
-        event: Event,
-        *,
-        initial: bool,
-    ) -> None:
-        """Build an index, and add a segment of its own."""
-        while True:
-            scorer = self.state.scorer
-            index = self.builder.build(scorer.content(part.subscriptions, part.vocabulary))
-            with self.live.lock:
-                # Meanwhile the weights may have been counted again.
-                if part.subscriptions.rankings is not None and scorer is not self.state.scorer:
-                    continue
-                when = self._leave(handle, time_us)
-                with self._writing:
-                    old = self._places(handle)
-                    segment = LiveSegment(
-                        part.subscriptions,
-                        index,
-                        part.vocabulary,
-                        self.state.scorer,
-                        handle=handle,
-                        serial=self._unused_serial(),
-                        indexed=True,
-                    )
-                    self._put(segment, self.state.segments, old, handle)
-                self.live.entered(part, handle, when, initial=initial)
-                event.happened()
-                return

@@ -15,6 +15,7 @@ from nearcast.intake.messages import (
     read_messages,
 )
 from nearcast.intake.moves import MoveBatch, read_moves
+from nearcast.intake.named import Named, read_named
 from nearcast.intake.rejects import Rejects
 from nearcast.intake.subscriptions import (
     SUBSCRIPTION_COLUMNS,
@@ -29,6 +30,7 @@ __all__ = [
     "Batch",
     "MessageBatch",
     "MoveBatch",
+    "Named",
     "Rejects",
     "load_messages",
     "load_subscriptions",
@@ -36,6 +38,7 @@ __all__ = [
     "open_table",
     "read_messages",
     "read_moves",
+    "read_named",
     "read_subscriptions",
     "subscriptions_from",
 ]

@@ -10,7 +10,7 @@ They are immutable, and validated when they are created. A region is a `Rect`, a
 from nearcast.model.checks import Id, Time, Tokenize, time_from_us, time_us
 from nearcast.model.explanations import Explanation, WeighedWord
 from nearcast.model.expressions import MAX_CLAUSES, Conjunction, parse, to_text
-from nearcast.model.matches import Match, Update
+from nearcast.model.matches import Match, OwnedMatch, Update
 from nearcast.model.messages import Message
 from nearcast.model.rankings import Overlap, Proximity, Ranking
 from nearcast.model.regions import Circle, Point, Polygon, Rect, Region, region
@@ -25,6 +25,7 @@ __all__ = [
     "Match",
     "Message",
     "Overlap",
+    "OwnedMatch",
     "Point",
     "Polygon",
     "Proximity",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from nearcast.model.checks import Id, Time
 
-__all__ = ["Match", "Update"]
+__all__ = ["Match", "OwnedMatch", "Update"]
 
 
 class Match(NamedTuple):
@@ -62,6 +62,21 @@ class Match(NamedTuple):
             "subscription_id": self.subscription_id,
             "score": score,
         }
+
+
+class OwnedMatch(NamedTuple):
+    """A match with the owner of the subscription, None if it names nobody.
+
+    Examples
+    --------
+    >>> OwnedMatch("m1", "s1", None, "ann").owner
+    'ann'
+    """
+
+    message_id: Id
+    subscription_id: Id
+    score: float | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class Delivery(NamedTuple):
 
     ``score`` is None where all matches are boolean, and NaN for boolean ones among others.
     ``examined`` and ``visited`` are what finding them cost, as in `nearcast.columns.Matches`.
+    ``owner`` has the owners of the subscriptions, where they were asked for.
     """
 
     message: NDArray[np.int64]
@@ -40,6 +41,7 @@ class Delivery(NamedTuple):
     score: NDArray[np.float64] | None
     examined: int
     visited: int
+    owner: pa.StringArray | None = None
 
     def scores(self) -> list[float | None]:
         """Return the score of every match, None for boolean ones."""
@@ -70,9 +72,15 @@ class Delivery(NamedTuple):
             message=self.message[kept],
             subscription=self.subscription.take(kept),
             score=None if self.score is None else self.score[kept],
+            owner=None if self.owner is None else self.owner.take(pa.array(kept)),
         )
 
-    def joined(self, message: NDArray[np.int64], subscription: Ids) -> Delivery:
+    def joined(
+        self,
+        message: NDArray[np.int64],
+        subscription: Ids,
+        owner: pa.StringArray | None = None,
+    ) -> Delivery:
         """Return the same with more boolean matches, in the order of the messages."""
         if not len(message):
             return self
@@ -86,10 +94,15 @@ class Delivery(NamedTuple):
             subscription=Ids.concatenate([self.subscription, subscription]).take(order),
             score=None if score is None else score[order],
             examined=self.examined + len(message),
+            owner=None
+            if self.owner is None or owner is None
+            else pa.concat_arrays([self.owner, owner]).take(pa.array(order)),
         )
 
     def to_table(self, message_ids: Ids, first: int = 0, last: int | None = None) -> pa.Table:
-        """Return matches as a table of ``message_id``, ``subscription_id`` and ``score``.
+        """Return matches as a table of ``message_id``, ``subscription_id``, ``score``, ``owner``.
+
+        The owners are there if they were asked for.
 
         Parameters
         ----------
@@ -113,13 +126,21 @@ class Delivery(NamedTuple):
             subscription.to_arrow(),
             score,
         ]
-        return pa.Table.from_arrays(columns, _COLUMNS)
+        if self.owner is None:
+            return pa.Table.from_arrays(columns, _COLUMNS)
+        owner = self.owner.slice(first, len(message))
+        return pa.Table.from_arrays([*columns, owner], [*_COLUMNS, "owner"])
 
 
 def deliver(
-    segments: Sequence[Segment], batch: MessageBatch, *, version: int = LATEST, threads: int = 1
+    segments: Sequence[Segment],
+    batch: MessageBatch,
+    *,
+    version: int = LATEST,
+    threads: int = 1,
+    owners: bool = False,
 ) -> Delivery:
-    """Match messages against all segments of a version.
+    """Match messages against all segments of a version; return owners too if asked to.
 
     Segments that share a vocabulary share the numbering of the messages. All segments of a version
     have the same scorer.
@@ -127,6 +148,7 @@ def deliver(
     numbered: dict[tuple[Vocabulary, bool], Messages] = {}
     found: list[Matches] = []
     ids: list[Ids] = []
+    owner = [pa.nulls(0, pa.string())]
     examined = visited = 0
     for segment in segments:
         key = segment.vocabulary, segment.ranked
@@ -142,10 +164,13 @@ def deliver(
         if len(matches):
             found.append(matches)
             ids.append(gather_ids(segment.subscriptions.ids, matches.subscription))
+            if owners:
+                owner.append(_owners(segment, matches))
+    named = pa.concat_arrays(owner) if owners else None
     if not found:
-        return Delivery(np.empty(0, np.int64), Ids.of([]), None, examined, visited)
+        return Delivery(np.empty(0, np.int64), Ids.of([]), None, examined, visited, named)
     if len(found) == 1:
-        return Delivery(found[0].message, ids[0], found[0].score, examined, visited)
+        return Delivery(found[0].message, ids[0], found[0].score, examined, visited, named)
     message = np.concatenate([matches.message for matches in found])
     score = join_scores([matches.score for matches in found], [len(m) for m in found])
     order = np.argsort(message, kind="stable")
@@ -155,4 +180,12 @@ def deliver(
         None if score is None else score[order],
         examined,
         visited,
+        None if named is None else named.take(pa.array(order)),
     )
+
+
+def _owners(segment: Segment, matches: Matches) -> pa.StringArray:
+    owner = segment.subscriptions.owner
+    if owner is None:
+        return pa.nulls(len(matches), pa.string())
+    return owner.take(pa.array(matches.subscription))

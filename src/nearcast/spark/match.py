@@ -47,6 +47,7 @@ def match(
     version: int | None = None,
     observation: Observation | None = None,
     replicated_bytes: int = REPLICATED_BYTES,
+    owners: bool = False,
 ) -> DataFrame:
     """Return every pair of a message and a subscription that it matches.
 
@@ -73,6 +74,8 @@ def match(
         under the name ``nearcast``. A batch without an observation is not counted, which is faster.
     replicated_bytes
         The largest version that ``auto`` replicates.
+    owners
+        Whether the matches have a column ``owner``, null where a subscription names nobody.
 
     Returns
     -------
@@ -87,13 +90,13 @@ def match(
         When there is no index, or one that this library cannot read. Damaged data is found when the
         frame is evaluated.
     """
-    how = _Mode(mode, replicated_bytes)
+    how = _Mode(mode, replicated_bytes, owners)
     given = message_columns(messages)
     if messages.isStreaming and version is not None:
         raise InvalidInput("version", version, "must be left out for a stream")
     artifact = Artifact(index_path)
     if messages.isStreaming:
-        return plan_stream(messages, artifact, mode, replicated_bytes)[0]
+        return plan_stream(messages, artifact, mode, replicated_bytes, owners=owners)[0]
     chosen, lease = _lease(artifact, version)
     with released_on_error(lease):
         now_us = time.time_ns() // 1000
@@ -103,10 +106,15 @@ def match(
 
 
 def plan_stream(
-    messages: DataFrame, artifact: Artifact, mode: str, replicated_bytes: int = REPLICATED_BYTES
+    messages: DataFrame,
+    artifact: Artifact,
+    mode: str,
+    replicated_bytes: int = REPLICATED_BYTES,
+    *,
+    owners: bool = False,
 ) -> tuple[DataFrame, StreamLease]:
     """Return the matches of a stream of messages, and the lease on the versions it may read."""
-    how = _Mode(mode, replicated_bytes)
+    how = _Mode(mode, replicated_bytes, owners)
     given = message_columns(messages).withColumn(NOW, F.current_timestamp())
     latest = artifact.latest()
     lease = StreamLease(artifact)
@@ -118,10 +126,11 @@ def plan_stream(
 
 @dataclass(frozen=True)
 class _Mode:
-    """How a version is spread over the workers."""
+    """How a version is spread over the workers, and whether they return owners."""
 
     name: str
     replicated_bytes: int
+    owners: bool
 
     def __post_init__(self) -> None:
         if self.name not in MODES:
@@ -149,7 +158,8 @@ def _answers(
     uri = artifact.folder.uri
     builder = indexes.create(version.index, **version.options)
     warm(builder, None if version.weights is None else version.scoring)
-    schema = answer_schema(id_type(given), pa.int64() if version.ids == "integer" else pa.string())
+    ids = pa.int64() if version.ids == "integer" else pa.string()
+    schema = answer_schema(id_type(given), ids, owners=mode.owners)
     if mode.replicates(version):
         return given.mapInArrow(MatchMessages(uri, number, now_us, schema), ddl(schema))
     keys = _keys(given.sparkSession, len(version.shards))
@@ -170,8 +180,11 @@ def _lease(artifact: Artifact, number: int | None) -> tuple[Version, Lease]:
 
 def _pairs(answers: DataFrame) -> DataFrame:
     exploded = F.posexplode("subscription_ids").alias("position", "subscription_id")
-    pairs = answers.select("message_id", "scores", exploded)
-    return pairs.select("message_id", "subscription_id", F.get("scores", "position").alias("score"))
+    lists = {"scores": "score", "owners": "owner"}
+    found = {name: column for name, column in lists.items() if name in answers.columns}
+    pairs = answers.select("message_id", *found, exploded)
+    more = [F.get(name, "position").alias(column) for name, column in found.items()]
+    return pairs.select("message_id", "subscription_id", *more)
 
 
 def _routed(given: DataFrame, routing: RouteMessages, matching: MatchRouted) -> DataFrame:

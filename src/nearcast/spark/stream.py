@@ -50,6 +50,7 @@ def stream(
     mode: str = "auto",
     every: str | None = None,
     available_now: bool = False,
+    owners: bool = False,
 ) -> StreamingQuery:
     """Start a query that matches a stream of messages, and return it.
 
@@ -73,6 +74,8 @@ def stream(
         is done.
     available_now
         Stop when all messages that are available now have been matched.
+    owners
+        As for `nearcast.spark.match`.
 
     Raises
     ------
@@ -83,7 +86,7 @@ def stream(
         raise InvalidInput("messages", "a batch", "must be a stream; use match for a batch")
     if isinstance(to, str):
         topic_of(to)
-    matches, lease = plan_stream(messages, Artifact(index_path), mode)
+    matches, lease = plan_stream(messages, Artifact(index_path), mode, owners=owners)
     return start_query(
         matches, lease, to=to, checkpoint=checkpoint, every=every, available_now=available_now
     )

@@ -35,6 +35,7 @@ class Movers:
         self._expires_us = NumberedValues(np.int64, NEVER)
         self._plain = NumberedValues(np.bool_, False)
         self._owner: dict[int, str] = {}
+        self._owned: dict[str, set[int]] = {}
         self._schedule = Schedule()
         self._count = 0
 
@@ -69,6 +70,7 @@ class Movers:
             for row, owner in zip(rows.tolist(), subscriptions.owner.to_pylist(), strict=True):
                 if owner is not None:
                     self._owner[row] = owner
+                    self._owned.setdefault(owner, set()).add(row)
         self._count += len(rows)
 
     def note_clauses(self, rows: NDArray[np.int32], clauses: Clauses) -> None:
@@ -91,12 +93,24 @@ class Movers:
         self._handle.put(rows, _NOBODY)
         self._expires_us.put(rows, NEVER)
         for row in rows.tolist() if self._owner else ():
-            self._owner.pop(row, None)
+            owner = self._owner.pop(row, None)
+            if owner is not None:
+                self._owned[owner].remove(row)
+                if not self._owned[owner]:
+                    del self._owned[owner]
         self._count -= len(rows)
 
     def ids(self, rows: NDArray[np.int32]) -> Ids:
         """Return the ids of rows."""
         return self._ids.of(rows)
+
+    def owners(self, rows: NDArray[np.int32]) -> list[str | None]:
+        """Return the owners of rows."""
+        return [self._owner.get(row) for row in rows.tolist()]
+
+    def owned_by(self, owner: str) -> NDArray[np.int32]:
+        """Return the rows of an owner."""
+        return np.array(sorted(self._owned.get(owner, ())), np.int32)
 
     def handle(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the handles of rows."""
@@ -126,7 +140,7 @@ class Movers:
         """Return the subscriptions of rows as they are now, with tokens as the index has them."""
         owner = None
         if self._owner:
-            owner = pa.array([self._owner.get(row) for row in rows.tolist()], pa.string())
+            owner = pa.array(self.owners(rows), pa.string())
         return Subscriptions(
             ids=self.ids(rows),
             clauses=index.clauses(rows),

@@ -12,6 +12,8 @@ from nearcast.columns import BOOLEAN, distinct
 from nearcast.segments import Part, known_clauses, routing_clauses
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from nearcast.engine.moving.messages import LiveMessages
@@ -39,6 +41,11 @@ class Pairs(NamedTuple):
     def boolean(cls, position: NDArray[np.int64], number: NDArray[np.int32]) -> Pairs:
         """Return pairs without scores."""
         return cls(position, number, np.full(len(number), np.nan))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Pairs]) -> Pairs:
+        """Return the pairs of all parts."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True))) if parts else cls.none()
 
     def take(self, chosen: NDArray[Any]) -> Pairs:
         """Return some of the pairs: a mask, or which of them, in order."""

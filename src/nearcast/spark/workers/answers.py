@@ -2,7 +2,8 @@
 
 A row has a message and a list of ids: Spark explodes lists faster than Python could send pairs. A
 message with many ids has several rows. The list of scores is as long as that of ids, with null for
-boolean subscriptions; it is null itself if all of them are. After the answers to a batch, one row
+boolean subscriptions; it is null itself if all of them are. So is the list of owners, where they
+were asked for. After the answers to a batch, one row
 without a message has their costs.
 """
 
@@ -24,18 +25,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.columns import Ids, Matches
+    from nearcast.columns import Ids, Matches, Subscriptions
 
 __all__ = ["Answer", "Costs", "answer_batches", "answer_schema", "cost_batch"]
 
 _IDS_AT_A_TIME = 500_000
+_OWNERS = "owners"
 
 
 class Answer(NamedTuple):
-    """The matches of some messages in one segment, and the ids of both."""
+    """The matches of some messages in one segment, and the subscriptions."""
 
     message: Ids
-    subscription: Ids
+    subscriptions: Subscriptions
     matches: Matches
 
 
@@ -65,8 +67,10 @@ class Costs:
         self._since = now
 
 
-def answer_schema(message_id: pa.DataType, subscription_id: pa.DataType) -> pa.Schema:
-    """Return the schema of answers for ids of these types.
+def answer_schema(
+    message_id: pa.DataType, subscription_id: pa.DataType, *, owners: bool = False
+) -> pa.Schema:
+    """Return the schema of answers for ids of these types, with owners or without.
 
     Examples
     --------
@@ -78,6 +82,7 @@ def answer_schema(message_id: pa.DataType, subscription_id: pa.DataType) -> pa.S
             ("message_id", message_id),
             ("subscription_ids", pa.list_(subscription_id)),
             ("scores", pa.list_(pa.float64())),
+            *([(_OWNERS, pa.list_(pa.string()))] if owners else []),
             ("messages", pa.int64()),
             ("matches", pa.int64()),
             ("examined", pa.int64()),
@@ -99,12 +104,14 @@ def answer_batches(answer: Answer, schema: pa.Schema) -> Iterator[pa.RecordBatch
         length = np.diff(np.clip(start, low, high))
         chosen = np.flatnonzero(length)
         offset = pa.array(starts(length[chosen]).astype(np.int32))
-        ids = gather_ids(answer.subscription, subscription[low:high])
+        ids = gather_ids(answer.subscriptions.ids, subscription[low:high])
         columns = [
             _typed(answer.message.take(chosen), schema, "message_id"),
             pa.ListArray.from_arrays(offset, _typed(ids, schema, "subscription_ids")),
             _scores(offset, None if score is None else score[low:high]),
         ]
+        if _OWNERS in schema.names:
+            columns.append(_owners(offset, answer.subscriptions.owner, subscription[low:high]))
         nothing = pa.array(np.zeros(len(chosen), np.int64))
         costs = [nothing.cast(kind) for kind in schema.types[len(columns) :]]
         yield pa.RecordBatch.from_arrays([*columns, *costs], schema=schema)
@@ -120,6 +127,14 @@ def _scores(offset: pa.Array, score: NDArray[np.float64] | None) -> pa.Array:
     if score is None:
         return pa.nulls(len(offset) - 1, pa.list_(pa.float64()))
     return pa.ListArray.from_arrays(offset, pa.array(score, from_pandas=True))
+
+
+def _owners(
+    offset: pa.Array, owner: pa.StringArray | None, subscription: NDArray[np.int32]
+) -> pa.Array:
+    if owner is None:
+        return pa.nulls(len(offset) - 1, pa.list_(pa.string()))
+    return pa.ListArray.from_arrays(offset, owner.take(pa.array(subscription)).cast(pa.string()))
 
 
 def _typed(ids: Ids, schema: pa.Schema, name: str) -> pa.Array:

@@ -165,4 +165,4 @@ class _Opened:
             matches = segment.match(batch.number(segment.vocabulary, text_weight=weight))
             if bits is not None and segment.shards is not None:
                 matches = owned_matches(matches, segment.shards, bits, shard)
-            yield Answer(batch.ids, segment.subscriptions.ids, matches)
+            yield Answer(batch.ids, segment.subscriptions, matches)

@@ -1,0 +1,86 @@
+"""Tables that name subscriptions, by id or by owner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import Ids
+from nearcast.errors import UnsupportedFile
+from nearcast.intake.arrow_columns import not_null
+from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
+from nearcast.intake.rejects import Rejects, RowErrors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Named", "read_named"]
+
+
+class Named(NamedTuple):
+    """The ids that a table names, or the owners; ``row`` is the position of each in the table."""
+
+    ids: Ids
+    owners: list[str] | None
+    row: NDArray[np.int64]
+
+    def values(self) -> list[str | int]:
+        """Return the owners, or the ids."""
+        return [*self.owners] if self.owners is not None else self.ids.tolist()
+
+    def with_missing(
+        self, table: pa.Table, rejects: Rejects, rows: Sequence[int] | NDArray[np.int64]
+    ) -> Rejects:
+        """Return rejects and the rows that name no subscription."""
+        if not len(rows):
+            return rejects
+        wrong = np.zeros(table.num_rows, np.bool_)
+        wrong[rows] = True
+        errors = RowErrors(table.num_rows)
+        if self.owners is None:
+            errors.add(wrong, "id", "is not registered, or has expired")
+        else:
+            errors.add(wrong, "owner", "owns no subscription")
+        return Rejects.concatenate([rejects, errors.rejects(table)]).in_order()
+
+
+def read_named(table: pa.Table) -> tuple[Named, Rejects]:
+    """Return the ids or the owners of a table, each once, and the rows that were rejected.
+
+    Parameters
+    ----------
+    table
+        Either ``id`` or ``owner``.
+
+    Raises
+    ------
+    UnsupportedFile
+        When it has neither, or both.
+
+    Examples
+    --------
+    >>> named, rejects = read_named(pa.table({"owner": ["ann", None, "ann", "bob"]}))
+    >>> named.owners, rejects.row.tolist()
+    (['ann', 'bob'], [1, 2])
+    """
+    columns = [name for name in ("id", "owner") if name in table.column_names]
+    if len(columns) != 1:
+        found = ", ".join(table.column_names) or "none"
+        raise UnsupportedFile(f"found the columns {found}; wanted either id or owner")
+    errors = RowErrors(table.num_rows)
+    if columns == ["id"]:
+        ids = read_ids(table, "id", errors)
+    else:
+        owner = read_owners(table, "owner", errors)
+        text = pa.nulls(table.num_rows, pa.string()) if owner is None else owner
+        errors.add(~not_null(text), "owner", "is missing")
+        ids = Ids(np.zeros(table.num_rows, np.int64), text.fill_null(""))
+    refuse_repeated(ids, columns[0], errors)
+    rows = np.flatnonzero(errors.valid)
+    ids = ids.take(rows)
+    owners = None if columns == ["id"] else [str(one) for one in ids.tolist()]
+    return Named(ids, owners, rows), errors.rejects(table)

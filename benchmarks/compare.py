@@ -11,11 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from benchmarks.answers import Answers
+from benchmarks.own_files import GROUP
 from benchmarks.ranking import of_kind
 from nearcast.columns import Clauses
 from nearcast.datasets.workloads import Workload
@@ -24,8 +25,9 @@ from nearcast.indexes.warm import warm_up
 from nearcast.plots.machine import PeakMemory, describe_machine
 
 if TYPE_CHECKING:
+    from benchmarks.own_files import FileLoad
     from benchmarks.ranking import Ranking
-    from nearcast.columns import Messages, Ranked
+    from nearcast.columns import Messages, Ranked, Scoring
     from nearcast.indexes import Builder, Index
 
 __all__ = [
@@ -99,6 +101,9 @@ class Comparison:
         Number of threads.
     ranking
         The ranges of ranked subscriptions; None for boolean ones.
+    files
+        Subscriptions and messages that were read from files; then nothing is drawn, and
+        ``dataset``, ``seed``, ``groups`` and ``ranking`` do not matter.
     """
 
     dataset: str
@@ -112,11 +117,46 @@ class Comparison:
     sample: int = 20
     threads: int = 1
     ranking: Ranking | None = None
+    files: FileLoad | None = None
+
+    @classmethod
+    def of_files(
+        cls, name: str, files: FileLoad, builders: dict[str, Builder], **more: Any
+    ) -> Self:
+        """Return the comparison on the content of files.
+
+        Parameters
+        ----------
+        name
+            What reports call it.
+        files
+            What was read.
+        builders, more
+            As for a comparison on drawn data.
+        """
+        content = files.content
+        count = content.subscriptions if isinstance(content, Clauses) else len(content)
+        sizes = count, len(files.messages)
+        return cls(name, *sizes, builders, groups=(GROUP,), files=files, **more)
 
     @property
     def kind(self) -> str:
         """The kind of the subscriptions."""
+        if self.files is not None:
+            return self.files.kind
         return "boolean" if self.ranking is None else self.ranking.kind
+
+    @property
+    def scoring(self) -> Scoring | None:
+        """How the subscriptions score; None for boolean ones."""
+        if self.files is not None:
+            content = self.files.content
+            return None if isinstance(content, Clauses) else content.scoring
+        return None if self.ranking is None else self.ranking.scoring
+
+    def is_range(self, group: str) -> bool:
+        """Return whether the messages of a group are drawn as boxes."""
+        return self.files is None and ALL_GROUPS[group][1]
 
     def draw(self, workload: Workload) -> Clauses | Ranked:
         """Draw the subscriptions."""
@@ -125,7 +165,7 @@ class Comparison:
         return self.ranking.draw(workload, self.subscriptions)
 
     def __post_init__(self) -> None:
-        for group in self.groups:
+        for group in self.groups if self.files is None else ():
             if group not in ALL_GROUPS:
                 raise UnknownName("group", group, ALL_GROUPS)
         for builder in self.builders.values():
@@ -253,26 +293,28 @@ class _Run:
 
     def results(self) -> list[dict[str, Any]]:
         plan = self.plan
-        self._next_step("drawing the workload")
-        workload = Workload(plan.dataset, plan.seed)
-        content = plan.draw(workload)
+        if plan.files is None:
+            self._next_step("drawing the workload")
+            workload = Workload(plan.dataset, plan.seed)
+            content = plan.draw(workload)
+        else:
+            self._next_step("taking the files")
+            content = plan.files.content
         measured = [
             _MeasuredIndex(name, builder, plan.kind) for name, builder in plan.builders.items()
         ]
         for index in measured:
             self._next_step(f"compiling {index.name}")
-            scoring = None if plan.ranking is None else plan.ranking.scoring
-            index.measurements["compile_s"] = warm_up(index.builder, (plan.kind,), scoring)
+            index.measurements["compile_s"] = warm_up(index.builder, (plan.kind,), plan.scoring)
         for index in measured:
             self._next_step(f"building {index.name}")
             index.build(content)
         results = []
         for group in plan.groups:
-            tokens, ranges = ALL_GROUPS[group]
-            share = plan.range_share if ranges else 0.0
-            messages = workload.messages(plan.messages, tokens=tokens, range_share=share)
-            if not isinstance(content, Clauses):
-                messages = content.weigh(messages)
+            if plan.files is not None:
+                messages = plan.files.messages
+            else:
+                messages = _draw_messages(plan, workload, content, group)
             self._verify(measured, content, messages)
             self._measure(measured, messages, group)
             results.append(self._report(measured, content, group))
@@ -310,16 +352,35 @@ class _Run:
         return {
             "experiment": "compare",
             "kind": plan.kind,
-            "ranking": None if plan.ranking is None else plan.ranking.to_dict(),
+            "ranking": _described_ranking(plan),
             "dataset": plan.dataset,
             "subscriptions": plan.subscriptions,
             "messages": plan.messages,
             "group": group,
-            "range_share": plan.range_share if ALL_GROUPS[group][1] else 0.0,
+            "range_share": plan.range_share if plan.is_range(group) else 0.0,
             "seed": plan.seed,
             "rounds": plan.rounds,
             "threads": plan.threads,
             "column_bytes_per_subscription": content.nbytes / plan.subscriptions,
+            **({} if plan.files is None else {"files": plan.files.to_dict()}),
             "machine": describe_machine(),
             "results": [index.result() for index in measured],
         }
+
+
+def _draw_messages(
+    plan: Comparison, workload: Workload, content: Clauses | Ranked, group: str
+) -> Messages:
+    tokens, ranges = ALL_GROUPS[group]
+    share = plan.range_share if ranges else 0.0
+    messages = workload.messages(plan.messages, tokens=tokens, range_share=share)
+    return messages if isinstance(content, Clauses) else content.weigh(messages)
+
+
+def _described_ranking(plan: Comparison) -> dict[str, Any] | None:
+    if plan.ranking is not None:
+        return plan.ranking.to_dict()
+    if plan.scoring is None:
+        return None
+    described = {"similarity": plan.scoring.similarity}
+    return described | ({"distance": plan.scoring.distance} if plan.kind == "proximity" else {})

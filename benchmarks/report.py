@@ -169,6 +169,8 @@ def _comparisons(results: Sequence[dict[str, Any]]) -> str:
 def _compare_command(results: Sequence[dict[str, Any]]) -> str:
     """Return the command that produced these results."""
     result = results[0]
+    if "files" in result:
+        return _files_command(result)
     groups = ",".join(r["group"] for r in results)
     share = max(r["range_share"] for r in results)
     command = (
@@ -178,6 +180,17 @@ def _compare_command(results: Sequence[dict[str, Any]]) -> str:
         f"--rounds {result['rounds']} --threads {result['threads']} --seed {result['seed']}"
     )
     return command + (f" --range-share {share:g}" if share else "")
+
+
+def _files_command(result: dict[str, Any]) -> str:
+    names = result["files"]["names"]
+    scoring = "".join(f" --{name} {value}" for name, value in (result["ranking"] or {}).items())
+    return (
+        f"nearcast bench compare --subscriptions-file {names['subscriptions']} "
+        f"--messages-file {names['messages']}{scoring} "
+        f"--index {','.join(r['index'] for r in result['results'])} "
+        f"--rounds {result['rounds']} --threads {result['threads']}"
+    )
 
 
 def _ranked_options(result: dict[str, Any]) -> str:

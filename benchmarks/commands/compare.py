@@ -27,6 +27,7 @@ from nearcast.cli.ranked_options import (
 )
 
 if TYPE_CHECKING:
+    from benchmarks.compare import Comparison
     from benchmarks.ranking import Ranking
     from nearcast.indexes import Builder
 
@@ -36,8 +37,21 @@ __all__ = ["compare"]
 def compare(
     dataset: Dataset = "tweets",
     kind: Annotated[Kind, typer.Option(help="Kind of the subscriptions.")] = Kind.BOOLEAN,
-    subscriptions: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 100_000,
-    messages: Annotated[int, typer.Option(min=1, help="Number of messages.")] = 10_000,
+    subscriptions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of subscriptions.  [default: 100,000; all of a file]"),
+    ] = None,
+    messages: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of messages.  [default: 10,000; all of a file]"),
+    ] = None,
+    subscriptions_file: Annotated[
+        Path | None,
+        typer.Option(help="Compare on your own subscriptions: any file that match reads."),
+    ] = None,
+    messages_file: Annotated[
+        Path | None, typer.Option(help="And on your own messages; both files are needed.")
+    ] = None,
     index: Annotated[
         str,
         typer.Option(
@@ -82,47 +96,99 @@ def compare(
 
     Each group of messages gets its own result files.
     """
-    builders = _builders(index, kind.value)
-    from benchmarks.compare import GROUPS_OF_KIND, RANGE_SHARES, Comparison
     from benchmarks.compare import compare as run
     from benchmarks.plot_compare import plot_comparison
     from benchmarks.report import write_result
 
-    ranking = _ranking(
-        kind.value,
-        (similarity, distance),
-        delta=delta,
-        tau=tau,
-        max_distance_m=max_distance_m,
-        alpha=alpha,
-        theta=theta,
-    )
-    groups = GROUPS_OF_KIND[kind.value]
-    plan = Comparison(
-        dataset,
-        subscriptions,
-        messages,
-        builders,
-        seed=seed,
-        groups=groups if group == "all" else tuple(parse_names(group)) or groups[:1],
-        range_share=RANGE_SHARES[kind.value] if range_share is None else range_share,
-        rounds=rounds,
-        sample=sample,
-        threads=threads,
-        ranking=ranking,
-    )
+    measured = {"rounds": rounds, "sample": sample, "threads": threads}
+    ranges = {
+        "delta": delta,
+        "tau": tau,
+        "max_distance_m": max_distance_m,
+        "alpha": alpha,
+        "theta": theta,
+    }
+    if subscriptions_file is None and messages_file is None:
+        ranking = _ranking(kind.value, (similarity, distance), **ranges)
+        counts = subscriptions or 100_000, messages or 10_000
+        builders = _builders(index, kind.value)
+        plan = _drawn(
+            dataset,
+            counts,
+            builders,
+            (kind.value, ranking, group, range_share),
+            seed=seed,
+            **measured,
+        )
+    else:
+        _refuse_with_files(group=group or None, range_share=range_share, **ranges)
+        paths, maxima = (subscriptions_file, messages_file), (subscriptions, messages)
+        plan = _of_files(paths, maxima, (similarity, distance), index, **measured)
     with step_progress(not as_json, "comparing") as step:
         results = run(plan, step)
     for result in results:
         first = result["group"] == "short-point"
-        prefix = "compare-" if kind is Kind.BOOLEAN else f"compare-{kind.value}-"
-        name = f"{prefix}{dataset}-{subscriptions}" + ("" if first else f"-{result['group']}")
+        prefix = "compare-" if plan.kind == "boolean" else f"compare-{plan.kind}-"
+        name = f"{prefix}{plan.dataset}-{plan.subscriptions}"
+        name += "" if first else f"-{result['group']}"
         write_result(result, out / f"{name}.json")
         plot_comparison(result, out / f"{name}.png")
         if not as_json:
             _show(result, out / name)
     if as_json:
         show_json(results if len(results) > 1 else results[0])
+
+
+def _drawn(
+    dataset: str,
+    counts: tuple[int, int],
+    builders: "dict[str, Builder]",
+    load: "tuple[str, Ranking | None, str, float | None]",
+    **more: Any,
+) -> "Comparison":
+    """Return a comparison on a data set that is drawn."""
+    from benchmarks.compare import GROUPS_OF_KIND, RANGE_SHARES, Comparison
+
+    kind, ranking, group, range_share = load
+    groups = GROUPS_OF_KIND[kind]
+    return Comparison(
+        dataset,
+        *counts,
+        builders,
+        groups=groups if group == "all" else tuple(parse_names(group)) or groups[:1],
+        range_share=RANGE_SHARES[kind] if range_share is None else range_share,
+        ranking=ranking,
+        **more,
+    )
+
+
+def _of_files(
+    paths: tuple[Path | None, Path | None],
+    counts: tuple[int | None, int | None],
+    scoring: tuple[str, str],
+    index: str,
+    **more: int,
+) -> "Comparison":
+    """Return a comparison on files; the kind of the subscriptions is theirs."""
+    from benchmarks.compare import Comparison
+    from benchmarks.own_files import OwnFiles
+    from nearcast.columns import Scoring
+
+    subscriptions, messages = paths
+    if subscriptions is None or messages is None:
+        raise typer.BadParameter("--subscriptions-file and --messages-file go together")
+    files = OwnFiles(subscriptions, messages, *counts, Scoring(*scoring))
+    loaded = files.load()
+    return Comparison.of_files(files.name, loaded, _builders(index, loaded.kind), **more)
+
+
+def _refuse_with_files(**options: object) -> None:
+    """Raise an error if an option was given that says how data is drawn."""
+    for name, value in options.items():
+        if value is not None:
+            raise typer.BadParameter(
+                f"--{name.replace('_', '-')} says how data is drawn; it does not go with files"
+            )
 
 
 def _builders(names: str, kind: str) -> "dict[str, Builder]":
@@ -188,4 +254,8 @@ def _show(result: dict[str, Any], stem: Path) -> None:
         f"{result['messages']:,} {result['group']} messages, {result['rounds']} rounds"
     )
     caption = f"{machine_caption(result['machine'])}\n{stem}.json, {stem}.png"
+    rejected = result.get("files", {}).get("rejected", {})
+    if any(rejected.values()):
+        rows_of = ", ".join(f"{count:,} {name}" for name, count in rejected.items() if count)
+        caption += f"\nrejected and left out: {rows_of}; nearcast match tells the reasons"
     show_table(title, header, rows, caption)

@@ -101,6 +101,13 @@ class Messages(Arrays):
             self.text_weight[rows] if len(self.text_weight) else self.text_weight,
         )
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[Messages]) -> Self:
+        """Return the messages of all parts end to end."""
+        names = ("token", "box", "time_us", "ttl_us", "text_weight")
+        columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
+        return cls(chain([p.token_start for p in parts]), **columns)
+
     @cached_property
     def wraps(self) -> NDArray[np.bool_]:
         """Which messages cross the antimeridian."""

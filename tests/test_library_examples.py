@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from nearcast.indexes import registry
 
 if TYPE_CHECKING:
     import pytest
@@ -13,7 +18,10 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def test_all_examples_are_tested() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"who_is_near.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "own_index.py",
+        "who_is_near.py",
+    }
 
 
 def test_who_is_near(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,3 +45,23 @@ def test_who_is_near(capsys: pytest.CaptureFixture[str]) -> None:
             assert {match.subscription_id for match in matches} == expected
         else:
             assert not expected
+
+
+def test_own_index(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(registry, "_INDEXES", dict(registry._INDEXES))
+    runpy.run_path(str(EXAMPLES / "own_index.py"), run_name="__main__")
+    assert capsys.readouterr().out == "agrees with the scan\nmatches: [5, 6, 7]\n"
+    command = "bench compare --index own_index:WestToEast,scan --subscriptions 500 --messages 20"
+    command += f" --rounds 1 --out {tmp_path}"
+    done = subprocess.run(
+        [sys.executable, "-c", "from nearcast.cli import main; main()", *command.split()],
+        cwd=EXAMPLES,
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "own_index:WestToEast" in done.stdout

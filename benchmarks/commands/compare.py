@@ -198,7 +198,9 @@ def _builders(names: str, kind: str) -> "dict[str, Builder]":
 
     builders = {}
     for label in parse_names(names) or compared_names(kind):
-        name, *options = label.split(":")
+        parts = label.split(":")
+        name = ":".join(part for part in parts if "=" not in part)  # an own one is module:Class
+        options = [part for part in parts if "=" in part]
         builders[label] = indexes.create(name, **parse_assignments(options))
     return builders
 

@@ -6,6 +6,8 @@ stderr), 2 wrong usage, 3 success, but rows were rejected and ``--strict`` was g
 are imported only by the commands that need them.
 """
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -50,5 +52,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the ``nearcast`` command."""
+    """Run the ``nearcast`` command; modules of the current folder can be named in options."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last: it hides no other module
     app()

@@ -8,7 +8,6 @@ forbidden tokens, exact shapes, one match per subscription.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
@@ -62,11 +61,12 @@ class BooleanIndex(BatchIndex):
         """Return an index that compares every clause."""
         return Linear.build(content)
 
-    @abstractmethod
     def find_part(
         self, messages: MessageArrays, part: tuple[int, int], scratch: Any, output: Output
     ) -> Progress:
         """Find the clauses whose tokens all occur in, and whose box overlaps, each message.
+
+        An index implements this, by a kernel, or `find`.
 
         Parameters
         ----------
@@ -80,6 +80,7 @@ class BooleanIndex(BatchIndex):
             What is found; ``output.start[part[0]]`` is filled already. Clauses of a message that do
             not fit are left out, and the message is the first of the next call.
         """
+        raise NotImplementedError(f"{self.name} must implement find_part, or find")
 
     def find(self, messages: Messages, threads: int = 1) -> Found:
         """Find the clauses of each message; each thread takes a part of the batch."""

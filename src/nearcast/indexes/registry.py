@@ -1,7 +1,8 @@
 """The registry: index names, as users write them, to classes.
 
 An index of one's own is known after `register`, or without it if its package has an entry point in
-the group ``nearcast.indexes``: then the command line and the workers of Spark know it, too.
+the group ``nearcast.indexes``: then the command line and the workers of Spark know it, too. Its
+name may also be written ``module:Class``.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from nearcast.indexes.rtree import (
 from nearcast.indexes.scan import Scan
 from nearcast.indexes.stamp import Stamp
 from nearcast.indexes.trie_pyramid import TriePyramid
+from nearcast.loading import load_object
 from nearcast.storage import holds_ranked, read_arrays
 
 if TYPE_CHECKING:
@@ -140,7 +142,9 @@ def names(kind: str | None = None) -> list[str]:
 
 
 def get(name: str) -> type[Index]:
-    """Return the class of an index."""
+    """Return the class of an index; ``module:Class`` loads and registers one of one's own."""
+    if ":" in name:
+        return register(load_object("index", name))
     if name not in _INDEXES:
         _find_others()
     if name not in _INDEXES:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
-import pyarrow as pa
 
 from nearcast import indexes
 from nearcast.columns import Scoring, frozen
@@ -38,10 +37,12 @@ from nearcast.engine.store import Store
 from nearcast.errors import InvalidInput, StorageError, UnknownId
 from nearcast.indexes import moving as moving_indexes
 from nearcast.intake import (
+    is_table,
     messages_from,
     read_messages,
     read_named,
     subscriptions_from,
+    table_from,
 )
 from nearcast.model import Match, Message, OwnedMatch, Subscription
 from nearcast.model.checks import identifier
@@ -51,6 +52,7 @@ from nearcast.text import Vocabulary, words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nearcast.engine.journal import Call
@@ -222,8 +224,9 @@ class Engine(Registering):
 
     def publish_table(
         self,
-        table: pa.Table | pa.RecordBatch,
+        table: pa.Table | pa.RecordBatch | Any,
         *,
+        columns: Mapping[str, str] | None = None,
         threads: int = 1,
         top: int | None = None,
         owners: bool = False,
@@ -233,7 +236,10 @@ class Engine(Registering):
         Parameters
         ----------
         table
-            The messages.
+            The messages; a frame of pandas or Polars is a table too.
+        columns
+            Where columns are that are called differently, by our name, such as ``{"lon": "x"}``;
+            an empty text leaves a column out.
         threads
             How many threads match at the same time.
         top
@@ -256,23 +262,25 @@ class Engine(Registering):
         if not isinstance(threads, int) or threads < 1:
             raise InvalidInput("threads", threads, "must be a whole number of at least 1")
         _check_top(top)
-        table = table_of(table)
+        given = table_of(table, "messages", columns)
         now_us = self._clock.now_us()
-        batch, rejects = read_messages(table, self._tokenizer, now_us=now_us)
+        batch, rejects = read_messages(
+            given.table, self._tokenizer, now_us=now_us, source=given.source
+        )
         batch, found, taken = self._publish(
             batch,
-            lambda: publish_table_call(table, now_us),
+            lambda: publish_table_call(given.table, now_us),
             skip=True,
             threads=threads,
             owners=owners,
         )
         if taken.any():
-            rejects = with_living(table, rejects, taken)
+            rejects = with_living(given, rejects, taken)
         found = found if top is None else found.best(top)
         return Published(found.to_table(batch.ids), rejects, len(batch), found.examined)
 
     def preview(
-        self, subscription: Subscription, messages: Message | Iterable[Message] | pa.Table
+        self, subscription: Subscription, messages: Message | Iterable[Message] | pa.Table | Any
     ) -> list[Match]:
         """Return which of some messages a subscription would match, with their scores.
 
@@ -283,7 +291,7 @@ class Engine(Registering):
         subscription
             Any subscription; its id need not be new.
         messages
-            One message or several, or a table of them.
+            One message or several, or a table or frame of them.
 
         Examples
         --------
@@ -294,8 +302,9 @@ class Engine(Registering):
         """
         self._check_open()
         now_us, vocabulary, scorer = self._clock.now_us(), Vocabulary(), self._store.state.scorer
-        if isinstance(messages, pa.Table | pa.RecordBatch):
-            batch, _ = read_messages(table_of(messages), self._tokenizer, now_us=now_us)
+        if is_table(messages):
+            table, _ = table_of(messages, "messages")
+            batch, _ = read_messages(table, self._tokenizer, now_us=now_us)
         else:
             batch = messages_from(list_of(messages, Message), self._tokenizer, now_us=now_us)
         [given] = list_of(subscription, Subscription)
@@ -408,7 +417,7 @@ class Engine(Registering):
         places = self._store.found_owned(owner_of(owner))
         return [subscription_of(s.subscriptions, row, s.vocabulary) for s, row in places]
 
-    def get_table(self, table: pa.Table | pa.RecordBatch) -> Found:
+    def get_table(self, table: pa.Table | pa.RecordBatch | Any) -> Found:
         """Return the subscriptions that a table names, by ``id`` or by ``owner``.
 
         Examples
@@ -422,7 +431,7 @@ class Engine(Registering):
         ([{'id': 7, 'owner': 'ann'}], [1])
         """
         self._check_open()
-        table = table_of(table)
+        table = table_from(table)
         named, rejects = read_named(table)
         found, missing = [], []
         for row, name in zip(named.row.tolist(), named.values(), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,19 +31,27 @@ from nearcast.engine.replay import (
     unsubscribe_owner_call,
     unsubscribe_table_call,
 )
-from nearcast.intake import read_moves, read_named, read_subscriptions, subscriptions_from
+from nearcast.intake import (
+    read_moves,
+    read_named,
+    read_subscriptions,
+    subscriptions_from,
+    table_from,
+)
 from nearcast.model import Subscription, time_us
 from nearcast.model.checks import identifier
 from nearcast.segments import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
 
+    from nearcast.engine.arguments import GivenTable
     from nearcast.engine.moving.mover import Mover
     from nearcast.intake import Rejects
-    from nearcast.model import Id, Region, Time, Update
+    from nearcast.model import Id, Region, Update
+    from nearcast.model.checks import AnyTime
 
 __all__ = ["Registering"]
 
@@ -57,7 +66,7 @@ class Registering(Durable):
         subscriptions: Subscription | Iterable[Subscription],
         *,
         initial: bool = True,
-        time: Time | None = None,
+        time: AnyTime | None = None,
     ) -> None:
         """Register one or several subscriptions: all of them, or none if one is invalid.
 
@@ -88,15 +97,17 @@ class Registering(Durable):
 
     def subscribe_table(
         self,
-        table: pa.Table | pa.RecordBatch,
+        table: pa.Table | pa.RecordBatch | Any,
         *,
+        columns: Mapping[str, str] | None = None,
         initial: bool = True,
-        time: Time | None = None,
+        time: AnyTime | None = None,
     ) -> Rejects:
         """Register the subscriptions of a table, and return the rejected rows.
 
         The accepted ones become visible at the same moment. See
-        `nearcast.intake.read_subscriptions` for the columns.
+        `nearcast.intake.read_subscriptions` for the columns; ``columns`` tells which of them are
+        called differently. A frame of pandas or Polars is a table too.
 
         Examples
         --------
@@ -108,15 +119,25 @@ class Registering(Durable):
         ([1], 1)
         """
         self._check_open()
-        table = table_of(table)
-        vocabulary = self._store.vocabulary
-        columns, rejects = read_subscriptions(table, vocabulary, self._tokenizer)
-        part, time_us = Part(columns, vocabulary), _time_us(time)
-        with self._event(lambda: subscribe_table_call(table, time_us, initial=initial)) as event:
+        given, part, rejects = self._read_table(table, columns)
+        time_us = _time_us(time)
+        call = partial(subscribe_table_call, given.table, time_us, initial=initial)
+        with self._event(call) as event:
             taken = self._store.add(part, skip=True, time_us=time_us, initial=initial, event=event)
-        return with_taken(table, rejects, taken) if taken.any() else rejects
+        return with_taken(given, rejects, taken) if taken.any() else rejects
 
-    def unsubscribe(self, ids: Id | Iterable[Id], *, time: Time | None = None) -> None:
+    def _read_table(
+        self, table: Any, columns: Mapping[str, str] | None
+    ) -> tuple[GivenTable, Part, Rejects]:
+        """Read a table of subscriptions; return it with our names, what it has, and rejects."""
+        given = table_of(table, "subscriptions", columns)
+        vocabulary = self._store.vocabulary
+        read, rejects = read_subscriptions(
+            given.table, vocabulary, self._tokenizer, source=given.source
+        )
+        return given, Part(read, vocabulary), rejects
+
+    def unsubscribe(self, ids: Id | Iterable[Id], *, time: AnyTime | None = None) -> None:
         """Remove one or several subscriptions: all of them, or none if one is unknown.
 
         Parameters
@@ -136,7 +157,7 @@ class Registering(Durable):
         with self._event(lambda: unsubscribe_call(given, time_us)) as event:
             self._store.remove(given, time_us, event)
 
-    def unsubscribe_owner(self, owner: str, *, time: Time | None = None) -> int:
+    def unsubscribe_owner(self, owner: str, *, time: AnyTime | None = None) -> int:
         """Remove all subscriptions of an owner, and return how many there were.
 
         Parameters
@@ -161,7 +182,7 @@ class Registering(Durable):
             return self._store.remove_owned([owner], time_us, event)[0]
 
     def unsubscribe_table(
-        self, table: pa.Table | pa.RecordBatch, *, time: Time | None = None
+        self, table: pa.Table | pa.RecordBatch | Any, *, time: AnyTime | None = None
     ) -> Removed:
         """Remove the subscriptions that a table names, by ``id`` or by ``owner``.
 
@@ -180,7 +201,7 @@ class Registering(Durable):
         (1, ('is not registered, or has expired',))
         """
         self._check_open()
-        table, time_us = table_of(table), _time_us(time)
+        table, time_us = table_from(table), _time_us(time)
         named, rejects = read_named(table)
         with self._event(lambda: unsubscribe_table_call(table, time_us)) as event:
             if named.owners is not None:
@@ -190,7 +211,7 @@ class Registering(Durable):
         rejects = named.with_missing(table, rejects, named.row[counts == 0])
         return Removed(int(counts.sum()), rejects)
 
-    def move(self, id: Id, region: Region | Any, time: Time | None = None) -> list[Update]:
+    def move(self, id: Id, region: Region | Any, time: AnyTime | None = None) -> list[Update]:
         """Move a subscription to another region, and return the matches that begin or end.
 
         Parameters
@@ -229,8 +250,12 @@ class Registering(Durable):
             event.happened()
         return updates.to_list()
 
-    def move_table(self, table: pa.Table | pa.RecordBatch) -> Moved:
+    def move_table(
+        self, table: pa.Table | pa.RecordBatch | Any, *, columns: Mapping[str, str] | None = None
+    ) -> Moved:
         """Move the subscriptions of a table; see `nearcast.intake.read_moves` for the columns.
+
+        ``columns`` tells which of them are called differently.
 
         Rows are taken by time, equal times by row. A subscription that moves twice at one time
         moves once, to the last place.
@@ -249,18 +274,18 @@ class Registering(Durable):
         (1, [1], ('is not registered, or has expired',))
         """
         self._check_open()
-        table = table_of(table)
-        with self._event(lambda: move_table_call(table)) as event, self._live.lock:
+        given = table_of(table, "moves", columns)
+        with self._event(lambda: move_table_call(given.table)) as event, self._live.lock:
             event.begin()
-            batch, rejects = read_moves(table, self._store.by_distance)
+            batch, rejects = read_moves(given.table, self._store.by_distance, source=given.source)
             updates, unknown = self._mover.move_batch(batch)
             event.happened()
         if unknown.any():
-            rejects = with_unknown(table, rejects, batch.row[unknown])
+            rejects = with_unknown(given, rejects, batch.row[unknown])
         return Moved(updates.to_table(), rejects, len(batch) - int(np.count_nonzero(unknown)))
 
     def replace(
-        self, subscription: Subscription, time: Time | None = None, *, upsert: bool = False
+        self, subscription: Subscription, time: AnyTime | None = None, *, upsert: bool = False
     ) -> list[Update]:
         """Replace what a registered subscription asks for, and return what begins or ends.
 
@@ -302,10 +327,11 @@ class Registering(Durable):
 
     def replace_table(
         self,
-        table: pa.Table | pa.RecordBatch,
+        table: pa.Table | pa.RecordBatch | Any,
         *,
+        columns: Mapping[str, str] | None = None,
         upsert: bool = False,
-        time: Time | None = None,
+        time: AnyTime | None = None,
     ) -> Replaced:
         """Replace the subscriptions of a table by new definitions, all at the same moment.
 
@@ -313,6 +339,8 @@ class Registering(Durable):
         ----------
         table
             The new definitions; see `nearcast.intake.read_subscriptions` for the columns.
+        columns
+            Which of them are called differently, as for `subscribe_table`.
         upsert
             Whether to register those whose id is not registered; otherwise they are rejected.
         time
@@ -332,22 +360,20 @@ class Registering(Durable):
         (1, 1, 0)
         """
         self._check_open()
-        table = table_of(table)
-        vocabulary = self._store.vocabulary
-        columns, rejects = read_subscriptions(table, vocabulary, self._tokenizer)
-        part, time_us = Part(columns, vocabulary), _time_us(time)
-        with self._event(lambda: replace_table_call(table, time_us, upsert=upsert)) as event:
+        given, part, rejects = self._read_table(table, columns)
+        time_us = _time_us(time)
+        with self._event(lambda: replace_table_call(given.table, time_us, upsert=upsert)) as event:
             done = self._store.replace_all(part, upsert=upsert, time_us=time_us, event=event)
-        replaced = len(columns) - int(np.count_nonzero(done.busy | done.unknown)) - done.added
+        count = int(np.count_nonzero(~(done.busy | done.unknown)))
         busy = "is being registered by another call; try again"
         rejects = with_rejected(
-            table,
+            given,
             rejects,
             [(done.unknown, "is not registered, or has expired"), (done.busy, busy)],
         )
-        return Replaced(done.updates.to_table(), rejects, replaced, done.added)
+        return Replaced(done.updates.to_table(), rejects, count - done.added, done.added)
 
-    def advance(self, time: Time | None = None) -> pa.Table:
+    def advance(self, time: AnyTime | None = None) -> pa.Table:
         """Let everything expire until a time, and return all updates that no call returned.
 
         These are the ends of messages and subscriptions that expired, and what began and ended
@@ -384,5 +410,5 @@ class Registering(Durable):
         return updates.to_table()
 
 
-def _time_us(time: Time | None) -> int | None:
+def _time_us(time: AnyTime | None) -> int | None:
     return None if time is None else time_us("time", time)

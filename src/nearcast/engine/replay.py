@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nearcast.engine.journal import Call
 from nearcast.errors import NearcastError, StorageError
 from nearcast.intake import messages_from, read_messages
+from nearcast.intake.names import COLUMNS
 from nearcast.model import Message, Point, Subscription, region, time_from_us
 from nearcast.model.json_form import place_fields, subscription_region
 
@@ -45,7 +46,9 @@ def subscribe_call(given: Sequence[Subscription], time_us: int | None, *, initia
 
 def subscribe_table_call(table: pa.Table, time_us: int | None, *, initial: bool) -> Call:
     """Return a call of `Engine.subscribe_table`."""
-    return Call("subscribe_table", {"time_us": time_us, "initial": initial}, table)
+    return Call(
+        "subscribe_table", {"time_us": time_us, "initial": initial}, _ours(table, "subscriptions")
+    )
 
 
 def unsubscribe_call(ids: Ids, time_us: int | None) -> Call:
@@ -71,7 +74,7 @@ def move_call(id: Id, place: Any, time_us: int | None) -> Call:
 
 def move_table_call(table: pa.Table) -> Call:
     """Return a call of `Engine.move_table`."""
-    return Call("move_table", {}, table)
+    return Call("move_table", {}, _ours(table, "moves"))
 
 
 def replace_call(given: Subscription, time_us: int | None, *, upsert: bool) -> Call:
@@ -81,7 +84,9 @@ def replace_call(given: Subscription, time_us: int | None, *, upsert: bool) -> C
 
 def replace_table_call(table: pa.Table, time_us: int | None, *, upsert: bool) -> Call:
     """Return a call of `Engine.replace_table`."""
-    return Call("replace_table", {"time_us": time_us, "upsert": upsert}, table)
+    return Call(
+        "replace_table", {"time_us": time_us, "upsert": upsert}, _ours(table, "subscriptions")
+    )
 
 
 def publish_call(given: Sequence[Message], read_us: int) -> Call:
@@ -92,12 +97,17 @@ def publish_call(given: Sequence[Message], read_us: int) -> Call:
 
 def publish_table_call(table: pa.Table, read_us: int) -> Call:
     """Return a call of `Engine.publish_table`."""
-    return Call("publish_table", {"read_us": read_us}, table)
+    return Call("publish_table", {"read_us": read_us}, _ours(table, "messages"))
 
 
 def advance_call(time_us: int | None) -> Call:
     """Return a call of `Engine.advance`."""
     return Call("advance", {"time_us": time_us})
+
+
+def _ours(table: pa.Table, kind: str) -> pa.Table:
+    """Return the columns that matter: others may be called nearly as ours, and be asked about."""
+    return table.select([name for name in COLUMNS[kind] if name in table.column_names])
 
 
 def replay(engine: Engine, journal: Journal) -> int:

@@ -6,8 +6,9 @@ never stop at an invalid row: they return it in `Rejects`, with the reason, and 
 They work on whole columns; only rejected rows, geometries and expressions are read one by one.
 """
 
-from nearcast.intake.files import FORMATS, load_messages, load_subscriptions, open_table
-from nearcast.intake.lines import Batch
+from nearcast.intake.batches import Batch
+from nearcast.intake.files import load_messages, load_subscriptions, open_file, open_table
+from nearcast.intake.frames import is_table, table_from
 from nearcast.intake.messages import (
     MESSAGE_COLUMNS,
     MessageBatch,
@@ -16,6 +17,7 @@ from nearcast.intake.messages import (
 )
 from nearcast.intake.moves import MoveBatch, read_moves
 from nearcast.intake.named import Named, read_named
+from nearcast.intake.reading import FORMATS, Reading, find_files
 from nearcast.intake.rejects import Rejects
 from nearcast.intake.subscriptions import (
     SUBSCRIPTION_COLUMNS,
@@ -31,14 +33,19 @@ __all__ = [
     "MessageBatch",
     "MoveBatch",
     "Named",
+    "Reading",
     "Rejects",
+    "find_files",
+    "is_table",
     "load_messages",
     "load_subscriptions",
     "messages_from",
+    "open_file",
     "open_table",
     "read_messages",
     "read_moves",
     "read_named",
     "read_subscriptions",
     "subscriptions_from",
+    "table_from",
 ]

@@ -22,6 +22,7 @@ from nearcast.columns import (
     place_conjunctions,
 )
 from nearcast.errors import DuplicateId, UnsupportedFile
+from nearcast.intake.frames import table_from
 from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
 from nearcast.intake.keyword_clauses import number_conjunctions, read_keyword_clauses
 from nearcast.intake.places import read_regions, region_lists
@@ -35,8 +36,7 @@ from nearcast.text import words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from nearcast.intake.batches import Batch
     from nearcast.model import Subscription
     from nearcast.text import IdTable, Tokenizer, Vocabulary
 
@@ -56,7 +56,7 @@ def read_subscriptions(
     vocabulary: Vocabulary,
     tokenizer: Tokenizer = words,
     *,
-    rows: NDArray[np.int64] | None = None,
+    source: Batch | None = None,
     seen: IdTable | None = None,
     unique: bool = True,
 ) -> tuple[Subscriptions, Rejects]:
@@ -73,8 +73,8 @@ def read_subscriptions(
         New tokens are added to it.
     tokenizer
         Splits keywords into tokens.
-    rows
-        The numbers of the rows, for the rejects; by default their positions in the table.
+    source
+        What the table was read from: rejects then have its file, row numbers and records.
     seen
         Ids of other tables: rows with one of them are rejected, and new ids are added.
     unique
@@ -96,6 +96,7 @@ def read_subscriptions(
     >>> subscriptions.ids.tolist(), rejects.field, rejects.row.tolist()
     (['a'], ('lat',), [1])
     """
+    table = table_from(table)
     _require_columns(table)
     errors = RowErrors(table.num_rows)
     ids = read_ids(table, "id", errors)
@@ -124,7 +125,7 @@ def read_subscriptions(
         owner=owner if whole or owner is None else owner.take(pa.array(valid)),
         rankings=ranking.rankings(valid, condition),
     )
-    return subscriptions, errors.rejects(table, rows)
+    return subscriptions, errors.rejects(table, source)
 
 
 def subscriptions_from(

@@ -8,7 +8,7 @@ matches, and cleaning a clean row changes nothing.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -181,7 +181,7 @@ def clean_rejects(
     """
     for _, rows, rejects in _checked(batches, cleaning):
         if len(rejects):
-            numbered = Rejects(rows[rejects.row], rejects.field, rejects.reason, rejects.record)
+            numbered = replace(rejects, row=rows[rejects.row])
             yield from numbered.to_table().combine_chunks().to_batches()
 
 
@@ -245,7 +245,7 @@ def _rejects_of(table: pa.Table, cleaning: Cleaning, vocabulary: Vocabulary) -> 
     records = table.drop_columns(DAMAGED).filter(pa.array(readable))
     invalid = _invalid_rows(cleaning.kind, records, vocabulary)
     position = np.flatnonzero(readable)[invalid.row]
-    numbered = Rejects(position, invalid.field, invalid.reason, invalid.record)
+    numbered = replace(invalid, row=position)
     return Rejects.concatenate([errors.rejects(), numbered])
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.text import UnicodeWords, words
-from nearcast.text.tokenizer import alphabet, fold
+from nearcast.model.folding import fold
+from nearcast.text.tokenizer import alphabet
 
 
 def definition(text: str) -> list[str]:

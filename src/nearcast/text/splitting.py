@@ -26,6 +26,7 @@ __all__ = [
     "max_words",
     "number_texts",
     "number_words",
+    "sort_distinct",
     "split_words",
 ]
 
@@ -148,6 +149,18 @@ def _sort(values: NDArray[np.int32], begin: int, end: int) -> None:
 
 
 @kernel
+def sort_distinct(token: NDArray[np.int32], first: int, last: int) -> int:
+    """Sort a slice in place, and drop repeated values; return where it ends now."""
+    _sort(token, first, last)
+    kept = first
+    for i in range(first, last):
+        if kept == first or token[i] != token[kept - 1]:
+            token[kept] = token[i]
+            kept += 1
+    return kept
+
+
+@kernel
 def distinct_tokens(
     number: NDArray[np.int32],
     word_start: NDArray[np.int64],
@@ -167,13 +180,7 @@ def distinct_tokens(
             if number[i] >= 0:
                 token[count] = number[i]
                 count += 1
-        _sort(token, first, count)
-        kept = first
-        for i in range(first, count):
-            if kept == first or token[i] != token[kept - 1]:
-                token[kept] = token[i]
-                kept += 1
-        count = kept
+        count = sort_distinct(token, first, count)
     token_start[len(word_start) - 1] = count
     return count
 

@@ -478,5 +478,5 @@ def test_another_tokenizer_serves_keywords_and_expressions() -> None:
     ]
     vocabulary = Vocabulary()
     found, _ = read_subscriptions(table_of(rows), vocabulary, lambda text: text.split("+"))
-    assert vocabulary.tokens().to_pylist() == ["a", "b", "c", "d", "e"]
+    assert vocabulary.tokens().to_pylist() == ["a", "b", "\x1fc\x1fd", "c", "d", "e"]
     assert found.clauses.row.tolist() == [0, 1, 1]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nearcast.engine.moving.stored import StoredLive
 from nearcast.engine.snapshot import Snapshot, stored
-from nearcast.errors import StorageError
-from nearcast.text import UnicodeWords
+from nearcast.text import name_of, opened, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,30 +36,25 @@ def snapshot_of(store: Store, live: Live, tokenizer: Tokenizer) -> Snapshot:
         segments,
         store.vocabulary,
         StoredLive.of(live, store),
-        _name_of(tokenizer),
+        name_of(tokenizer),
     )
 
 
 def open_saved(
     kind: type[E],
     folder: str | Path,
-    tokenizer: Tokenizer,
+    tokenizer: str | Tokenizer | None,
     clock: Callable[[], float],
     *,
     verify: bool,
 ) -> E:
     """Open what `Engine.save` wrote."""
     snapshot = Snapshot.read(folder, verify=verify)
-    if snapshot.tokenizer != _name_of(tokenizer):
-        raise StorageError(
-            f"{folder}: was saved with the tokenizer {snapshot.tokenizer!r}, "
-            f"not {_name_of(tokenizer)!r}; open it with the same one"
-        )
     builder = snapshot.builder
     engine = kind(
         builder.index.name,
         options=vars(builder.options),
-        tokenizer=tokenizer,
+        tokenizer=opened(snapshot.tokenizer, tokenizer, folder),
         moving=snapshot.live.index,
         moving_options=snapshot.live.options,
         report=snapshot.live.report,
@@ -78,6 +72,7 @@ def open_parts(
     parts: Iterable[Part],
     scorer: Scorer,
     *,
+    tokenizer: str | Tokenizer = words,
     clock: Callable[[], float] = clocks.time,
 ) -> E:
     """Return an engine with subscriptions that were read before.
@@ -91,16 +86,12 @@ def open_parts(
     scorer
         What the scores of ranked subscriptions depend on, for as long as the engine lives: weights
         are not counted again, so engines with different subscriptions give the same scores.
-    clock
+    tokenizer, clock
         As for a new engine.
     """
-    engine = kind(clock=clock)
+    engine = kind(tokenizer=tokenizer, clock=clock)
     store = engine._store
     store.state = store.state._replace(scorer=replace(scorer, fixed=True))
     for part in parts:
         store.add(part, skip=False)
     return engine
-
-
-def _name_of(tokenizer: Tokenizer) -> str:
-    return "words" if type(tokenizer) is UnicodeWords else "custom"

@@ -25,6 +25,7 @@ __all__ = [
     "phrase_words",
     "prefix_token",
     "readable",
+    "without_markers",
 ]
 
 PHRASE = "\x1f"
@@ -35,6 +36,20 @@ PREFIX = "\x1e"
 
 MAX_PHRASE_WORDS = 32
 """The maximum number of words of a phrase."""
+
+
+_SPACES = str.maketrans({PHRASE: " ", PREFIX: " "})
+
+
+def without_markers(text: str) -> str:
+    r"""Return a text with spaces instead of the control characters of derived tokens.
+
+    Examples
+    --------
+    >>> without_markers("old\x1ftown")
+    'old town'
+    """
+    return text if text.isprintable() else text.translate(_SPACES)
 
 
 def phrase_token(words: Sequence[str]) -> str:

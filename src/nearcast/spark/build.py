@@ -218,7 +218,7 @@ class _Build:
         elif rows.rankings is not None:
             sample = messages_like(rows.clauses)
         scorer = Scorer.counted(Part(rows, vocabulary), self._scoring)
-        clauses = routing_clauses(scorer.content(rows, vocabulary))
+        clauses = routing_clauses(scorer.content(rows, vocabulary), vocabulary)
         return plan_shards(clauses, sample, vocabulary, shards=shards, total=total)
 
     def _write(

@@ -6,7 +6,7 @@ which can be removed again; `gather_ids` looks up the ids of matches. `Weights` 
 tokens are.
 """
 
-from nearcast.text.column import TokenColumn, Words, tokenize_column
+from nearcast.text.column import Sequences, TokenColumn, Words, tokenize_column
 from nearcast.text.gather import gather_ids
 from nearcast.text.ids import IdTable, hash_ids
 from nearcast.text.tokenizer import Tokenizer, UnicodeWords, words
@@ -16,6 +16,7 @@ from nearcast.text.weights import Weights
 
 __all__ = [
     "IdTable",
+    "Sequences",
     "TokenColumn",
     "Tokenizer",
     "UnicodeWords",

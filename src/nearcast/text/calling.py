@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from nearcast.columns import frozen, starts
 from nearcast.errors import InvalidInput
-from nearcast.model.derived import PHRASE, PREFIX
+from nearcast.model.derived import PREFIX, without_markers
 from nearcast.text.keys import keys_of, string_buffers, strings_as_keys
 
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from nearcast.text.tokenizer import Tokenizer
 
 __all__ = ["call_tokenizer"]
-
-_CLEAN = str.maketrans({PHRASE: " ", PREFIX: " "})
-
-
 def call_tokenizer(
     tokenizer: Tokenizer, texts: Sequence[str | None]
 ) -> tuple[NDArray[np.int64], Keys]:
@@ -40,7 +36,7 @@ def call_tokenizer(
     """
     found = _tokens(tokenizer, texts)
     if _has_markers(found[1]):
-        found = _tokens(tokenizer, [None if t is None else t.translate(_CLEAN) for t in texts])
+        found = _tokens(tokenizer, [None if t is None else without_markers(t) for t in texts])
         if _has_markers(found[1]):
             problem = "must not return tokens with the control characters U+001E and U+001F"
             raise InvalidInput("tokenizer", tokenizer, problem)

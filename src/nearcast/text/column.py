@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nearcast.text.tokenizer import Tokenizer
     from nearcast.text.vocabulary import Vocabulary
 
-__all__ = ["TokenColumn", "Words", "tokenize_column"]
+__all__ = ["Sequences", "TokenColumn", "Words", "tokenize_column"]
 
 _ROWS = 8192  # the words of this many short texts fit in the L2 cache
 _ROWS_ARE_TEXTS = frozen(np.empty(0, np.uint8))
@@ -59,6 +59,23 @@ class TokenColumn(NamedTuple):
     def word_count(self) -> NDArray[np.int64]:
         """How many words each row had, unknown and repeated ones too."""
         return np.diff(self.word_start)
+
+
+class Sequences(NamedTuple):
+    """The words of every row in order, as numbers of a vocabulary.
+
+    ``word`` has the number of each, or ``-2 - number`` where a text begins within a row, or where
+    a word before it could not be numbered: no phrase goes across.
+    """
+
+    word_start: NDArray[np.int64]
+    word: NDArray[np.int32]
+
+    def renumbered(self, used: NDArray[np.int32]) -> Sequences:
+        """Return the same with other numbers: ``used`` has the old ones, ascending."""
+        begins = self.word < 0
+        number = np.searchsorted(used, np.where(begins, -2 - self.word, self.word))
+        return Sequences(self.word_start, np.where(begins, -2 - number, number).astype(np.int32))
 
 
 class _FewTexts(NamedTuple):
@@ -222,6 +239,33 @@ class Words:
             table = vocabulary.snapshot()
             count = number_words(table, self.keys, word_start, token_start, token)
         return TokenColumn(frozen(token_start), frozen(token[:count]), word_start)
+
+    def sequence(self, vocabulary: Vocabulary) -> Sequences:
+        """Return the words of every row in order; the vocabulary must have them.
+
+        Examples
+        --------
+        >>> from nearcast.text import Vocabulary
+        >>> Words.of_texts(["tea hot tea"]).sequence(Vocabulary(["tea", "hot"])).word.tolist()
+        [0, 1, 0]
+        """
+        number = vocabulary.ids_of_keys(self.keys)
+        if not len(self.begins) and number.min(initial=0) >= 0:
+            return Sequences(self.word_start, number)
+        begins = self._first_words().astype(np.bool_)
+        known = number >= 0
+        begins[1:] |= ~known[:-1]
+        begins[: len(number)][self.word_start[:-1][np.diff(self.word_start) > 0]] = False
+        word = np.where(begins, -2 - number, number)[known].astype(np.int32)
+        return Sequences(starts(known.astype(np.int64))[self.word_start], word)
+
+    @classmethod
+    def of_sequences(cls, sequences: Sequences, vocabulary: Vocabulary) -> Self:
+        """Return the words of rows that `sequence` returned."""
+        begins = sequences.word < 0
+        number = np.where(begins, -2 - sequences.word, sequences.word).astype(np.int32)
+        marks = frozen(begins.astype(np.uint8)) if begins.any() else _ROWS_ARE_TEXTS
+        return cls(sequences.word_start, vocabulary.keys(number), marks)
 
     def _number_derived(self, vocabulary: Vocabulary, derived: DerivedArrays) -> TokenColumn:
         """Return the token ids of every row, those of phrases and beginnings of words too."""

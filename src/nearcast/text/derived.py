@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nearcast.text.byte_table import ByteTable, Keys
 
-__all__ = ["DerivedArrays", "DerivedTokens", "NumberedWords", "find_derived", "join_tokens"]
+__all__ = ["DerivedArrays", "DerivedTokens", "NumberedWords", "find_derived", "join_tokens", "mark_phrase_words"]
 
 PHRASE_BYTE = 0x1F
 PREFIX_BYTE = 0x1E
@@ -244,6 +244,19 @@ def move_derived(old: DerivedArrays, nodes: int, new: DerivedArrays) -> None:
         if old.prefix_slot[i] != _FREE:
             _put_prefix(new.prefix_slot, old.prefix_slot[i])
     new.lengths[0] = old.lengths[0]
+
+
+@kernel
+def mark_phrase_words(derived: DerivedArrays, used: NDArray[np.bool_]) -> None:
+    """Mark the words of all phrases whose tokens are marked in ``used`` bool[tokens]."""
+    for last in range(1, len(derived.token)):
+        token = derived.token[last]
+        if 0 <= token < len(used) and used[token]:
+            node = np.int64(last)
+            while node > 0:
+                if derived.word[node] < len(used):
+                    used[derived.word[node]] = True
+                node = np.int64(derived.parent[node])
 
 
 @kernel

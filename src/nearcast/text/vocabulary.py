@@ -24,7 +24,7 @@ from nearcast.text.byte_table import (
     add_keys,
     find_key,
 )
-from nearcast.text.derived import PHRASE_BYTE, PREFIX_BYTE, DerivedArrays, DerivedTokens
+from nearcast.text.derived import PHRASE_BYTE, PREFIX_BYTE, DerivedArrays, DerivedTokens, mark_phrase_words
 from nearcast.text.keys import (
     check_length,
     check_lengths,
@@ -118,6 +118,19 @@ class Vocabulary:
         table = self._view
         first = table.key[table.span[numbers] >> np.uint64(LENGTH_BITS)]
         return (first == PHRASE_BYTE) | (first == PREFIX_BYTE)
+
+    def mark_phrase_words(self, used: NDArray[np.bool_]) -> None:
+        r"""Mark the words of all phrases that are marked, by id.
+
+        Examples
+        --------
+        >>> used = np.array([False, True, False])
+        >>> Vocabulary(["town", "\x1fold\x1ftown"]).mark_phrase_words(used)
+        >>> used.tolist()
+        [True, True, True]
+        """
+        if self._derived is not None:
+            mark_phrase_words(self._derived.view, used)
 
     def word_ids(self, number: int) -> list[int]:
         r"""Return the ids of the words that a token requires: itself, or those of a phrase.

@@ -305,7 +305,7 @@ def write_parts(
     router = read_router(folder, stored_router)
     content = part.subscriptions.clauses if scorer is None else scorer.content(*part)
     rank = router.ranks(part.vocabulary)
-    start, shard = router.route_subscriptions(routing_clauses(content), rank)
+    start, shard = router.route_subscriptions(routing_clauses(content, part.vocabulary), rank)
     start, shard = at_least_one_shard(start, shard)
     bits = pack_shards(start, shard, router.shards)
     row = np.repeat(np.arange(len(part.subscriptions)), np.diff(start))

@@ -322,7 +322,7 @@ def test_an_empty_engine_can_be_saved(tmp_path: Path) -> None:
 def test_the_tokenizer_must_be_the_same(tmp_path: Path) -> None:
     engine = engine_with(Subscription("a", HERE, "tea time"), tokenizer=str.split)
     engine.save(tmp_path / "a")
-    with pytest.raises(StorageError, match="'builtins:str.split', not 'words'"):
+    with pytest.raises(StorageError, match=r"'builtins:str\.split', not 'words'"):
         Engine.open(tmp_path / "a", tokenizer="words")
     for opened in (
         Engine.open(tmp_path / "a"),

@@ -69,11 +69,11 @@ def plain(text: str) -> str:
 
 PHRASES: dict[str, Callable[[Message], bool]] = {
     '"tea cake"': lambda m: follows("tea", "cake", m),
-    'te*': lambda m: begins("te", m),
+    "te*": lambda m: begins("te", m),
     '"milk jam" OR milk NOT "tea cake"': lambda m: (
         follows("milk", "jam", m) or (begins("milk", m) and not follows("tea", "cake", m))
     ),
-    'jam NOT teap*': lambda m: begins("jam", m) and not begins("teap", m),
+    "jam NOT teap*": lambda m: begins("jam", m) and not begins("teap", m),
 }
 """Expressions with phrases and beginnings of words, and their meaning in plain Python."""
 

@@ -15,8 +15,8 @@ from nearcast import indexes
 from nearcast.columns import Clauses, Messages, Ranked, Rankings, Scoring
 from nearcast.compiled.jit import JIT
 from nearcast.segments import routing_clauses
-from nearcast.text import Vocabulary
 from nearcast.testing.ranked_cases import RANKED_CASES, SCORINGS, draw_ranked
+from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from nearcast.columns import Matches

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.text import UnicodeWords, words
 from nearcast.model.folding import fold
+from nearcast.text import UnicodeWords, words
 from nearcast.text.tokenizer import alphabet
 
 

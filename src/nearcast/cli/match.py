@@ -16,6 +16,7 @@ from nearcast.cli.output import (
     show_table,
 )
 from nearcast.cli.ranked_options import Distance, Similarity
+from nearcast.cli.text_options import Tokenizer
 from nearcast.errors import InvalidInput
 
 __all__ = ["match"]
@@ -48,6 +49,7 @@ def match(
     threads: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
     similarity: Similarity = "containment",
     distance: Distance = "geodesic",
+    tokenizer: Tokenizer = "words",
     top: Annotated[
         int | None,
         typer.Option(min=1, help="At most this many matches a message, the best first."),
@@ -72,7 +74,9 @@ def match(
     if moves is not None:
         _refuse("does not go with --moves", top=top, map=map_path, threads=threads > 1 or None)
         files = subscriptions, messages, moves, out, rejects_path
-        given = ReplayOptions(*files, index or "twin-lists", options, ttl, similarity, distance)
+        given = ReplayOptions(
+            *files, index or "twin-lists", options, ttl, similarity, distance, tokenizer
+        )
         _replay(given, strict=strict, as_json=as_json)
         return
     _refuse("needs --moves", ttl=ttl)
@@ -88,7 +92,8 @@ def match(
     _check_map_path(map_path)
     builder = indexes.create(index, **options)
     scoring = Scoring(similarity, distance)
-    job = MatchJob(subscriptions, messages, out, rejects_path, builder, threads, scoring, top)
+    paths = subscriptions, messages, out, rejects_path
+    job = MatchJob(*paths, builder, threads, scoring, top, tokenizer)
     map_data = _map_data(map_path)
     with progress(not as_json) as start:
         summary = job.run(start, map_data)
@@ -99,6 +104,7 @@ def match(
         "threads": threads,
         "similarity": similarity,
         "distance": distance,
+        "tokenizer": tokenizer,
         "top": top,
         **summary.to_dict(),
         "out": str(out),
@@ -129,6 +135,7 @@ class ReplayOptions:
     ttl_s: float | None
     similarity: str
     distance: str
+    tokenizer: str
 
 
 def _replay(given: ReplayOptions, *, strict: bool, as_json: bool) -> None:

@@ -17,6 +17,7 @@ from nearcast.errors import InvalidInput
 from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import load_messages, load_subscriptions
 from nearcast.segments import Part, Scorer, Segment, deliver
+from nearcast.text import tokenizer as find_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +128,8 @@ class MatchJob:
         How ranked subscriptions compare words and measure distance.
     top
         If given, only that many matches of each message, the best first.
+    tokenizer
+        The name of what makes words.
     """
 
     subscriptions: Path
@@ -137,6 +140,7 @@ class MatchJob:
     threads: int
     scoring: Scoring = field(default_factory=Scoring)
     top: int | None = None
+    tokenizer: str = "words"
 
     def run(self, start: Callable[[str], Advance], map_data: MapData | None = None) -> Summary:
         """Run the job; ``start`` starts a progress bar, ``map_data`` collects the map."""
@@ -164,7 +168,10 @@ class MatchJob:
     ) -> tuple[Vocabulary, Subscriptions]:
         vocabulary = self.builder.vocabulary()
         columns, rejected = load_subscriptions(
-            self.subscriptions, vocabulary, progress=_progress(advance)
+            self.subscriptions,
+            vocabulary,
+            find_tokenizer(self.tokenizer),
+            progress=_progress(advance),
         )
         summary.accepted["subscriptions"] = len(columns)
         write_rejects(rejects, "subscriptions", rejected, summary)
@@ -191,7 +198,10 @@ class _Matching:
     def run(self, rejects: TableWriter, advance: Advance) -> None:
         """Read, match and write the messages batch by batch."""
         batches = load_messages(
-            self._job.messages, now_us=time.time_ns() // 1000, progress=_progress(advance)
+            self._job.messages,
+            find_tokenizer(self._job.tokenizer),
+            now_us=time.time_ns() // 1000,
+            progress=_progress(advance),
         )
         schema = pa.schema(
             [

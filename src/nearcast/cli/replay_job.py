@@ -54,6 +54,8 @@ class ReplayJob:
         How long messages live that do not say it.
     similarity, distance
         How ranked subscriptions compare words and measure distance.
+    tokenizer
+        The name of what makes words.
     """
 
     subscriptions: Path
@@ -66,6 +68,7 @@ class ReplayJob:
     ttl_s: float | None = None
     similarity: str = "containment"
     distance: str = "geodesic"
+    tokenizer: str = "words"
 
     def run(self, start: Callable[[str], Advance]) -> Summary:
         """Run the job; ``start`` starts a progress bar."""
@@ -79,6 +82,7 @@ class ReplayJob:
             moving_options=self.options,
             similarity=self.similarity,
             distance=self.distance,
+            tokenizer=self.tokenizer,
             clock=clock,
         )
         with engine, open_writer(self.rejects, REJECTS) as rejects:

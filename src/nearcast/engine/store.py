@@ -192,7 +192,7 @@ class Store(Upkeep):
         That are ranked ones, and those with phrases or beginnings of words: the moving index knows
         the words of living messages, not their order.
         """
-        chosen = self.kinds(handle) != BOOLEAN
+        chosen: NDArray[np.bool_] = self.kinds(handle) != BOOLEAN
         with self._writing:
             for segment, rows, positions in self._places(handle):
                 if segment.vocabulary.derived is not None:

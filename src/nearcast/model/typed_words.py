@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Problem", "TypedWord", "dropped_symbols", "prefix_of", "typed_word"]
 
-_OPENING = "#@$'‘’“„«¿¡…([{<"
-_CLOSING = ".,;:!?)'’”»…]}>"
+_OPENING = "#@$'\u2018\u2019“„«¿¡…([{<"
+_CLOSING = ".,;:!?)'\u2019”»…]}>"
 _WEIGHT = re.compile(r"[~^][0-9.]*$")
 _OTHER_SYNTAX = {
     "-": "NOT {0}",
@@ -51,8 +51,8 @@ def typed_word(word: str) -> TypedWord | Problem:
     --------
     >>> typed_word("#Flood*,"), typed_word("tea")
     (TypedWord(text='Flood', at=1, is_prefix=True), TypedWord(text='tea', at=0, is_prefix=False))
-    >>> typed_word("fl*od")
-    Problem(at=2, reason='* may only stand at the end of a word; quote the word to search for * itself')
+    >>> typed_word("tea|milk")
+    Problem(at=3, reason='| is not known here; write OR')
     """
     if word[0] in _OTHER_SYNTAX and any(is_word_character(ord(c)) for c in word):
         instead = _OTHER_SYNTAX[word[0]].format(shorten(word[1:])[1:-1])

@@ -1,9 +1,9 @@
 """Tokens and ids as numbers.
 
-A `Tokenizer` splits keywords and texts into tokens (`words` is the default one, `tokenizer` finds
-them by name). `Words` holds the words of many texts, and a `Vocabulary` numbers them. An `IdTable` numbers the ids of subscriptions,
-which can be removed again; `gather_ids` looks up the ids of matches. `Weights` tells how rare
-tokens are.
+A `Tokenizer` splits keywords and texts into tokens (`words` is the default one; `tokenizer` finds
+the others by name). `Words` holds the words of many texts, and a `Vocabulary` numbers them. An
+`IdTable` numbers the ids of subscriptions, which can be removed again; `gather_ids` looks up the
+ids of matches. `Weights` tells how rare tokens are.
 """
 
 from nearcast.text.column import Sequences, TokenColumn, Words, tokenize_column

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from nearcast.text.tokenizer import Tokenizer
 
 __all__ = ["call_tokenizer"]
+
+
 def call_tokenizer(
     tokenizer: Tokenizer, texts: Sequence[str | None]
 ) -> tuple[NDArray[np.int64], Keys]:
@@ -43,9 +45,7 @@ def call_tokenizer(
     return found
 
 
-def _tokens(
-    tokenizer: Tokenizer, texts: Sequence[str | None]
-) -> tuple[NDArray[np.int64], Keys]:
+def _tokens(tokenizer: Tokenizer, texts: Sequence[str | None]) -> tuple[NDArray[np.int64], Keys]:
     given = [text for text in texts if text is not None] if None in texts else texts
     split = getattr(tokenizer, "split", None)
     lists: list[Any] = list(map(tokenizer, given) if split is None else split(given))  # type: ignore[arg-type]

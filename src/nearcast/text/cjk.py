@@ -58,9 +58,7 @@ class CjkBigrams:
     def __repr__(self) -> str:
         return "CjkBigrams()"
 
-    def refine(
-        self, word_start: NDArray[np.int64], words: Keys
-    ) -> tuple[NDArray[np.int64], Keys]:
+    def refine(self, word_start: NDArray[np.int64], words: Keys) -> tuple[NDArray[np.int64], Keys]:
         """Cut words that the default tokenizer found."""
         if int(words.byte.max(initial=0)) < _FIRST_LEAD:
             return word_start, words

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.columns import read_only
-from nearcast.compiled.jit import kernel
+from nearcast.compiled.jit import Number, kernel
 from nearcast.text.byte_table import HASH_SEED, LENGTH_BITS, MAX_KEY_BYTES, hash_byte, hash_end
 from nearcast.text.splitting import sort_distinct
 
@@ -31,7 +31,14 @@ if TYPE_CHECKING:
 
     from nearcast.text.byte_table import ByteTable, Keys
 
-__all__ = ["DerivedArrays", "DerivedTokens", "NumberedWords", "find_derived", "join_tokens", "mark_phrase_words"]
+__all__ = [
+    "DerivedArrays",
+    "DerivedTokens",
+    "NumberedWords",
+    "find_derived",
+    "join_tokens",
+    "mark_phrase_words",
+]
 
 PHRASE_BYTE = 0x1F
 PREFIX_BYTE = 0x1E
@@ -103,8 +110,13 @@ class DerivedTokens:
     ) -> None:
         """Add phrases; phrase ``i`` has the words from ``word_start[i]`` on, and a token."""
         self._reserve(len(word), 0)
-        start, words, tokens = _columns((word_start, np.int64), (word, np.int32), (token, np.int32))
-        self._nodes = add_phrases(self._arrays, self._nodes, start, words, tokens)
+        self._nodes = add_phrases(
+            self._arrays,
+            self._nodes,
+            read_only(word_start, np.int64),
+            read_only(word, np.int32),
+            read_only(token, np.int32),
+        )
 
     def add_prefixes(self, table: ByteTable, token: NDArray[np.int32]) -> None:
         """Add beginnings of words, given their tokens in the table of the vocabulary."""
@@ -137,12 +149,8 @@ def _new_arrays(nodes: int, prefix_slots: int) -> DerivedArrays:
     )
 
 
-def _columns(*columns: tuple[NDArray[np.generic], type[np.generic]]) -> list[NDArray[np.generic]]:
-    return [read_only(array, dtype) for array, dtype in columns]
-
-
 @kernel
-def _edge_tag(parent: int, word: int) -> np.uint64:
+def _edge_tag(parent: Number, word: Number) -> np.uint64:
     """Return the 32-bit tag of an edge."""
     pair = (np.uint64(parent) << _HALF) | np.uint64(word)
     mixed = (pair ^ (pair >> np.uint64(29))) * _MIX
@@ -150,7 +158,7 @@ def _edge_tag(parent: int, word: int) -> np.uint64:
 
 
 @kernel
-def _find_edge(derived: DerivedArrays, parent: int, word: int) -> int:
+def _find_edge(derived: DerivedArrays, parent: Number, word: Number) -> Number:
     """Return the node that an edge leads to, or ``-1 - slot`` of the free slot to put it in."""
     mask = np.uint64(len(derived.slot) - 1)
     tag = _edge_tag(parent, word)
@@ -160,26 +168,28 @@ def _find_edge(derived: DerivedArrays, parent: int, word: int) -> int:
         if slot >> _HALF == tag:
             node = np.int64(slot & _LOW) - 1
             if derived.parent[node] == parent and derived.word[node] == word:
-                return node  # type: ignore[no-any-return]
+                return node
         at = (at + _ONE) & mask
         slot = derived.slot[at]
-    return -1 - np.int64(at)  # type: ignore[no-any-return]
+    return -1 - np.int64(at)
 
 
 @kernel
-def _filter_bit(word: int) -> np.uint64:
+def _filter_bit(word: Number) -> np.uint64:
     return ((np.uint64(word) * _MIX) >> _HALF) & _FILTER_MASK
 
 
 @kernel
-def _may_begin(first: NDArray[np.uint8], word: int) -> bool:
+def _may_begin(first: NDArray[np.uint8], word: Number) -> Number:
     """Return whether a phrase may begin with a word."""
     bit = _filter_bit(word)
-    return (first[bit >> np.uint64(3)] >> np.uint8(bit & np.uint64(7))) & 1 == 1  # type: ignore[no-any-return]
+    return (first[bit >> np.uint64(3)] >> np.uint8(bit & np.uint64(7))) & 1 == 1
 
 
 @kernel
-def _put_edge(derived: DerivedArrays, at: int, parent: int, word: int, node: int) -> None:
+def _put_edge(
+    derived: DerivedArrays, at: Number, parent: Number, word: Number, node: Number
+) -> None:
     derived.parent[node] = parent
     derived.word[node] = word
     if parent == 0:
@@ -191,11 +201,11 @@ def _put_edge(derived: DerivedArrays, at: int, parent: int, word: int, node: int
 @kernel
 def add_phrases(
     derived: DerivedArrays,
-    nodes: int,
+    nodes: Number,
     word_start: NDArray[np.int64],
     word: NDArray[np.int32],
     token: NDArray[np.int32],
-) -> int:
+) -> Number:
     """Add phrases to a trie that has the capacity for them; return the number of nodes."""
     for i in range(len(token)):
         node = np.int64(0)
@@ -228,17 +238,17 @@ def add_prefixes(derived: DerivedArrays, table: ByteTable, token: NDArray[np.int
         state = HASH_SEED
         for b in range(start, start + length):
             state = hash_byte(state, table.key[b])
-        derived.lengths[0] |= _ONE << np.uint64(min(length - 1, _LONG))
+        derived.lengths[0] |= _ONE << np.uint64(_LONG if length > _LONG else length - 1)
         entry = (np.uint64(hash_end(state)) << _HALF) | np.uint64(np.int64(token[i]) + 1)
         _put_prefix(derived.prefix_slot, entry)
 
 
 @kernel
-def move_derived(old: DerivedArrays, nodes: int, new: DerivedArrays) -> None:
+def move_derived(old: DerivedArrays, nodes: Number, new: DerivedArrays) -> None:
     """Copy all entries to empty arrays with more capacity."""
     for node in range(1, nodes):
         parent, word = np.int64(old.parent[node]), np.int64(old.word[node])
-        _put_edge(new, -1 - _find_edge(new, parent, word), parent, word, node)  # type: ignore[arg-type]
+        _put_edge(new, -1 - _find_edge(new, parent, word), parent, word, node)
         new.token[node] = old.token[node]
     for i in range(len(old.prefix_slot)):
         if old.prefix_slot[i] != _FREE:
@@ -261,8 +271,8 @@ def mark_phrase_words(derived: DerivedArrays, used: NDArray[np.bool_]) -> None:
 
 @kernel
 def _find_prefix(
-    derived: DerivedArrays, table: ByteTable, tag: np.uint64, words: Keys, i: int, length: int
-) -> int:
+    derived: DerivedArrays, table: ByteTable, tag: np.uint64, words: Keys, i: Number, length: Number
+) -> Number:
     """Return the token of the first ``length`` bytes of a word, -1 if there is none."""
     slots = derived.prefix_slot
     mask = np.uint64(len(slots) - 1)
@@ -279,7 +289,7 @@ def _find_prefix(
             for b in range(length if same else 0):
                 same = same and table.key[start + b] == words.byte[begin + b]
             if same:
-                return token  # type: ignore[no-any-return]
+                return token
         at = (at + _ONE) & mask
     return -1
 
@@ -291,7 +301,7 @@ def find_derived(
     words: NumberedWords,
     found_start: NDArray[np.int64],
     found: NDArray[np.int32],
-) -> int:
+) -> Number:
     """Write the derived tokens that are true of each row, and return how many there are.
 
     Row ``i`` gets those from ``found_start[i]`` int64[rows + 1] on, some of them several times.
@@ -343,7 +353,7 @@ def join_tokens(
     found: NDArray[np.int32],
     token_start: NDArray[np.int64],
     token: NDArray[np.int32],
-) -> int:
+) -> Number:
     """Write the numbers of the words of each row and its derived tokens, ascending and distinct.
 
     ``token`` int32[words + found] must have the capacity for all. Returns the number of tokens.

@@ -64,9 +64,7 @@ class Stems:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name[5:],)
 
-    def refine(
-        self, word_start: NDArray[np.int64], words: Keys
-    ) -> tuple[NDArray[np.int64], Keys]:
+    def refine(self, word_start: NDArray[np.int64], words: Keys) -> tuple[NDArray[np.int64], Keys]:
         """Return the stems of words that the default tokenizer found."""
         known = self._known
         number = known.vocabulary.ids_of_keys(words)

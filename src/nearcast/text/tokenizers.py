@@ -101,7 +101,9 @@ def _loaded(name: str, module: str, path: str) -> Tokenizer:
         for part in path.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
-        problem = f"cannot be loaded ({type(error).__name__}: {error}); the module must be importable"
+        problem = (
+            f"cannot be loaded ({type(error).__name__}: {error}); the module must be importable"
+        )
         raise InvalidInput("tokenizer", name, problem) from error
     if not callable(found) or isinstance(found, type):
         raise InvalidInput("tokenizer", name, "must be a function from a text to its tokens")

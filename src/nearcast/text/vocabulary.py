@@ -24,7 +24,13 @@ from nearcast.text.byte_table import (
     add_keys,
     find_key,
 )
-from nearcast.text.derived import PHRASE_BYTE, PREFIX_BYTE, DerivedArrays, DerivedTokens, mark_phrase_words
+from nearcast.text.derived import (
+    PHRASE_BYTE,
+    PREFIX_BYTE,
+    DerivedArrays,
+    DerivedTokens,
+    mark_phrase_words,
+)
 from nearcast.text.keys import (
     check_length,
     check_lengths,
@@ -117,7 +123,8 @@ class Vocabulary:
             return np.zeros(len(numbers), np.bool_)
         table = self._view
         first = table.key[table.span[numbers] >> np.uint64(LENGTH_BITS)]
-        return (first == PHRASE_BYTE) | (first == PREFIX_BYTE)
+        derived: NDArray[np.bool_] = (first == PHRASE_BYTE) | (first == PREFIX_BYTE)
+        return derived
 
     def mark_phrase_words(self, used: NDArray[np.bool_]) -> None:
         r"""Mark the words of all phrases that are marked, by id.

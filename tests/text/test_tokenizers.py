@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,9 +37,9 @@ TEXT = st.text(st.sampled_from("abing sAB _1.,\n東京都ひカ한국é가𠀀")
 
 def tokens(read: Words) -> list[list[str]]:
     start, byte = read.keys.byte_start.tolist(), read.keys.byte.tobytes()
-    found = [byte[a:b].decode() for a, b in zip(start, start[1:], strict=False)]
+    found = [byte[a:b].decode() for a, b in pairwise(start)]
     rows = read.word_start.tolist()
-    return [found[a:b] for a, b in zip(rows, rows[1:], strict=False)]
+    return [found[a:b] for a, b in pairwise(rows)]
 
 
 @pytest.mark.parametrize("name", ["words", "cjk", "stem:english", "stem:german", "stem:turkish"])

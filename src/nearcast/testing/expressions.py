@@ -59,12 +59,12 @@ def write(tree: Any) -> str:
     """
     kind, rest = tree
     if kind == "phrase":
-        return '"' + " ".join(rest) + '"'
+        return f'"{" ".join(rest)}"'
     if kind in ("word", "prefix"):
         return str(rest) + "*" * (kind == "prefix")
     if kind == "not":
         return f"NOT {_enclosed(rest)}"
-    return f" {kind.upper()} ".join(map(_enclosed, rest))
+    return f" {str(kind).upper()} ".join(map(_enclosed, rest))
 
 
 def _enclosed(tree: Any) -> str:

@@ -20,8 +20,8 @@ from nearcast.errors import InvalidInput
 from nearcast.model.folding import fold
 from nearcast.text.byte_table import MAX_KEY_BYTES, Keys
 from nearcast.text.calling import call_tokenizer
-from nearcast.text.derived import NumberedWords, find_derived, join_tokens
-from nearcast.text.keys import numbers_of, string_buffers
+from nearcast.text.derived import RowWords, number_derived, number_derived_texts
+from nearcast.text.keys import string_buffers
 from nearcast.text.splitting import (
     Texts,
     WordBuffers,
@@ -270,18 +270,17 @@ class Words:
     def _number_derived(self, vocabulary: Vocabulary, derived: DerivedArrays) -> TokenColumn:
         """Return the token ids of every row, those of phrases and beginnings of words too."""
         table = vocabulary.snapshot()
-        word_start = read_only(self.word_start, np.int64)
-        number = read_only(numbers_of(table, self.keys), np.int32)
-        words = NumberedWords(self.keys, number, word_start, self.begins)
-        found_start, found = np.empty(len(word_start), np.int64), np.empty(len(number), np.int32)
-        count = find_derived(derived, table, words, found_start, found)
-        while count > len(found):  # others may add phrases meanwhile
-            found = np.empty(2 * count, np.int32)
-            count = find_derived(derived, table, words, found_start, found)
-        token_start = np.empty(len(word_start), np.int64)
-        token = np.empty(len(number) + count, np.int32)
-        count = join_tokens(words, found_start, found, token_start, token)
-        return TokenColumn(frozen(token_start), frozen(token[:count]), word_start)
+        if self._texts is None:
+            words = RowWords(self.keys, read_only(self.word_start, np.int64), self.begins)
+            token_start = np.empty(len(self) + 1, np.int64)
+            token = number_derived(derived, table, words, token_start)
+            return TokenColumn(frozen(token_start), frozen(token), words.word_start)
+        texts, ascii_only = self._texts
+        word_start = np.empty(len(texts.begin) + 1, np.int64)
+        token_start = np.empty(len(texts.begin) + 1, np.int64)
+        letters = alphabet(ascii_only)
+        token = number_derived_texts(derived, table, texts, letters, word_start, token_start)
+        return TokenColumn(frozen(token_start), frozen(token), frozen(word_start))
 
     def _number_texts(self, few: _FewTexts, vocabulary: Vocabulary) -> TokenColumn:
         """Split and number texts in one step: for a message, each step costs more than its work."""

@@ -23,21 +23,29 @@ import numpy as np
 
 from nearcast.columns import read_only
 from nearcast.compiled.jit import Number, kernel
-from nearcast.text.byte_table import HASH_SEED, LENGTH_BITS, MAX_KEY_BYTES, hash_byte, hash_end
-from nearcast.text.splitting import sort_distinct
+from nearcast.text.byte_table import (
+    HASH_SEED,
+    LENGTH_BITS,
+    MAX_KEY_BYTES,
+    find_keys,
+    hash_byte,
+    hash_end,
+)
+from nearcast.text.splitting import sort_distinct, split_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.text.byte_table import ByteTable, Keys
+    from nearcast.text.splitting import Alphabet, Texts
 
 __all__ = [
     "DerivedArrays",
     "DerivedTokens",
-    "NumberedWords",
-    "find_derived",
-    "join_tokens",
+    "RowWords",
     "mark_phrase_words",
+    "number_derived",
+    "number_derived_texts",
 ]
 
 PHRASE_BYTE = 0x1F
@@ -74,12 +82,20 @@ class DerivedArrays(NamedTuple):
     lengths: NDArray[np.uint64]
 
 
-class NumberedWords(NamedTuple):
-    """The words of rows: keys, numbers (-1 if unknown) and where each row begins.
+class RowWords(NamedTuple):
+    """The words of rows: keys, and where each row begins.
 
     ``begins`` uint8[words] marks words that begin a text within a row; it is empty if each row is
     one text. No phrase goes beyond the end of a text.
     """
+
+    keys: Keys
+    word_start: NDArray[np.int64]
+    begins: NDArray[np.uint8]
+
+
+class NumberedWords(NamedTuple):
+    """The words of rows, with their numbers, -1 if unknown."""
 
     keys: Keys
     number: NDArray[np.int32]
@@ -299,19 +315,19 @@ def find_derived(
     derived: DerivedArrays,
     table: ByteTable,
     words: NumberedWords,
+    row: Number,
     found_start: NDArray[np.int64],
     found: NDArray[np.int32],
 ) -> Number:
-    """Write the derived tokens that are true of each row, and return how many there are.
+    """Write the derived tokens that are true of each row from ``row`` on.
 
     Row ``i`` gets those from ``found_start[i]`` int64[rows + 1] on, some of them several times.
-    What does not fit into ``found`` is counted but not written.
+    Returns the first row whose tokens do not fit into ``found``, or the number of rows.
     """
     keys, number, word_start, begins = words
     lengths = derived.lengths[0]
-    count = 0
-    for row in range(len(word_start) - 1):
-        found_start[row] = count
+    while row < len(word_start) - 1:
+        count = found_start[row]
         end = word_start[row + 1]
         for i in range(word_start[row], end):
             if lengths != _FREE:
@@ -342,33 +358,61 @@ def find_derived(
                     if count < len(found):
                         found[count] = derived.token[node]
                     count += 1
-    found_start[len(word_start) - 1] = count
-    return count
+        if count > len(found):
+            return row
+        row += 1
+        found_start[row] = count
+    return row
 
 
 @kernel
-def join_tokens(
-    words: NumberedWords,
-    found_start: NDArray[np.int64],
-    found: NDArray[np.int32],
-    token_start: NDArray[np.int64],
-    token: NDArray[np.int32],
-) -> Number:
-    """Write the numbers of the words of each row and its derived tokens, ascending and distinct.
+def number_derived(
+    derived: DerivedArrays, table: ByteTable, words: RowWords, token_start: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Return the tokens of all rows, ascending and distinct in each, derived ones too.
 
-    ``token`` int32[words + found] must have the capacity for all. Returns the number of tokens.
+    Those of row ``i`` begin at ``token_start[i]`` int64[rows + 1], which is written.
     """
+    keys, word_start, begins = words
+    number = np.empty(len(keys.tag), np.int32)
+    find_keys(table, keys, number)
+    numbered = NumberedWords(keys, number, word_start, begins)
+    rows = len(word_start) - 1
+    found_start = np.zeros(rows + 1, np.int64)
+    found = np.empty(len(number) + 64, np.int32)
+    done = find_derived(derived, table, numbered, 0, found_start, found)
+    while done < rows:
+        larger = np.empty(2 * len(found), np.int32)
+        larger[: found_start[done]] = found[: found_start[done]]
+        found = larger
+        done = find_derived(derived, table, numbered, done, found_start, found)
+    token = np.empty(len(number) + found_start[rows], np.int32)
     count = 0
-    for row in range(len(words.word_start) - 1):
+    for row in range(rows):
         first = count
         token_start[row] = first
-        for i in range(words.word_start[row], words.word_start[row + 1]):
-            if words.number[i] >= 0:
-                token[count] = words.number[i]
+        for i in range(word_start[row], word_start[row + 1]):
+            if number[i] >= 0:
+                token[count] = number[i]
                 count += 1
         for i in range(found_start[row], found_start[row + 1]):
             token[count] = found[i]
             count += 1
         count = sort_distinct(token, first, count)
-    token_start[len(words.word_start) - 1] = count
-    return count
+    token_start[rows] = count
+    return token[:count]
+
+
+@kernel
+def number_derived_texts(
+    derived: DerivedArrays,
+    table: ByteTable,
+    texts: Texts,
+    alphabet: Alphabet,
+    word_start: NDArray[np.int64],
+    token_start: NDArray[np.int64],
+) -> NDArray[np.int32]:
+    """Split texts, and return the tokens of each as `number_derived` does."""
+    keys = split_texts(texts, alphabet, word_start)
+    words = RowWords(keys, word_start, np.empty(0, np.uint8))
+    return number_derived(derived, table, words, token_start)

@@ -27,6 +27,7 @@ __all__ = [
     "number_texts",
     "number_words",
     "sort_distinct",
+    "split_texts",
     "split_words",
 ]
 
@@ -212,11 +213,17 @@ def number_texts(
     token: NDArray[np.int32],
 ) -> int:
     """Split texts, and write the tokens of each as `number_words` does."""
+    words = split_texts(texts, alphabet, word_start)
+    return number_words(table, words, word_start, token_start, token[: len(words.tag)])
+
+
+@kernel
+def split_texts(texts: Texts, alphabet: Alphabet, word_start: NDArray[np.int64]) -> Keys:
+    """Split a few texts; return their words, and write where those of each text begin."""
     size = len(texts.byte)
     capacity = max_words(size, len(texts.begin))
     byte_start = np.empty(capacity + 1, np.int64)
     byte = np.empty(size, np.uint8)
     tag = np.empty(capacity, np.uint32)
     count = split_words(texts, alphabet, WordBuffers(word_start, byte_start, byte, tag))
-    words = Keys(byte_start[: count + 1], byte, tag[:count])
-    return number_words(table, words, word_start, token_start, token[:count])
+    return Keys(byte_start[: count + 1], byte, tag[:count])

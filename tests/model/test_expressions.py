@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nearcast.errors import ExpressionError, InvalidInput
 from nearcast.model import Conjunction, Subscription, parse, to_text
 from nearcast.model.regions import Rect
-from nearcast.model.syntax import MAX_DEPTH, And, Node, Not, Or, Word, tree_of
+from nearcast.model.syntax import MAX_DEPTH, And, Node, Not, Or, Prefix, Word, tree_of
 
 
 def words(text: str) -> list[str]:
@@ -280,7 +280,7 @@ def test_escapes_inside_quotes() -> None:
 
 
 def depth(node: Node) -> int:
-    if isinstance(node, Word):
+    if isinstance(node, Word | Prefix):
         return 0
     below = (node.operand,) if isinstance(node, Not) else node.operands
     return 1 + max(depth(operand) for operand in below)

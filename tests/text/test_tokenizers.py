@@ -69,9 +69,15 @@ def test_stems_are_those_of_snowball() -> None:
 
 
 def test_each_distinct_word_is_stemmed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen, stemmed = stemming.Stems("english"), []
+    chosen = stemming.Stems("english")
+    stemmed: list[str] = []
     stem = chosen._stem
-    monkeypatch.setattr(chosen, "_stem", lambda new: stemmed.extend(new) or stem(new))
+
+    def noted(new: Sequence[str]) -> list[str]:
+        stemmed.extend(new)
+        return stem(new)
+
+    monkeypatch.setattr(chosen, "_stem", noted)
     texts = pa.array([f"word{i % 50} words" for i in range(1000)])
     for _ in range(3):
         Words.read(texts, chosen)

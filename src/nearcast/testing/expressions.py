@@ -61,7 +61,7 @@ def write(tree: Any) -> str:
     if kind == "phrase":
         return f'"{" ".join(rest)}"'
     if kind in ("word", "prefix"):
-        return str(rest) + "*" * (kind == "prefix")
+        return f"{rest}*" if kind == "prefix" else f"{rest}"
     if kind == "not":
         return f"NOT {_enclosed(rest)}"
     return f" {str(kind).upper()} ".join(map(_enclosed, rest))

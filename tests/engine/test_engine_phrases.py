@@ -133,7 +133,8 @@ def test_living_messages_meet_later_phrases() -> None:
         {
             "subscription_id": ['"old town"', "flo*"],
             "time": pa.array([100.0, 100.0]),
-            **{n: pa.array([v] * 2) for n, v in zip("west south east north".split(), [0, 0, 1, 1])},
+            **{name: pa.array([0, 0]) for name in ("west", "south")},
+            **{name: pa.array([1, 1]) for name in ("east", "north")},
         }
     )
     moved = engine.move_table(moves).updates.to_pylist()

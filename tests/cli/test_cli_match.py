@@ -246,3 +246,26 @@ def test_statistics_are_used_with_their_own_token_ids(
     both = Clauses.of([[0, 1], [1], [1]], [[0, 0, 9, 9]] * 3)
     assert builder.build(both).arrays()["token"][0] == 1
     assert indexes.create("rt+-tree", tokens="idf").build(both).arrays()["token"][0] == 0
+
+
+@pytest.mark.parametrize("extension", ["ndjson", "parquet", "csv"])
+def test_matches_name_owners_on_request(
+    files: dict[str, str], tmp_path: Path, extension: str
+) -> None:
+    owned = "id,keywords,west,south,east,north,owner\na,coffee,0,0,10,10,ann\nb,tea,0,0,10,10,\n"
+    (tmp_path / "subscriptions.csv").write_text(owned)
+    out = tmp_path / f"owned.{extension}"
+    done = match({**files, "--out": str(out)}, "--owners")
+    assert done.exit_code == 0, done.output
+    if extension == "ndjson":
+        rows = lines(str(out))
+    else:
+        table = parquet.read_table(out) if extension == "parquet" else csv.read_csv(out)
+        rows = table.to_pylist()
+    found = {(row["message_id"], row["subscription_id"], row["owner"] or None) for row in rows}
+    assert found == {
+        ("m1", "a", "ann"),
+        ("m1", "b", None),
+        *(("m2", "a", "ann"), ("m2", "b", None)),
+        ("m3", "b", None),
+    }

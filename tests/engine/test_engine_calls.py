@@ -344,11 +344,40 @@ def test_leftovers_of_killed_saves_are_swept_on_opening(tmp_path: Path) -> None:
 def test_the_tokenizer_must_be_the_same(tmp_path: Path) -> None:
     engine = engine_with(Subscription("a", HERE, "tea time"), tokenizer=str.split)
     engine.save(tmp_path / "a")
-    with pytest.raises(StorageError, match="'custom'"):
+    with pytest.raises(StorageError, match=r"'builtins:str\.split', not 'words'"):
+        Engine.open(tmp_path / "a", tokenizer="words")
+    for opened in (
+        Engine.open(tmp_path / "a"),
+        Engine.open(tmp_path / "a", tokenizer="builtins:str.split"),
+        Engine.open(tmp_path / "a", tokenizer=str.split),
+    ):
+        assert matched(opened, Message("m", (0, 0), "time for tea")) == ["a"]
+        assert matched(opened, Message("m", (0, 0), "Tea time!")) == []
+
+
+def test_a_tokenizer_without_a_name_must_be_given(tmp_path: Path) -> None:
+    engine = engine_with(Subscription("a", HERE, "tea"), tokenizer=lambda text: text.split("/"))
+    engine.save(tmp_path / "a")
+    with pytest.raises(StorageError, match=r"<lambda>.*open it with tokenizer="):
         Engine.open(tmp_path / "a")
-    opened = Engine.open(tmp_path / "a", tokenizer=str.split)
-    assert matched(opened, Message("m", (0, 0), "time for tea")) == ["a"]
-    assert matched(opened, Message("m", (0, 0), "Tea time!")) == []
+    with pytest.raises(StorageError, match="not 'words'"):
+        Engine.open(tmp_path / "a", tokenizer="words")
+    opened = Engine.open(tmp_path / "a", tokenizer=lambda text: text.split("/"))
+    assert matched(opened, Message("m", (0, 0), "hot/tea")) == ["a"]
+
+
+def test_a_tokenizer_that_is_gone_is_named(tmp_path: Path) -> None:
+    engine_with(Subscription("a", HERE, "tea"), tokenizer=gone).save(tmp_path / "a")
+    with pytest.raises(StorageError, match=r"nowhere:gone.*install it, or open it with"):
+        Engine.open(tmp_path / "a")
+    assert len(Engine.open(tmp_path / "a", tokenizer=gone)) == 1
+
+
+def gone(text: str) -> list[str]:
+    return text.split()
+
+
+gone.__module__ = "nowhere"
 
 
 def test_what_is_no_engine_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -39,11 +39,44 @@ from nearcast.model import (
 )
 from nearcast.text import words
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 LONGITUDES = [-180, -179, 0, 1, 2, 179, 180]
 LATITUDES = [0, 1, 2]
 IDS: list[str | int] = ["a", "b", "c", "1", 2, 3, 4]
 TOKENS = ["tea", "milk", "cake", "jam"]
 EXPRESSIONS = ["tea OR milk", "tea NOT milk", "cake (tea OR jam) NOT milk", "tea milk OR jam"]
+TEXTS = [*TOKENS, "rare", "tea cake", "Milk, jam", "jam tea cake", "teapot", "cake tea"]
+
+
+def follows(first: str, second: str, message: Message) -> bool:
+    """Tell whether two words follow each other in one of the texts of a message."""
+    return any(f" {first} {second} " in f" {plain(text)} " for text in texts_of(message))
+
+
+def begins(start: str, message: Message) -> bool:
+    return any(word.startswith(start) for text in texts_of(message) for word in plain(text).split())
+
+
+def texts_of(message: Message) -> tuple[str, ...]:
+    return (message.text,) if message.text is not None else message.tokens or ()
+
+
+def plain(text: str) -> str:
+    return text.lower().replace(",", "")
+
+
+PHRASES: dict[str, Callable[[Message], bool]] = {
+    '"tea cake"': lambda m: follows("tea", "cake", m),
+    "te*": lambda m: begins("te", m),
+    '"milk jam" OR milk NOT "tea cake"': lambda m: (
+        follows("milk", "jam", m) or (begins("milk", m) and not follows("tea", "cake", m))
+    ),
+    "jam NOT teap*": lambda m: begins("jam", m) and not begins("teap", m),
+}
+"""Expressions with phrases and beginnings of words, and their meaning in plain Python."""
+
 TRIANGLE = Polygon([[(0, 0), (2, 0), (0, 2)]])
 
 longitudes, latitudes = st.sampled_from(LONGITUDES), st.sampled_from(LATITUDES)
@@ -111,6 +144,8 @@ def meets(region: Region, place: Point | Rect) -> bool:
 
 
 def wants(subscription: Subscription, message: Message) -> bool:
+    if subscription.expression in PHRASES:
+        return PHRASES[subscription.expression](message)
     said = message.words(words)
     return any(
         said.issuperset(clause.positive) and said.isdisjoint(clause.negative)
@@ -225,7 +260,7 @@ class EngineMachine(RuleBasedStateMachine):
     def draw_subscription(self, data: st.DataObject, identifier: str | int) -> Subscription:
         expires = data.draw(st.none() | st.sampled_from([0.0, 1.0, 4.0]))
         keywords = data.draw(st.none() | token_lists)
-        expression = data.draw(st.none() | st.sampled_from(EXPRESSIONS))
+        expression = data.draw(st.none() | st.sampled_from([*EXPRESSIONS, *PHRASES]))
         return Subscription(
             identifier,
             data.draw(regions),
@@ -384,7 +419,7 @@ class EngineMachine(RuleBasedStateMachine):
         return Message(
             self.published,
             data.draw(points | rects),
-            tokens=data.draw(st.lists(st.sampled_from([*TOKENS, "rare"]), max_size=4)),
+            tokens=data.draw(st.lists(st.sampled_from(TEXTS), max_size=4)),
             time=None if delay is None else self.now + delay,
             ttl_s=data.draw(st.sampled_from([0.0, 2.0, 5.0])),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import math
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,16 @@ FORMS = {"box": BOX, "circle": CIRCLE, "geometry": ()}
 sound_degrees = st.sampled_from([-90.0, 90.0, 0.0, 10.5, -10.5])
 longitudes = sound_degrees | st.sampled_from([-180.0, 180.0]) | st.floats(-180, 180)
 any_degrees = st.none() | longitudes | st.sampled_from([95.0, 200.0, math.nan, 1e300])
-keyword = st.sampled_from(["tea", "Coffee", "new york", "Straße", "a-b", "tea"])
-any_keyword = keyword | st.sampled_from(["", "!"])
-expression = st.sampled_from(["tea", "tea OR coffee", "tea NOT (milk OR sugar)", '"new york" cake'])
-any_expression = expression | st.sampled_from(["NOT tea", "", "tea OR"])
+keyword = st.sampled_from(
+    ["tea", "Coffee", "new york", "Straße", "a-b", "tea", "Flood*", "old flood*, town", "a & b"]
+)
+any_keyword = keyword | st.sampled_from(
+    ["", "!", "C++", "tea -milk", "fl*od", "wi-fi*", '"new york"', "☕tea", "*"]
+)
+expression = st.sampled_from(
+    ["tea", "tea OR coffee", "tea NOT (milk OR sugar)", '"new york" cake', "wi-fi NOT flood*"]
+)
+any_expression = expression | st.sampled_from(["NOT tea", "", "tea OR", "C++", "tea^2", "a*b"])
 geometry = st.sampled_from(
     [
         "POINT (1 2)",
@@ -480,5 +487,39 @@ def test_another_tokenizer_serves_keywords_and_expressions() -> None:
     ]
     vocabulary = Vocabulary()
     found, _ = read_subscriptions(table_of(rows), vocabulary, lambda text: text.split("+"))
-    assert vocabulary.tokens().to_pylist() == ["a", "b", "c", "d", "e"]
+    assert vocabulary.tokens().to_pylist() == ["a", "b", "\x1fc\x1fd", "c", "d", "e"]
     assert found.clauses.row.tolist() == [0, 1, 1]
+
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("keywords", pa.list_(pa.string())),
+        *((name, pa.float64()) for name in (*BOX, "alpha", "theta")),
+    ]
+)
+
+
+def test_keywords_with_symbols() -> None:
+    keywords = ["flood*", "C++", "C#", "old town", "wi-fi", "-milk", "rock & roll", '"old town"']
+    rows = [{"id": str(i), **BERLIN, "keywords": [k]} for i, k in enumerate(keywords)]
+    rows.append({"id": "r", **BERLIN, "keywords": ["tea", "flood*"], "alpha": 0.5, "theta": 0.5})
+    vocabulary = Vocabulary()
+    found, rejects = read_subscriptions(pa.Table.from_pylist(rows, SCHEMA), vocabulary)
+    tokens = vocabulary.tokens().take(found.clauses.token).to_pylist()
+    start = found.clauses.token_start.tolist()
+    assert [sorted(tokens[a:b]) for a, b in pairwise(start)] == [
+        ["\x1eflood"],
+        ["old", "town"],
+        ["fi", "wi"],
+        ["rock", "roll"],
+    ]
+    assert rejects.row.tolist() == [1, 2, 5, 7, 8]
+    reasons = ["'++' would be ignored", "'#' would be ignored", "write NOT milk"]
+    reasons += ["put a phrase into the expression", "score whole words"]
+    for reason, part in zip(rejects.reason, reasons, strict=True):
+        assert part in reason
+    # A tokenizer that keeps such words is asked first.
+    kept = pa.Table.from_pylist(rows[1:3], SCHEMA)
+    found, rejects = read_subscriptions(kept, Vocabulary(), str.split)
+    assert (len(found), len(rejects)) == (2, 0)

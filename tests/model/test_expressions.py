@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nearcast.errors import ExpressionError, InvalidInput
 from nearcast.model import Conjunction, Subscription, parse, to_text
 from nearcast.model.regions import Rect
-from nearcast.model.syntax import MAX_DEPTH, And, Node, Not, Or, Word, tree_of
+from nearcast.model.syntax import MAX_DEPTH, And, Node, Not, Or, Prefix, Word, tree_of
 
 
 def words(text: str) -> list[str]:
@@ -23,9 +23,10 @@ def words(text: str) -> list[str]:
 
 # The oracle evaluates a tree of its own (never the parser's) on every set of tokens.
 
-NAMES = ["a", "b", "c", "d"]
+PHRASE = "\x1fa\x1fb"
+NAMES = ["a", "b", "c", "d", PHRASE]
 
-leaves = st.sampled_from([*NAMES, '"a b"', '"c"', "A"])
+leaves = st.sampled_from([*NAMES[:4], '"a b"', '"c"', "A"])
 
 
 def combined(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -56,7 +57,7 @@ def bracketed(tree: Any) -> str:
 
 def is_true(tree: Any, tokens: frozenset[str]) -> bool:
     if isinstance(tree, str):
-        return set(words(tree)) <= tokens
+        return (PHRASE if tree == '"a b"' else words(tree)[0]) in tokens
     kind, rest = tree
     if kind == "not":
         return not is_true(rest, tokens)
@@ -127,9 +128,9 @@ def test_text_of_clauses_parses_to_the_same_clauses(tree: Any) -> None:
     assert parse(to_text(clauses), words) == clauses
 
 
-tokens = st.text(min_size=1, max_size=8) | st.sampled_from(
-    ["AND", "OR", "NOT", '"', "\\", "(", " "]
-)
+tokens = st.text(
+    st.characters(exclude_characters="\x1e\x1f"), min_size=1, max_size=8
+) | st.sampled_from(["AND", "OR", "NOT", '"', "\\", "(", " ", "a*", "-a", "c++", "a|b", "a^2"])
 
 
 @settings(deadline=None)
@@ -209,6 +210,29 @@ def test_a_subscription_refuses_what_no_tokenizer_could_take(text: str) -> None:
         ("NOT (tea OR milk)", 0, "only excludes"),
         ("tea NOT tea", 0, "never be true"),
         ("(tea OR milk) NOT tea NOT milk", 0, "never be true"),
+        ("tea -milk", 4, "write NOT milk"),
+        ("tea !milk", 4, "write NOT milk"),
+        ("tea +milk", 4, "write milk: words side by side are all required"),
+        ("tea C++", 5, "'++' would be ignored"),
+        ("tea C#,", 5, "'#' would be ignored"),
+        ("tea .NET", 4, "'.' would be ignored"),
+        ("tea 100%", 7, "'%' would be ignored"),
+        ("tea fl*od", 6, "* may only stand at the end"),
+        ("tea *flood", 4, "* may only stand at the end"),
+        ("tea *", 4, "* may only stand at the end"),
+        ("tea flood**", 9, "* may only stand at the end"),
+        ("tea wi-fi*", 4, "has several words"),
+        ("tea +*", 4, "no letter"),
+        ("tea c+*", 5, "has symbols"),
+        ("tea milk~", 8, "~ is not known"),
+        ("tea milk~0.8", 8, "~ is not known"),
+        ("tea milk^2", 8, "^ is not known"),
+        ('"old town"~2', 10, "~ is not known"),
+        ("tea|milk", 3, "write OR"),
+        ("tea || milk", 4, "write OR"),
+        ("tea && milk", 4, "write AND"),
+        (f'tea "{"x " * 33}"', 4, "at most 32 words"),
+        (f"tea {'x-' * 32}x", 4, "at most 32 words"),
     ],
 )
 def test_errors_carry_the_position(text: str, position: int, part: str) -> None:
@@ -224,9 +248,18 @@ def test_errors_carry_the_position(text: str, position: int, part: str) -> None:
         ("Tea milk", [(("milk", "tea"), ())]),
         ("tea and milk", [(("and", "milk", "tea"), ())]),
         ('tea "AND"', [(("and", "tea"), ())]),
-        ('"new york"', [(("new", "york"), ())]),
+        ('"new york"', [(("\x1fnew\x1fyork",), ())]),
         ("hotel NOT (new york)", [(("hotel",), ("new",)), (("hotel",), ("york",))]),
-        ('hotel NOT "new york"', [(("hotel",), ("new",)), (("hotel",), ("york",))]),
+        ('hotel NOT "new york"', [(("hotel",), ("\x1fnew\x1fyork",))]),
+        ('"new new york"', [(("\x1fnew\x1fnew\x1fyork",), ())]),
+        ('"York!"', [(("york",), ())]),
+        ("wi-fi", [(("\x1fwi\x1ffi",), ())]),
+        ("AT&T don't", [(("\x1fat\x1ft", "\x1fdon\x1ft"), ())]),
+        ("Flood*", [(("\x1eflood",), ())]),
+        ("tea NOT flood*, (#Rain*)", [(("\x1erain", "tea"), ("\x1eflood",))]),
+        ("#tea @milk $5 cake, rum? (gin.)", [(("5", "cake", "gin", "milk", "rum", "tea"), ())]),
+        ('"C++"', [(("c",), ())]),
+        ('"flood*"', [(("flood",), ())]),
         ("a OR b AND c", [(("a",), ()), (("b", "c"), ())]),
         ("a OR b c", [(("a",), ()), (("b", "c"), ())]),
         ("a OR a b", [(("a",), ())]),
@@ -243,11 +276,11 @@ def test_meaning(text: str, clauses: list[tuple[tuple[str, ...], tuple[str, ...]
 
 
 def test_escapes_inside_quotes() -> None:
-    assert tree_of(r'"say \"hi\" \\ \n"') == Word(0, r'say "hi" \ \n')
+    assert tree_of(r'"say \"hi\" \\ \n"') == Word(0, r'say "hi" \ \n', quoted=True)
 
 
 def depth(node: Node) -> int:
-    if isinstance(node, Word):
+    if isinstance(node, Word | Prefix):
         return 0
     below = (node.operand,) if isinstance(node, Not) else node.operands
     return 1 + max(depth(operand) for operand in below)

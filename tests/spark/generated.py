@@ -267,7 +267,7 @@ def build_locally(
         sample, _ = read_subscriptions(table, vocabulary)
         nobody = Messages.of([], np.empty((0, 4)))
         scorer = Scorer.counted(Part(sample, vocabulary), scoring)
-        clauses = routing_clauses(scorer.content(sample, vocabulary))
+        clauses = routing_clauses(scorer.content(sample, vocabulary), vocabulary)
         router, _ = plan(clauses, nobody, vocabulary, shards=shards, total=len(sample))
         stored = write_router(artifact.folder, data_name(), router)
     written = Written(shards)

@@ -16,6 +16,7 @@ from nearcast.columns import Clauses, Messages, Ranked, Rankings, Scoring
 from nearcast.compiled.jit import JIT
 from nearcast.segments import routing_clauses
 from nearcast.testing.ranked_cases import RANKED_CASES, SCORINGS, draw_ranked
+from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
     from nearcast.columns import Matches
@@ -50,7 +51,7 @@ def scan(ranked: Ranked, messages: Messages) -> Matches:
 def test_every_match_has_a_clause(name: str, kind: str) -> None:
     for seed, scoring in enumerate(SCORINGS):
         case = draw_ranked(name, kind, scoring, seed)
-        clauses = routing_clauses(case.ranked)
+        clauses = routing_clauses(case.ranked, Vocabulary())
         assert clauses.subscriptions == len(case.ranked)
         assert (np.diff(clauses.row) >= 0).all()
         assert (clauses.box[:, 0] <= clauses.box[:, 2]).all()
@@ -71,7 +72,7 @@ def test_whatever_matches_has_a_shard_in_common(
     name: str, kind: str, scoring: Scoring, seed: int, shards: int
 ) -> None:
     case = draw_ranked(name, kind, scoring, seed)
-    routed = routing(routing_clauses(case.ranked), case.messages, seed, shards, 30)
+    routed = routing(routing_clauses(case.ranked, Vocabulary()), case.messages, seed, shards, 30)
     of_rows, of_messages = routed.routes()
     for message, row in scan(case.ranked, case.messages).pairs():
         assert of_messages[message] & of_rows[row]
@@ -88,11 +89,11 @@ def test_boolean_rows_among_ranked_ones_keep_their_clauses() -> None:
     ranked = Ranked(
         clauses=clauses, rankings=rankings, weight=np.ones(4), unknown_weight=1.0, scoring=Scoring()
     )
-    routed = routing_clauses(ranked)
+    routed = routing_clauses(ranked, Vocabulary())
     assert routed.row.tolist() == [0, 1, 2, 2]
     assert routed.token.tolist() == [1, 2, 3, 3]
     assert np.array_equal(routed.box[[0, 2, 3]], clauses.box[[0, 2, 3]])
-    assert routing_clauses(clauses) is clauses
+    assert routing_clauses(clauses, Vocabulary()) is clauses
 
 
 def test_few_clauses_are_made() -> None:
@@ -108,7 +109,7 @@ def test_few_clauses_are_made() -> None:
             max_distance_m=100.0,
             weight=[3, 2, 1, 1],
         )
-        clauses = routing_clauses(one)
+        clauses = routing_clauses(one, Vocabulary())
         ends = clauses.token_start.tolist()
         return [clauses.token[a:b].tolist() for a, b in pairwise(ends)]
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearcast.model.folding import fold
 from nearcast.text import UnicodeWords, words
-from nearcast.text.tokenizer import alphabet, fold
+from nearcast.text.tokenizer import alphabet
 
 
 def definition(text: str) -> list[str]:

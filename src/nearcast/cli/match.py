@@ -24,6 +24,7 @@ from nearcast.cli.reading_options import (
     MadeIds,
     ReadingOptions,
 )
+from nearcast.cli.text_options import Tokenizer
 from nearcast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -63,10 +64,14 @@ def match(
     threads: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
     similarity: Similarity = "containment",
     distance: Distance = "geodesic",
+    tokenizer: Tokenizer = "words",
     top: Annotated[
         int | None,
         typer.Option(min=1, help="At most this many matches a message, the best first."),
     ] = None,
+    owners: Annotated[
+        bool, typer.Option("--owners", help="Write the owner of the subscription too.")
+    ] = False,
     column: Columns = None,
     id: MadeIds = None,
     encoding: Encodings = None,
@@ -92,11 +97,12 @@ def match(
     paths = {"subscriptions": subscriptions, "messages": messages}
     rejects_path = rejects or out.with_name(f"{out.name}.rejects.ndjson")
     if moves is not None:
-        _refuse("does not go with --moves", top=top, map=map_path, threads=threads > 1 or None)
+        single = {"threads": threads > 1 or None, "owners": owners or None}
+        _refuse("does not go with --moves", top=top, map=map_path, **single)
         files = subscriptions, messages, moves, out, rejects_path
         readings = reading.readings({**paths, "moves": moves})
         given = ReplayOptions(
-            *files, index or "twin-lists", options, ttl, similarity, distance, readings
+            *files, index or "twin-lists", options, ttl, similarity, distance, readings, tokenizer
         )
         _replay(given, strict=strict, as_json=as_json)
         return
@@ -115,7 +121,17 @@ def match(
     scoring = Scoring(similarity, distance)
     readings = reading.readings(paths)
     job = MatchJob(
-        subscriptions, messages, out, rejects_path, builder, threads, scoring, top, readings
+        subscriptions,
+        messages,
+        out,
+        rejects_path,
+        builder,
+        threads,
+        scoring,
+        top=top,
+        readings=readings,
+        tokenizer=tokenizer,
+        owners=owners,
     )
     map_data = _map_data(map_path)
     with progress(not as_json) as start:
@@ -127,6 +143,7 @@ def match(
         "threads": threads,
         "similarity": similarity,
         "distance": distance,
+        "tokenizer": tokenizer,
         "top": top,
         **summary.to_dict(),
         "out": str(out),
@@ -167,6 +184,7 @@ class ReplayOptions:
     similarity: str
     distance: str
     readings: "dict[str, Reading]"
+    tokenizer: str
 
 
 def _replay(given: ReplayOptions, *, strict: bool, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from nearcast.errors import InvalidInput
 from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import Reading, find_files, load_messages, load_subscriptions
 from nearcast.segments import Part, Scorer, Segment, deliver
+from nearcast.text import tokenizer as find_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -161,6 +162,10 @@ class MatchJob:
         If given, only that many matches of each message, the best first.
     readings
         How the files are read, by ``subscriptions`` and ``messages``.
+    tokenizer
+        The name of what makes words.
+    owners
+        Whether matches have a column ``owner``.
     """
 
     subscriptions: Path
@@ -172,6 +177,8 @@ class MatchJob:
     scoring: Scoring = field(default_factory=Scoring)
     top: int | None = None
     readings: Mapping[str, Reading] = field(default_factory=dict)
+    tokenizer: str = "words"
+    owners: bool = False
 
     def run(self, start: Callable[[str], Advance], map_data: MapData | None = None) -> Summary:
         """Run the job; ``start`` starts a progress bar, ``map_data`` collects the map."""
@@ -205,6 +212,7 @@ class MatchJob:
         columns, rejected = load_subscriptions(
             self.subscriptions,
             vocabulary,
+            find_tokenizer(self.tokenizer),
             reading=self.readings.get("subscriptions", Reading()),
             progress=_progress("subscriptions", summary, advance),
         )
@@ -236,6 +244,7 @@ class _Matching:
         """Read, match and write the messages batch by batch."""
         batches = load_messages(
             self._job.messages,
+            find_tokenizer(self._job.tokenizer),
             now_us=time.time_ns() // 1000,
             reading=self._job.readings.get("messages", Reading()),
             progress=_progress("messages", self._summary, advance),
@@ -245,6 +254,7 @@ class _Matching:
                 ("message_id", pa.int64()),  # widened to strings when the first string id occurs
                 ("subscription_id", self._segment.subscriptions.ids.to_arrow().type),
                 ("score", pa.float64()),
+                *([("owner", pa.string())] if self._job.owners else []),
             ]
         )
         with open_writer(self._job.out, schema) as out:
@@ -258,7 +268,7 @@ class _Matching:
                     self._match(batch if len(rows) == len(batch) else batch.take(rows), out)
 
     def _match(self, batch: MessageBatch, out: TableWriter) -> None:
-        found = deliver([self._segment], batch, threads=self._job.threads)
+        found = deliver([self._segment], batch, threads=self._job.threads, owners=self._job.owners)
         if self._job.top is not None:
             found = found.best(self._job.top)
         self._watch.lap("match")

@@ -59,6 +59,8 @@ class ReplayJob:
         How ranked subscriptions compare words and measure distance.
     readings
         How the files are read, by ``subscriptions``, ``messages`` and ``moves``.
+    tokenizer
+        The name of what makes words.
     """
 
     subscriptions: Path
@@ -72,6 +74,7 @@ class ReplayJob:
     similarity: str = "containment"
     distance: str = "geodesic"
     readings: Mapping[str, Reading] = field(default_factory=dict)
+    tokenizer: str = "words"
 
     def run(self, start: Callable[[str], Advance]) -> Summary:
         """Run the job; ``start`` starts a progress bar."""
@@ -85,6 +88,7 @@ class ReplayJob:
             moving_options=self.options,
             similarity=self.similarity,
             distance=self.distance,
+            tokenizer=self.tokenizer,
             clock=clock,
         )
         with engine, open_writer(self.rejects, REJECTS) as rejects:

@@ -48,6 +48,7 @@ from nearcast.model import Match, Message, OwnedMatch, Subscription
 from nearcast.model.checks import identifier
 from nearcast.segments import Scorer, Segment, deliver
 from nearcast.text import Vocabulary, words
+from nearcast.text import tokenizer as find_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -81,7 +82,8 @@ class Engine(Registering):
     options
         Options of the index.
     tokenizer
-        What makes tokens of keywords and texts: any function from a text to its tokens.
+        What makes tokens of keywords and texts: ``words`` (the default), ``stem:<language>``,
+        ``cjk``, ``module:function``, or any function from a text to its tokens.
     similarity
         How ranked subscriptions compare words: ``containment`` (the share of their keywords that
         occur, weighed by rarity; the default), ``overlap`` (the same, all words equal),
@@ -117,7 +119,7 @@ class Engine(Registering):
         index: str = indexes.DEFAULT,
         *,
         options: Mapping[str, Any] | None = None,
-        tokenizer: Tokenizer = words,
+        tokenizer: str | Tokenizer = words,
         similarity: str = "containment",
         distance: str = "geodesic",
         moving: str = moving_indexes.DEFAULT,
@@ -127,7 +129,7 @@ class Engine(Registering):
     ) -> None:
         super().__init__()
         self._clock = EngineClock(clock)
-        self._tokenizer = tokenizer
+        self._tokenizer = find_tokenizer(tokenizer)
         if index in moving_indexes.names():
             raise InvalidInput("index", index, "is a moving index; give it as moving=")
         builder = indexes.create(index, **(options or {}))
@@ -500,7 +502,7 @@ class Engine(Registering):
         cls,
         folder: str | Path,
         *,
-        tokenizer: Tokenizer = words,
+        tokenizer: str | Tokenizer | None = None,
         clock: Callable[[], float] = clocks.time,
         verify: bool = True,
         journal: bool = False,
@@ -513,7 +515,8 @@ class Engine(Registering):
         folder
             What `save` wrote, or the folder of an engine with a journal.
         tokenizer
-            The same as when it was saved; it cannot be stored if it is not the default one.
+            By default the one that it was saved with, by its name. It must be given if that one
+            has no name that can be loaded (a lambda); another one is an error.
         clock
             As for a new engine.
         verify

@@ -21,6 +21,7 @@ from nearcast.compiled.scoring import (
 from nearcast.indexes.boolean import Linear
 from nearcast.indexes.ranked import ranked_columns, ranked_messages
 from nearcast.model import Explanation, WeighedWord
+from nearcast.model.derived import readable
 
 if TYPE_CHECKING:
     from nearcast.columns import Messages, Subscriptions
@@ -68,7 +69,7 @@ def _explain_boolean(clauses: Clauses, vocabulary: Vocabulary, messages: Message
         negative=no_tokens,
     )
     inside = bool(len(Linear.build(everywhere).match(messages)))
-    words = {token: vocabulary.token(token) for token in (*shared, *missing, *forbidden)}
+    words = {t: readable(vocabulary.token(t)) for t in (*shared, *missing, *forbidden)}
     matches = inside and not missing and not forbidden
     one_of = "" if len(wanted) == 1 else f" (the closest of {len(wanted)} clauses)"
     reasons = [
@@ -166,7 +167,7 @@ def _check_condition(
         tokens.issuperset(positive) and tokens.isdisjoint(negative) for positive, negative in wanted
     )
     present = sorted({t for _, negative in wanted for t in negative if t in tokens})
-    return holds, tuple(vocabulary.token(token) for token in present)
+    return holds, tuple(readable(vocabulary.token(token)) for token in present)
 
 
 def _ranked_reasons(found: dict[str, Any], p: float, max_distance_m: float) -> list[str]:

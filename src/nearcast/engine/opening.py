@@ -12,7 +12,7 @@ from nearcast.engine.replay import replay
 from nearcast.engine.snapshot import Snapshot, stored
 from nearcast.errors import StorageError, UnknownName
 from nearcast.storage import holds_arrays, sweep_arrays
-from nearcast.text import UnicodeWords
+from nearcast.text import name_of, opened, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -40,14 +40,14 @@ def snapshot_of(store: Store, live: Live, tokenizer: Tokenizer) -> Snapshot:
         segments,
         store.vocabulary,
         StoredLive.of(live, store),
-        _name_of(tokenizer),
+        name_of(tokenizer),
     )
 
 
 def open_saved(
     kind: type[E],
     folder: str | Path,
-    tokenizer: Tokenizer,
+    tokenizer: str | Tokenizer | None,
     clock: Callable[[], float],
     *,
     verify: bool,
@@ -55,16 +55,11 @@ def open_saved(
     """Open what `Engine.save` wrote; what killed writers left beside it is removed."""
     sweep_arrays(folder)
     snapshot = Snapshot.read(folder, verify=verify)
-    if snapshot.tokenizer != _name_of(tokenizer):
-        raise StorageError(
-            f"{folder}: was saved with the tokenizer {snapshot.tokenizer!r}, "
-            f"not {_name_of(tokenizer)!r}; open it with the same one"
-        )
     builder = snapshot.builder
     engine = kind(
         builder.index.name,
         options=vars(builder.options),
-        tokenizer=tokenizer,
+        tokenizer=opened(snapshot.tokenizer, tokenizer, folder),
         moving=snapshot.live.index,
         moving_options=snapshot.live.options,
         report=snapshot.live.report,
@@ -83,6 +78,7 @@ def open_parts(
     parts: Iterable[Part],
     scorer: Scorer,
     *,
+    tokenizer: str | Tokenizer = words,
     clock: Callable[[], float] = clocks.time,
 ) -> E:
     """Return an engine with subscriptions that were read before.
@@ -96,10 +92,10 @@ def open_parts(
     scorer
         What the scores of ranked subscriptions depend on, for as long as the engine lives: weights
         are not counted again, so engines with different subscriptions give the same scores.
-    clock
+    tokenizer, clock
         As for a new engine.
     """
-    engine = kind(clock=clock)
+    engine = kind(tokenizer=tokenizer, clock=clock)
     store = engine._store
     store.state = store.state._replace(scorer=replace(scorer, fixed=True))
     for part in parts:
@@ -110,7 +106,7 @@ def open_parts(
 def open_journal(
     kind: type[E],
     folder: Path,
-    tokenizer: Tokenizer,
+    tokenizer: str | Tokenizer | None,
     clock: Callable[[], float],
     verify: bool,
     settings: Mapping[str, Any],
@@ -120,7 +116,9 @@ def open_journal(
     try:
         stored_in = journal.checkpoint or (folder if holds_arrays(folder) else None)
         if stored_in is None:
-            engine = kind(tokenizer=tokenizer, clock=clock, **settings)
+            engine = kind(
+                tokenizer=words if tokenizer is None else tokenizer, clock=clock, **settings
+            )
         else:
             engine = open_saved(kind, stored_in, tokenizer, clock, verify=verify)
             _check_settings(folder, settings, engine)
@@ -156,7 +154,3 @@ def _check_settings(folder: Path, settings: Mapping[str, Any], engine: Engine) -
         if given != known:
             problem = f"was made with {name}={known!r}, not {value!r}; leave it out"
             raise StorageError(f"{folder}: {problem}, or use another folder")
-
-
-def _name_of(tokenizer: Tokenizer) -> str:
-    return "words" if type(tokenizer) is UnicodeWords else "custom"

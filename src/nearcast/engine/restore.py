@@ -26,6 +26,7 @@ from nearcast.model import (
     time_us,
     to_text,
 )
+from nearcast.model.derived import is_derived
 from nearcast.model.rankings import of_columns
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class _Rows:
             for c in range(first, last)
             if self._box[c] == box
         ]
-        if len(wanted) > 1 or wanted[0].negative:
+        if len(wanted) > 1 or wanted[0].negative or any(map(is_derived, wanted[0].positive)):
             return None, to_text(sorted(wanted))
         return wanted[0].positive or None, None
 

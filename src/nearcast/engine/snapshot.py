@@ -44,7 +44,7 @@ KIND = "engine"
 class Snapshot:
     """All that an engine keeps on disk.
 
-    ``tokenizer`` is the name of the tokenizer: ``words``, or ``custom`` for any other.
+    ``tokenizer`` is the name of the tokenizer; see `nearcast.text.tokenizer`.
     """
 
     builder: Builder
@@ -107,7 +107,7 @@ class Snapshot:
                 segments,
                 vocabulary,
                 StoredLive.read(nested("live", arrays), meta["live"]),
-                meta["tokenizer"],
+                meta.get("tokenizer", "words"),
             )
         except StorageError as error:
             raise StorageError(f"{folder}: {error}") from error

@@ -22,7 +22,7 @@ from nearcast.engine.moving.updates import Updates
 from nearcast.engine.rows import StoredSegment
 from nearcast.engine.segment import LiveSegment, State
 from nearcast.engine.upkeep import BULK_ROWS, Upkeep
-from nearcast.segments import Part, renumber
+from nearcast.segments import Part, has_derived, renumber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -400,6 +400,21 @@ class Store(Upkeep):
                 if rankings is not None:
                     kind[positions] = rankings.kind[rows]
         return kind
+
+    def by_replacing(self, handle: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which subscriptions move by being replaced.
+
+        That are ranked ones, and those with phrases or beginnings of words: the moving index knows
+        the words of living messages, not their order.
+        """
+        chosen: NDArray[np.bool_] = self.kinds(handle) != BOOLEAN
+        with self._writing:
+            for segment, rows, positions in self._places(handle):
+                if segment.vocabulary.derived is not None:
+                    ascending, at = np.unique(rows, return_inverse=True)
+                    clauses = segment.subscriptions.clauses.take(ascending)
+                    chosen[positions] |= has_derived(clauses, segment.vocabulary)[at]
+        return chosen
 
     def take_out(self, handle: NDArray[np.int32]) -> NDArray[np.int32]:
         """Let subscriptions be in the moving index; return their rows there.

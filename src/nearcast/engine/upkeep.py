@@ -293,6 +293,7 @@ def _mostly_unused(part: Part) -> bool:
     if rankings is not None and rankings.condition is not None:
         used[rankings.condition.token] = True
         used[rankings.condition.negative] = True
+    part.vocabulary.mark_phrase_words(used)
     return 2 * int(np.count_nonzero(used)) + _MIN_UNUSED_TOKENS < len(used)
 
 

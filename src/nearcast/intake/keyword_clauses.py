@@ -1,6 +1,7 @@
 """The clauses of subscriptions as token ids, from columns of keywords and expressions.
 
-Keywords are tokenized by column. Expressions are parsed one by one, each distinct text once.
+Keywords are tokenized by column, those with symbols one by one: they may be beginnings of words
+(``flood*``), or be refused (``C++``). Expressions are parsed one by one, each distinct text once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from nearcast.columns import Conjunctions, gather, read_only, starts
 from nearcast.errors import ExpressionError, InvalidInput
 from nearcast.intake.arrow_columns import TextLists, not_null, read_lists, read_texts
 from nearcast.model import Conjunction, parse
-from nearcast.text import tokenize_column
+from nearcast.model.keywords import keyword_tokens
+from nearcast.text import TokenColumn, tokenize_column
+from nearcast.text.keys import string_buffers
 from nearcast.text.splitting import distinct_tokens
 
 if TYPE_CHECKING:
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["distinct", "keyword_clauses_of", "number_conjunctions", "read_keyword_clauses"]
 
 _FEW_TOKENS = 8
+_SYMBOLS = r"[^\pL\pM\pN_\s]"
+_MAY_BE_SYMBOL = np.array([not (chr(b).isalnum() or chr(b) in "_ \t\n\r") for b in range(256)])
+_MAY_BE_SYMBOL[128:] = True
 
 MAX_KEYWORD_BYTES = 1_000_000
 """The maximum length of a keyword; folding can make its tokens a few times longer."""
@@ -59,7 +65,7 @@ def read_keyword_clauses(
     if keywords is not None:
         both = keywords.given & not_null(expression) & ~ranked
         errors.add(both, "expression", "give either keywords or an expression, not both")
-    clauses = _all_keywords(table.num_rows, keywords, tokenizer, vocabulary, errors)
+    clauses = _all_keywords(ranked, keywords, tokenizer, vocabulary, errors)
     if expression.null_count == len(expression):
         return KeywordClauses(clauses, None)
     return _with_expressions(clauses, expression, tokenizer, vocabulary, errors, ranked)
@@ -122,22 +128,84 @@ def distinct(
 
 
 def _all_keywords(
-    count: int,
+    ranked: NDArray[np.bool_],
     keywords: TextLists | None,
     tokenizer: Tokenizer,
     vocabulary: Vocabulary,
     errors: RowErrors,
 ) -> Conjunctions:
     """Return one clause per row with all its keywords; an empty clause if it has none."""
+    count = len(ranked)
     no_tokens = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
     if keywords is None:
         return Conjunctions(np.arange(count + 1), *no_tokens, *no_tokens)
     _check_keywords(keywords, errors)
     value_start, value = _valid_values(keywords, errors)
+    typed = _typed_keywords(value_start, value, tokenizer, ranked, errors)
+    if typed is not None:
+        value = pc.if_else(pa.array(typed.chosen), pa.scalar(None, value.type), value)
     column = tokenize_column(value, tokenizer, vocabulary, add=True)
+    if typed is not None:
+        column = typed.joined(column, vocabulary)
     _reject_wordless(value_start, value, column.word_count, errors)
     required = distinct(column.token, column.token_start[value_start])
     return Conjunctions(np.arange(count + 1), *required, *no_tokens)
+
+
+class _TypedKeywords(NamedTuple):
+    """Keywords with symbols: which they are, and the tokens that each requires."""
+
+    chosen: NDArray[np.bool_]
+    tokens: list[list[str]]
+
+    def joined(self, column: TokenColumn, vocabulary: Vocabulary) -> TokenColumn:
+        """Return the tokens of all keywords, given those of the others."""
+        words = np.diff(column.word_start)
+        words[self.chosen] = 1  # refused ones have a reason already
+        count = np.diff(column.token_start)
+        count[self.chosen] = [len(tokens) for tokens in self.tokens]
+        token_start = starts(count)
+        token = np.empty(int(token_start[-1]), np.int32)
+        own = np.repeat(self.chosen, count)
+        token[own] = vocabulary.add([token for tokens in self.tokens for token in tokens])
+        token[~own] = column.token
+        return TokenColumn(token_start, token, starts(words))
+
+
+def _typed_keywords(
+    value_start: NDArray[np.int64],
+    value: pa.Array,
+    tokenizer: Tokenizer,
+    ranked: NDArray[np.bool_],
+    errors: RowErrors,
+) -> _TypedKeywords | None:
+    """Return what keywords with symbols require; None if there are none, as nearly always."""
+    if not _MAY_BE_SYMBOL[string_buffers(value)[1]].any():
+        return None
+    symbols = pc.fill_null(pc.match_substring_regex(value, _SYMBOLS), False)
+    chosen = symbols.to_numpy(zero_copy_only=False)
+    if not chosen.any():
+        return None
+    rows = _row_of(value_start)[chosen].tolist()
+    found: dict[tuple[str, bool], list[str] | InvalidInput] = {}
+    tokens = []
+    for row, keyword in zip(rows, value.filter(pa.array(chosen)).to_pylist(), strict=True):
+        case = keyword, bool(ranked[row])
+        if case not in found:
+            found[case] = _tokens_of(keyword, tokenizer, case[1])
+        outcome = found[case]
+        if isinstance(outcome, InvalidInput):
+            errors.add_error(row, outcome)
+            outcome = []
+        tokens.append(outcome)
+    return _TypedKeywords(chosen, tokens)
+
+
+def _tokens_of(keyword: str, tokenizer: Tokenizer, scored: bool) -> list[str] | InvalidInput:
+    try:
+        return keyword_tokens(keyword, tokenizer, scored=scored)
+    except InvalidInput as error:
+        return error
 
 
 def _check_keywords(keywords: TextLists, errors: RowErrors) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from nearcast.errors import ExpressionError, InvalidInput, shorten
 from nearcast.model import checks
-from nearcast.model.syntax import OPERATORS, And, Node, Not, Word, tree_of
+from nearcast.model.derived import MAX_PHRASE_WORDS, is_derived, phrase_token, readable
+from nearcast.model.syntax import OPERATORS, And, Node, Not, Prefix, Word, tree_of
+from nearcast.model.typed_words import dropped_symbols
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,14 +28,18 @@ MAX_CLAUSES = 1_000
 """The maximum number of clauses of an expression."""
 
 _MAX_LITERALS = 500_000
-_PLAIN = re.compile(r'[^\s()"]+')
+_PLAIN = re.compile(r"\w+")
+_DERIVED = re.compile(r"[\x1e\x1f]")
 
 # A literal is the number of a token (from 1), negative where the token must not occur.
 _Clause = frozenset[int]
 
 
 class Conjunction(NamedTuple):
-    """A clause: tokens that must all occur, and tokens that must not occur, both sorted."""
+    """A clause: tokens that must all occur, and tokens that must not occur, both sorted.
+
+    Some may stand for phrases and beginnings of words (`nearcast.model.derived`).
+    """
 
     positive: tuple[str, ...]
     negative: tuple[str, ...] = ()
@@ -47,10 +53,11 @@ def parse(
     Parameters
     ----------
     expression
-        Words, ``AND``, ``OR``, ``NOT`` (in capitals), parentheses and quotes. Words side by side
-        mean AND; NOT binds strongest, then AND, then OR.
+        Words, phrases in quotes, beginnings of words (``flood*``), ``AND``, ``OR``, ``NOT`` (in
+        capitals) and parentheses. Words side by side mean AND; NOT binds strongest, then AND, then
+        OR.
     tokenize
-        Splits a word or a quoted keyword into tokens. If there are several, all are required.
+        Splits a word or a phrase into tokens. If there are several, they must follow each other.
     condition
         Whether it is the condition of a ranked subscription, which may consist of exclusions only.
 
@@ -71,6 +78,8 @@ def parse(
     >>> parse("coffee (latte OR mocha) NOT decaf", str.split)
     (Conjunction(positive=('coffee', 'latte'), negative=('decaf',)),
      Conjunction(positive=('coffee', 'mocha'), negative=('decaf',)))
+    >>> to_text(parse('"old town" flood*', str.split))
+    'flood* AND "old town"'
     """
     tree = tree_of(checks.text("expression", expression))
     expansion = _Expansion(expression, tokenize)
@@ -87,8 +96,8 @@ def to_text(clauses: Sequence[Conjunction]) -> str:
     Parameters
     ----------
     clauses
-        As `parse` returns them. The tokenizer must return each of its tokens unchanged, as the
-        default one does.
+        As `parse` returns them. Words come back as tokens, so the tokenizer must return each of
+        its tokens unchanged, as the default one does.
 
     Examples
     --------
@@ -107,6 +116,9 @@ def _clause_text(clause: Conjunction) -> str:
 
 
 def _quoted(token: str) -> str:
+    if is_derived(token):
+        token = readable(token)
+        return token if token.endswith("*") else _quoted(token[1:-1])
     if _PLAIN.fullmatch(token) and token not in OPERATORS:
         return token
     escaped = token.replace("\\", "\\\\").replace('"', '\\"')
@@ -127,7 +139,9 @@ class _Expansion:
     def clauses(self, node: Node, negated_at: int | None) -> set[_Clause]:
         """Return the clauses of a node, or of its negation if the position of a NOT is given."""
         if isinstance(node, Word):
-            return self._word(node, negated_at)
+            return self._literal(self._token(node), negated_at)
+        if isinstance(node, Prefix):
+            return self._literal(node.token, negated_at)
         if isinstance(node, Not):
             return self.clauses(node.operand, node.position if negated_at is None else None)
         operands = [self.clauses(operand, negated_at) for operand in node.operands]
@@ -145,17 +159,32 @@ class _Expansion:
         negative = sorted(self._tokens[-literal - 1] for literal in clause if literal < 0)
         return Conjunction(tuple(positive), tuple(negative))
 
-    def _word(self, word: Word, negated_at: int | None) -> set[_Clause]:
-        numbers = [self._number_of(token) for token in self._tokenize(word.text)]
-        if not numbers:
-            raise ExpressionError(
-                self._expression, word.position, f"{shorten(word.text)} has no letter or digit"
-            )
+    def _token(self, word: Word) -> str:
+        """Return the token of a word or a phrase."""
+        tokens = list(self._tokenize(word.text))
+        if not tokens:
+            self._fail(word.position, f"{shorten(word.text)} has no letter or digit")
+        if not word.quoted:
+            problem = dropped_symbols(word.text, self._tokenize, tokens)
+            if problem is not None:
+                self._fail(word.position + problem.at, problem.reason)
+        if len(tokens) > MAX_PHRASE_WORDS:
+            few = f"at most {MAX_PHRASE_WORDS} words"
+            self._fail(word.position, f"a phrase may have {few}, this one has {len(tokens)}")
+        if any(map(_DERIVED.search, tokens)):
+            reason = "its tokens must not contain the control characters U+001E and U+001F"
+            self._fail(word.position, f"{shorten(word.text)}: {reason}")
+        return phrase_token(tokens)
+
+    def _fail(self, position: int, problem: str) -> NoReturn:
+        raise ExpressionError(self._expression, position, problem)
+
+    def _literal(self, token: str, negated_at: int | None) -> set[_Clause]:
+        number = self._number_of(token)
         if negated_at is None:
-            return {frozenset(numbers)}
-        for number in numbers:
-            self._negated_at.setdefault(-number, negated_at)
-        return {frozenset((-number,)) for number in numbers}
+            return {frozenset((number,))}
+        self._negated_at.setdefault(-number, negated_at)
+        return {frozenset((-number,))}
 
     def _number_of(self, token: str) -> int:
         number = self._number.setdefault(token, len(self._tokens) + 1)

@@ -186,7 +186,8 @@ class Subscription:
         if self.expression is not None and self.ranking is None:
             return parse(self.expression, tokenize)
         if self.keywords is not None:
-            return (words.conjunction(self.keywords, tokenize),)
+            scored = self.ranking is not None
+            return (words.conjunction(self.keywords, tokenize, scored=scored),)
         return _EVERYTHING
 
     def condition(self, tokenize: Tokenize) -> tuple[Conjunction, ...] | None:

@@ -4,10 +4,11 @@ r"""The grammar of expressions, and a parser that returns a tree.
 
     either  = all { "OR" all }
     all     = one { [ "AND" ] one }
-    one     = { "NOT" } ( word | '"' literal '"' | "(" either ")" )
+    one     = { "NOT" } ( word | beginning "*" | '"' phrase '"' | "(" either ")" )
 
 Operators are in capitals; in lower case they are words. Inside quotes, ``\"`` is a quote and
-``\\`` is a backslash; nothing else is special.
+``\\`` is a backslash; nothing else is special. Words with symbols of other search engines are
+refused (`nearcast.model.typed_words`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from nearcast.errors import ExpressionError
+from nearcast.model.typed_words import Problem, prefix_of, typed_word
 
-__all__ = ["MAX_DEPTH", "OPERATORS", "And", "Node", "Not", "Or", "Word", "tree_of"]
+__all__ = ["MAX_DEPTH", "OPERATORS", "And", "Node", "Not", "Or", "Prefix", "Word", "tree_of"]
 
 MAX_DEPTH = 50
 """The maximum depth of nested parentheses."""
@@ -33,15 +35,24 @@ _LEXEME = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPED = re.compile(r'\\(["\\])')
-_WORD, _END = "word", "end"
+_WORD, _QUOTED, _END = "word", "quoted", "end"
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A keyword, as typed or quoted."""
+    """A word, or one or more words in quotes."""
 
     position: int
     text: str
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """All words with a beginning, as the token that they have in common."""
+
+    position: int
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,7 @@ class Or:
     operands: tuple[Node, ...]
 
 
-Node = Word | Not | And | Or
+Node = Word | Prefix | Not | And | Or
 
 
 def tree_of(expression: str) -> Node:
@@ -105,7 +116,7 @@ def _lexemes(expression: str) -> list[_Lexeme]:
 
 def _lexeme(group: str, text: str, position: int) -> _Lexeme:
     if group == "literal":
-        return _Lexeme(_WORD, _ESCAPED.sub(r"\1", text), position)
+        return _Lexeme(_QUOTED, _ESCAPED.sub(r"\1", text), position)
     if group == "parenthesis" or text in OPERATORS:
         return _Lexeme(text, text, position)
     return _Lexeme(_WORD, text, position)
@@ -150,7 +161,7 @@ class _Parser:
     def _all(self) -> Node:
         position = self._lexeme.position
         operands = [self._one()]
-        while self._kind in {"AND", "NOT", "(", _WORD}:
+        while self._kind in {"AND", "NOT", "(", _WORD, _QUOTED}:
             if self._kind == "AND":
                 self._take()
             operands.append(self._one())
@@ -167,11 +178,25 @@ class _Parser:
 
     def _operand(self) -> Node:
         if self._kind == _WORD:
+            return self._word(self._take())
+        if self._kind == _QUOTED:
             lexeme = self._take()
-            return Word(lexeme.position, lexeme.text)
+            return Word(lexeme.position, lexeme.text, quoted=True)
         if self._kind == "(":
             return self._parenthesis()
         self._missing()
+
+    def _word(self, lexeme: _Lexeme) -> Node:
+        typed = typed_word(lexeme.text)
+        if isinstance(typed, Problem):
+            raise ExpressionError(self._expression, lexeme.position + typed.at, typed.reason)
+        position = lexeme.position + typed.at
+        if not typed.is_prefix:
+            return Word(position, typed.text)
+        token = prefix_of(typed.text)
+        if isinstance(token, Problem):
+            raise ExpressionError(self._expression, position + token.at, token.reason)
+        return Prefix(position, token)
 
     def _parenthesis(self) -> Node:
         opening = self._take()

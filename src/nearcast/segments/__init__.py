@@ -20,6 +20,7 @@ from nearcast.segments.parts import (
 from nearcast.segments.routing import routing_clauses
 from nearcast.segments.scorer import Scorer, count_tokens
 from nearcast.segments.segment import LATEST, Segment
+from nearcast.segments.word_clauses import has_derived, word_clauses
 
 __all__ = [
     "LATEST",
@@ -29,6 +30,7 @@ __all__ = [
     "Segment",
     "count_tokens",
     "deliver",
+    "has_derived",
     "known_clauses",
     "part_arrays",
     "part_from_arrays",
@@ -36,4 +38,5 @@ __all__ = [
     "routing_clauses",
     "trimmed",
     "unite",
+    "word_clauses",
 ]

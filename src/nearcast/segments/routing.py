@@ -43,27 +43,32 @@ from nearcast.indexes.ranked import token_weights
 from nearcast.intake.places import split_meridian
 from nearcast.model.circles import circle_boxes
 from nearcast.segments.routing_entries import NO_TOKEN, Entries, RankedRows, write_entries
+from nearcast.segments.word_clauses import word_clauses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.text import Vocabulary
+
 __all__ = ["routing_clauses"]
 
 
-def routing_clauses(content: Clauses | Ranked) -> Clauses:
+def routing_clauses(content: Clauses | Ranked, vocabulary: Vocabulary) -> Clauses:
     """Return clauses with the same rows, of which one is true of every message that matches a row.
 
-    Boolean rows keep their tokens and boxes. Forbidden tokens and exact shapes are left out.
+    Boolean rows keep their tokens and boxes, words instead of phrases (`word_clauses`). Forbidden
+    tokens and exact shapes of ranked rows are left out.
 
     Examples
     --------
+    >>> from nearcast.text import Vocabulary
     >>> near = Ranked.of([[1, 2]], [[0, 0]], kind="proximity", p=0.5, q=0.6, max_distance_m=1000)
-    >>> clauses = routing_clauses(near)
+    >>> clauses = routing_clauses(near, Vocabulary())
     >>> clauses.row.tolist(), clauses.token.tolist(), clauses.box[:, 2].tolist()
     ([0, 0], [2, 1], [26980, 71946])
     """
     if isinstance(content, Clauses):
-        return content
+        return word_clauses(content, vocabulary)
     clauses, kind = content.clauses, content.rankings.kind
     clause_start = np.searchsorted(clauses.row, np.arange(len(content) + 1))
     rows = np.flatnonzero(kind != BOOLEAN)
@@ -77,7 +82,7 @@ def routing_clauses(content: Clauses | Ranked) -> Clauses:
     row = np.concatenate([clauses.row[boolean], entries.row[piece]])
     order = np.argsort(row, kind="stable")
     token_start, chosen = gather(starts(length), order)
-    return Clauses(
+    routed = Clauses(
         token_start=token_start,
         token=tokens[chosen],
         negative_start=np.zeros(len(row) + 1, np.int64),
@@ -88,6 +93,7 @@ def routing_clauses(content: Clauses | Ranked) -> Clauses:
         shapes=Shapes.empty(),
         subscriptions=len(content),
     )
+    return word_clauses(routed, vocabulary)
 
 
 def _entries(content: Ranked, rows: NDArray[np.int64], first_clause: NDArray[np.int64]) -> Entries:

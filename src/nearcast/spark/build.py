@@ -42,7 +42,8 @@ from nearcast.spark.workers.building import (
     Written,
     data_name,
 )
-from nearcast.text import Vocabulary
+from nearcast.text import Vocabulary, loadable_name, words
+from nearcast.text import tokenizer as find_tokenizer
 
 if TYPE_CHECKING:
     import os
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from nearcast.spark.shards.planner import Plan
     from nearcast.spark.shards.router import Router
+    from nearcast.text import Tokenizer
 
 __all__ = ["MODES", "Built", "build"]
 
@@ -97,6 +99,7 @@ def build(
     options: dict[str, Any] | None = None,
     similarity: str = SIMILARITIES[0],
     distance: str = DISTANCES[0],
+    tokenizer: str | Tokenizer = words,
 ) -> Built:
     """Build an index over subscriptions as a new version of an artifact.
 
@@ -126,6 +129,10 @@ def build(
     similarity, distance
         How ranked subscriptions compare words (``containment``, ``overlap``, ``jaccard``, ``dice``
         or ``cosine``) and measure distance (``geodesic`` or ``planar``).
+    tokenizer
+        What makes tokens of keywords and texts: ``words``, ``stem:<language>``, ``cjk``,
+        ``module:function`` or a function that workers can import. The version keeps its name, and
+        all other jobs use it.
 
     Raises
     ------
@@ -146,8 +153,8 @@ def build(
         raise InvalidInput(
             "subscriptions", "a stream", "must be a batch; use changes for later ones"
         )
-    scoring = Scoring(similarity, distance)
-    return _Build(subscriptions, Artifact(out), index, options or {}, scoring).run(
+    scoring, name = Scoring(similarity, distance), loadable_name(tokenizer)
+    return _Build(subscriptions, Artifact(out), index, options or {}, scoring, name).run(
         mode, shards, shard_size, messages
     )
 
@@ -162,6 +169,7 @@ class _Build:
         index: str,
         options: dict[str, Any],
         scoring: Scoring,
+        tokenizer: str,
     ) -> None:
         self._builder = indexes.create(index, **options)
         if len(self._builder.vocabulary()):
@@ -171,6 +179,7 @@ class _Build:
         self._spark = subscriptions.sparkSession
         self._artifact = artifact
         self._scoring = scoring
+        self._tokenizer = tokenizer
 
     def run(
         self, mode: str, shards: int | None, shard_size: int, messages: DataFrame | None
@@ -181,7 +190,7 @@ class _Build:
         with plain_errors():
             count = self._shards(mode, shards, shard_size)
             router, plan = self._plan(count, messages)
-            prepared = prepare(self._given, "subscriptions")
+            prepared = prepare(self._given, "subscriptions", tokenizer=self._tokenizer)
             # The task that builds a single shard finds duplicate ids itself.
             duplicates = count > 1 and _has_duplicate_ids(self._given)
             with working(self._artifact) as work:
@@ -208,17 +217,18 @@ class _Build:
             return None, None
         vocabulary = Vocabulary()
         total = self._given.count()
-        rows, _ = read_subscriptions(_sample(self._given, total), vocabulary)
+        split = find_tokenizer(self._tokenizer)
+        rows, _ = read_subscriptions(_sample(self._given, total), vocabulary, split)
         sample = Messages.of([], np.empty((0, 4)))
         if messages is not None:
             frame = message_columns(messages)
             table = _sample(frame, frame.count())
-            batch, _ = read_messages(table, now_us=0, unique=False)
+            batch, _ = read_messages(table, split, now_us=0, unique=False)
             sample = batch.number(vocabulary, add=True)
         elif rows.rankings is not None:
             sample = messages_like(rows.clauses)
         scorer = Scorer.counted(Part(rows, vocabulary), self._scoring)
-        clauses = routing_clauses(scorer.content(rows, vocabulary))
+        clauses = routing_clauses(scorer.content(rows, vocabulary), vocabulary)
         return plan_shards(clauses, sample, vocabulary, shards=shards, total=total)
 
     def _write(
@@ -228,7 +238,7 @@ class _Build:
         folder, builder = self._artifact.folder, self._builder
         stored = None if router is None else write_router(folder, data_name(), router)
         written = Written(1 if router is None else router.shards)
-        writing = WriteParts(folder.uri, work, stored)
+        writing = WriteParts(folder.uri, work, stored, self._tokenizer)
         written.add(frame.mapInArrow(writing, ddl(PARTS)).collect())
         weights = self._weights(written)
         if stored is not None and weights is not None:
@@ -255,6 +265,7 @@ class _Build:
             source={} if weights is None else {"ranked": written.ranked},
             weights=weights,
             scoring=self._scoring,
+            tokenizer=self._tokenizer,
         )
         return version, written.rejected
 

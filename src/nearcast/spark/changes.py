@@ -23,11 +23,14 @@ from nearcast.spark.workers.changing import (
 )
 from nearcast.spark.workers.cleaning import REJECTS
 from nearcast.spark.workers.effects import OPERATIONS
+from nearcast.text import opened
 
 if TYPE_CHECKING:
     import os
 
     from pyspark.sql import DataFrame, Row, SparkSession
+
+    from nearcast.text import Tokenizer
 
 __all__ = ["Changed", "change_columns", "changes", "check_ids", "rewrite_shards"]
 
@@ -56,7 +59,12 @@ class Changed:
     rejects: DataFrame
 
 
-def changes(frame: DataFrame, index_path: str | os.PathLike[str]) -> Changed:
+def changes(
+    frame: DataFrame,
+    index_path: str | os.PathLike[str],
+    *,
+    tokenizer: str | Tokenizer | None = None,
+) -> Changed:
     """Change the subscriptions of an index; running streams use them from their next micro-batch.
 
     The weights of ranked subscriptions stay as they were counted by `nearcast.spark.build`, so a
@@ -73,6 +81,8 @@ def changes(frame: DataFrame, index_path: str | os.PathLike[str]) -> Changed:
         subscription that is ranked by distance is ``lon``, ``lat``; that of others is a region.
     index_path
         The artifact that `nearcast.spark.build` wrote.
+    tokenizer
+        That of the index, which is the default: another one is an error.
 
     Raises
     ------
@@ -92,6 +102,7 @@ def changes(frame: DataFrame, index_path: str | os.PathLike[str]) -> Changed:
     artifact = Artifact(index_path)
     version = artifact.latest()
     check_ids(given, version)
+    opened(version.tokenizer, tokenizer, index_path)
     with plain_errors(), working(artifact) as work, artifact.reading(version):
         return _Change(given, artifact, version, work).run()
 

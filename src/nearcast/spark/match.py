@@ -21,6 +21,7 @@ from nearcast.spark.leases import hold_while_planned, released_on_error
 from nearcast.spark.workers.answers import answer_schema
 from nearcast.spark.workers.matching import MatchMessages, MatchRouted
 from nearcast.spark.workers.routing import NOW, ROUTE, RouteMessages
+from nearcast.text import opened
 
 if TYPE_CHECKING:
     import os
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from nearcast.spark.artifact.leases import Lease
     from nearcast.spark.artifact.versions import Version
+    from nearcast.text import Tokenizer
 
 __all__ = ["METRICS", "REPLICATED_BYTES", "keys_of_partitions", "match", "plan_stream"]
 
@@ -48,6 +50,7 @@ def match(
     observation: Observation | None = None,
     replicated_bytes: int = REPLICATED_BYTES,
     owners: bool = False,
+    tokenizer: str | Tokenizer | None = None,
 ) -> DataFrame:
     """Return every pair of a message and a subscription that it matches.
 
@@ -76,6 +79,8 @@ def match(
         The largest version that ``auto`` replicates.
     owners
         Whether the matches have a column ``owner``, null where a subscription names nobody.
+    tokenizer
+        That of the version, which is the default: another one is an error.
 
     Returns
     -------
@@ -96,9 +101,12 @@ def match(
         raise InvalidInput("version", version, "must be left out for a stream")
     artifact = Artifact(index_path)
     if messages.isStreaming:
-        return plan_stream(messages, artifact, mode, replicated_bytes, owners=owners)[0]
+        return plan_stream(
+            messages, artifact, mode, replicated_bytes, tokenizer=tokenizer, owners=owners
+        )[0]
     chosen, lease = _lease(artifact, version)
     with released_on_error(lease):
+        opened(chosen.tokenizer, tokenizer, index_path)
         now_us = time.time_ns() // 1000
         answers = _answers(given, artifact, chosen, chosen.number, now_us, how)
         hold_while_planned(answers, lease)
@@ -111,12 +119,14 @@ def plan_stream(
     mode: str,
     replicated_bytes: int = REPLICATED_BYTES,
     *,
+    tokenizer: str | Tokenizer | None = None,
     owners: bool = False,
 ) -> tuple[DataFrame, StreamLease]:
     """Return the matches of a stream of messages, and the lease on the versions it may read."""
     how = _Mode(mode, replicated_bytes, owners)
     given = message_columns(messages).withColumn(NOW, F.current_timestamp())
     latest = artifact.latest()
+    opened(latest.tokenizer, tokenizer, artifact.folder.uri)
     lease = StreamLease(artifact)
     with released_on_error(lease):
         answers = _answers(given, artifact, latest, None, 0, how)

@@ -7,7 +7,7 @@ batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,14 @@ from nearcast.spark.workers.cleaning import (
     clean_rows,
     require_columns,
 )
+from nearcast.text import loadable_name, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
+
+    from nearcast.text import Tokenizer
 
 __all__ = ["Prepared", "clean", "prepare"]
 
@@ -127,6 +130,7 @@ def prepare(
     *,
     duplicates: str = "drop",
     damaged: str = Cleaning.damaged,
+    tokenizer: str | Tokenizer = words,
 ) -> Prepared:
     """Clean raw messages or subscriptions.
 
@@ -145,6 +149,9 @@ def prepare(
         one of the first, and Spark stores all ids). ``keep`` keeps all rows and needs no shuffle.
     damaged
         The reason for rejecting rows with a ``_corrupt_record``.
+    tokenizer
+        The tokenizer that the subscriptions will be built with: keywords in which it finds no
+        token are rejected.
 
     Raises
     ------
@@ -165,7 +172,7 @@ def prepare(
     if duplicates not in DUPLICATES:
         raise UnknownName("way with duplicates", duplicates, DUPLICATES)
     raw = _chosen(frame, kind, columns or {})
-    cleaning = _cleaning(raw, kind, damaged)
+    cleaning = replace(_cleaning(raw, kind, damaged), tokenizer=loadable_name(tokenizer))
     parsed = raw.mapInArrow(
         partial(clean_rows, cleaning=cleaning), schema=ddl(cleaning.counted_schema)
     )

@@ -26,11 +26,13 @@ from nearcast.spark.workers.counting import (
     weigh_tokens,
     write_statistics,
 )
+from nearcast.text import loadable_name, words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from nearcast.spark.workers.counting import Kind
+    from nearcast.text import Tokenizer
 
 __all__ = [
     "box_statistics",
@@ -42,7 +44,13 @@ __all__ = [
 
 
 def statistics(
-    frame: DataFrame, kind: Kind, out: str | os.PathLike[str], *, across: int = 100, up: int = 100
+    frame: DataFrame,
+    kind: Kind,
+    out: str | os.PathLike[str],
+    *,
+    across: int = 100,
+    up: int = 100,
+    tokenizer: str | Tokenizer = words,
 ) -> Statistics:
     """Count tokens, cells and extents in one pass, and write them as a folder.
 
@@ -60,6 +68,8 @@ def statistics(
         The folder to write; earlier statistics there are replaced.
     across, up
         The number of grid cells from west to east, and from south to north.
+    tokenizer
+        What makes tokens of keywords and texts, as for `nearcast.spark.build`.
 
     Raises
     ------
@@ -76,7 +86,7 @@ def statistics(
     if "://" in path:
         raise InvalidInput("out", path, "must be a path on a disk that all machines see")
     grid = Grid(across, up).checked()
-    counted = _counted(frame, kind, grid)
+    counted = _counted(frame, kind, grid, tokenizer=tokenizer)
     # An empty frame has no task that could write, so add a row that counts nothing.
     none = frame.sparkSession.range(1).selectExpr(
         f"cast({DOCUMENTS} as tinyint)", "-1", "cast(null as string)", "0L"
@@ -86,7 +96,9 @@ def statistics(
     return Statistics.load(path)
 
 
-def token_statistics(frame: DataFrame, kind: Kind) -> DataFrame:
+def token_statistics(
+    frame: DataFrame, kind: Kind, *, tokenizer: str | Tokenizer = words
+) -> DataFrame:
     """Return ``token``, ``df`` (the number of documents) and ``idf``, most frequent first.
 
     The weight is ``ln(1 + N / df)``, for N documents.
@@ -95,13 +107,20 @@ def token_statistics(frame: DataFrame, kind: Kind) -> DataFrame:
     --------
     >>> messages.transform(token_statistics, "messages").show(10)  # doctest: +SKIP
     """
-    counted = _counted(frame, kind, Grid(1, 1), cells=False)
+    counted = _counted(frame, kind, Grid(1, 1), cells=False, tokenizer=tokenizer)
     known = counted.where(F.col("what").isin(DOCUMENTS, PAIR)).repartition(1)
     ordered = known.sortWithinPartitions("what", F.desc("times"), "token")
     return ordered.mapInArrow(weigh_tokens, WEIGHTED)
 
 
-def cell_statistics(frame: DataFrame, kind: Kind, across: int = 100, up: int = 100) -> DataFrame:
+def cell_statistics(
+    frame: DataFrame,
+    kind: Kind,
+    across: int = 100,
+    up: int = 100,
+    *,
+    tokenizer: str | Tokenizer = words,
+) -> DataFrame:
     """Return ``cell``, ``token`` and ``df``, the documents in the cell that have the token.
 
     `nearcast.indexes.statistics.Grid` explains the numbers of cells.
@@ -110,7 +129,7 @@ def cell_statistics(frame: DataFrame, kind: Kind, across: int = 100, up: int = 1
     --------
     >>> messages.transform(cell_statistics, "messages", 360, 180)  # doctest: +SKIP
     """
-    counted = _counted(frame, kind, Grid(across, up))
+    counted = _counted(frame, kind, Grid(across, up), tokenizer=tokenizer)
     inside = counted.where(F.col("what") == PAIR).where("cell >= 0 and token is not null")
     return inside.select("cell", "token", F.col("times").alias("df"))
 
@@ -146,10 +165,23 @@ def box_statistics(frame: DataFrame, kind: Kind) -> DataFrame:
 
 
 def _counted(
-    frame: DataFrame, kind: Kind, grid: Grid, *, tokens: bool = True, cells: bool = True
+    frame: DataFrame,
+    kind: Kind,
+    grid: Grid,
+    *,
+    tokens: bool = True,
+    cells: bool = True,
+    tokenizer: str | Tokenizer = words,
 ) -> DataFrame:
     """Return the sums of all counts."""
     known = frame.select(known_columns(frame.columns, kind))
-    count = partial(count_batches, kind=kind, grid=grid.checked(), tokens=tokens, cells=cells)
+    count = partial(
+        count_batches,
+        kind=kind,
+        grid=grid.checked(),
+        tokens=tokens,
+        cells=cells,
+        tokenizer=loadable_name(tokenizer),
+    )
     counted = known.mapInArrow(count, COUNTED)
     return counted.groupBy("what", "cell", "token").agg(F.sum("times").alias("times"))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from nearcast.spark.artifact.folders import Folder
     from nearcast.spark.artifact.leases import StreamLease
     from nearcast.spark.sources import Topic
+    from nearcast.text import Tokenizer
 
 __all__ = ["rates", "stream", "stream_rejects"]
 
@@ -51,6 +52,7 @@ def stream(
     every: str | None = None,
     available_now: bool = False,
     owners: bool = False,
+    tokenizer: str | Tokenizer | None = None,
 ) -> StreamingQuery:
     """Start a query that matches a stream of messages, and return it.
 
@@ -67,7 +69,7 @@ def stream(
         with the matches of each micro-batch and its number.
     checkpoint
         The folder where Spark keeps its progress. A query with the same folder continues there.
-    mode
+    mode, tokenizer
         As for `nearcast.spark.match`.
     every
         How often a micro-batch begins, such as ``10 seconds``; by default as soon as the last one
@@ -86,7 +88,9 @@ def stream(
         raise InvalidInput("messages", "a batch", "must be a stream; use match for a batch")
     if isinstance(to, str):
         topic_of(to)
-    matches, lease = plan_stream(messages, Artifact(index_path), mode, owners=owners)
+    matches, lease = plan_stream(
+        messages, Artifact(index_path), mode, tokenizer=tokenizer, owners=owners
+    )
     return start_query(
         matches, lease, to=to, checkpoint=checkpoint, every=every, available_now=available_now
     )

@@ -21,10 +21,14 @@ from nearcast.spark.workers.drawing import (
     draw_batches,
     survey_batches,
 )
+from nearcast.text import loadable_name, words
+from nearcast.text import tokenizer as find_tokenizer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
+
+    from nearcast.text import Tokenizer
 
 __all__ = ["Survey", "subscriptions", "survey"]
 
@@ -47,14 +51,15 @@ class Survey(NamedTuple):
         return int(self.bucket.sum())
 
 
-def survey(messages: DataFrame, seed: int = 0) -> Survey:
+def survey(messages: DataFrame, seed: int = 0, *, tokenizer: str | Tokenizer = words) -> Survey:
     """Count the messages that have words, by hash, in one pass.
 
     Examples
     --------
     >>> survey(spark.read.parquet("messages")).messages  # doctest: +SKIP
     """
-    counted = _hashed(messages, seed).mapInArrow(survey_batches, SURVEYED)
+    count = partial(survey_batches, tokenizer=_drawn_with(tokenizer))
+    counted = _hashed(messages, seed).mapInArrow(count, SURVEYED)
     rows = counted.groupBy("bucket").agg(F.sum("messages").alias("messages")).collect()
     found = np.zeros(BUCKETS + 2, np.int64)
     for row in rows:
@@ -70,6 +75,7 @@ def subscriptions(
     tokens: tuple[int, int] = (1, 5),
     share: tuple[float, float] = (0.0001, 0.01),
     surveyed: Survey | None = None,
+    tokenizer: str | Tokenizer = words,
 ) -> DataFrame:
     """Draw subscriptions: some tokens of a message, and a box around its place.
 
@@ -92,6 +98,9 @@ def subscriptions(
         The minimum and maximum area of its box, as shares of the world; the logarithm is uniform.
     surveyed
         The `survey` of the same messages and seed. By default, this runs one, which is a job.
+    tokenizer
+        The tokenizer that they will be built with. Of those that change words (``stem:<language>``,
+        ``cjk``) the keywords are the words before that.
 
     Raises
     ------
@@ -102,12 +111,12 @@ def subscriptions(
     --------
     >>> subscriptions(spark.read.parquet("messages"), 1_000_000, seed=7)  # doctest: +SKIP
     """
-    recipe = Recipe(tokens, share)
+    recipe = Recipe(tokens, share, _drawn_with(tokenizer))
     if count < 1:
         raise InvalidInput("count", count, "must be at least 1")
     if surveyed is not None and surveyed.seed != seed:
         raise InvalidInput("surveyed", surveyed.seed, f"must be a survey with the seed {seed}")
-    found = surveyed or survey(messages, seed)
+    found = surveyed or survey(messages, seed, tokenizer=tokenizer)
     if not found.messages:
         counts = f"{found.wordless:,} have none, {found.rejected:,} rows are invalid"
         raise InvalidInput("messages", counts, "must have at least one with words")
@@ -125,6 +134,15 @@ def subscriptions(
         border = _drawn(hashed.where(bucket == last), recipe, Rounds(rounds, rounds + 1))
         drawn = drawn.union(border.orderBy("hash", *border.drop("hash").columns).limit(rest))
     return drawn.drop("hash")
+
+
+def _drawn_with(tokenizer: str | Tokenizer) -> str:
+    """Return the name of what splits messages into keywords.
+
+    A stem of a stem may be another one, so stems are no keywords; the words are.
+    """
+    name = loadable_name(tokenizer)
+    return "words" if hasattr(find_tokenizer(name), "refine") else name
 
 
 def _starts(bucket: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -33,6 +33,7 @@ from nearcast.spark.stream import has_begun, start_query
 from nearcast.spark.workers.cleaning import DAMAGED
 from nearcast.spark.workers.events import CHANGE, EVENT, GIVEN, MESSAGE, PREFIX, RouteEvents
 from nearcast.spark.workers.updating import COUNTS, ApplyEvents, Task, update_schema
+from nearcast.text import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from nearcast.spark.artifact.versions import Version
+    from nearcast.text import Tokenizer
 
 __all__ = ["stream_updates", "update_rates"]
 
@@ -64,6 +66,7 @@ def stream_updates(
     partitions: int | None = None,
     every: str | None = None,
     available_now: bool = False,
+    tokenizer: str | Tokenizer | None = None,
 ) -> StreamingQuery:
     """Start a query that follows living messages and moving subscriptions, and return it.
 
@@ -90,7 +93,7 @@ def stream_updates(
         The artifact that `nearcast.spark.build` wrote. The first micro-batch takes over the
         subscriptions of the version in force, and the weights of ranked ones; after that, only
         ``moves`` changes them.
-    to, checkpoint, every, available_now
+    to, checkpoint, every, available_now, tokenizer
         As for `nearcast.spark.stream`. What the stream remembers is in the checkpoint too.
     ttl_s
         How long messages live that do not say it; left out, these are rejected.
@@ -119,6 +122,7 @@ def stream_updates(
         topic_of(to)
     artifact = Artifact(index_path)
     version = artifact.latest()
+    opened(version.tokenizer, tokenizer, index_path)
     given = _events(messages, moves, version, ttl_s)
     state = open_folder(f"{os.fspath(checkpoint).rstrip('/')}/{STATES}")
     wanted = StreamSettings(artifact.folder.uri, partitions or 0, version.ids)

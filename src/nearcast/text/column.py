@@ -17,8 +17,11 @@ import pyarrow.compute as pc
 
 from nearcast.columns import chain, frozen, gather, read_only, starts
 from nearcast.errors import InvalidInput
+from nearcast.model.folding import fold
 from nearcast.text.byte_table import MAX_KEY_BYTES, Keys
-from nearcast.text.keys import string_buffers, strings_as_keys
+from nearcast.text.calling import call_tokenizer
+from nearcast.text.derived import RowWords, number_derived, number_derived_texts
+from nearcast.text.keys import string_buffers
 from nearcast.text.splitting import (
     Texts,
     WordBuffers,
@@ -28,19 +31,21 @@ from nearcast.text.splitting import (
     number_words,
     split_words,
 )
-from nearcast.text.tokenizer import UnicodeWords, alphabet, fold
+from nearcast.text.tokenizer import UnicodeWords, alphabet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from nearcast.text.derived import DerivedArrays
     from nearcast.text.tokenizer import Tokenizer
     from nearcast.text.vocabulary import Vocabulary
 
-__all__ = ["TokenColumn", "Words", "tokenize_column"]
+__all__ = ["Sequences", "TokenColumn", "Words", "tokenize_column"]
 
 _ROWS = 8192  # the words of this many short texts fit in the L2 cache
+_ROWS_ARE_TEXTS = frozen(np.empty(0, np.uint8))
 
 
 class TokenColumn(NamedTuple):
@@ -56,6 +61,23 @@ class TokenColumn(NamedTuple):
         return np.diff(self.word_start)
 
 
+class Sequences(NamedTuple):
+    """The words of every row in order, as numbers of a vocabulary.
+
+    ``word`` has the number of each, or ``-2 - number`` where a text begins within a row, or where
+    a word before it could not be numbered: no phrase goes across.
+    """
+
+    word_start: NDArray[np.int64]
+    word: NDArray[np.int32]
+
+    def renumbered(self, used: NDArray[np.int32]) -> Sequences:
+        """Return the same with other numbers: ``used`` has the old ones, ascending."""
+        begins = self.word < 0
+        number = np.searchsorted(used, np.where(begins, -2 - self.word, self.word))
+        return Sequences(self.word_start, np.where(begins, -2 - number, number).astype(np.int32))
+
+
 class _FewTexts(NamedTuple):
     """Texts that were not split yet, folded unless they are ASCII."""
 
@@ -67,7 +89,8 @@ class Words:
     """The words of every row as hashed keys, which no vocabulary has numbered yet.
 
     Row ``i`` has the keys from ``word_start[i]`` to ``word_start[i + 1]``, in the order of the
-    text, repeated ones included.
+    text, repeated ones included. Where rows consist of several texts, ``begins`` uint8[words] marks
+    the first word of each, so that no phrase is found across two of them.
 
     Examples
     --------
@@ -80,9 +103,15 @@ class Words:
     """
 
     _texts: _FewTexts | None = None
+    begins: NDArray[np.uint8] = _ROWS_ARE_TEXTS
 
-    def __init__(self, word_start: NDArray[np.int64], keys: Keys) -> None:
-        vars(self).update(word_start=word_start, keys=keys)
+    def __init__(
+        self,
+        word_start: NDArray[np.int64],
+        keys: Keys,
+        begins: NDArray[np.uint8] = _ROWS_ARE_TEXTS,
+    ) -> None:
+        vars(self).update(word_start=word_start, keys=keys, begins=begins)
 
     def __len__(self) -> int:
         return len(self.word_start) - 1
@@ -121,8 +150,12 @@ class Words:
         >>> Words.of_texts(["Flat white", ""]).word_start.tolist()
         [0, 2, 2]
         """
-        if not _is_default(tokenizer):
-            return cls(*_call(tokenizer, texts))
+        if tokenizer is not None and not _is_default(tokenizer):
+            refine = getattr(tokenizer, "refine", None)
+            if refine is None:
+                return cls(*call_tokenizer(tokenizer, texts))
+            found = cls.of_texts(texts)
+            return cls(*refine(found.word_start, found.keys))
         plain = all(map(str.isascii, texts))
         encoded = [text.encode() for text in (texts if plain else map(fold, texts))]
         start = frozen(np.array([0, *accumulate(map(len, encoded))], np.int64))
@@ -134,15 +167,26 @@ class Words:
     @classmethod
     def _read_chunk(cls, chunk: pa.Array, tokenizer: Tokenizer | None) -> Self:
         texts, text_start = _texts_of(chunk)
-        if _is_default(tokenizer):
+        refine = getattr(tokenizer, "refine", None)
+        if tokenizer is None or _is_default(tokenizer) or refine is not None:
             word_start, keys = _split_strings(texts)
+            if refine is not None:
+                word_start, keys = refine(word_start, keys)
         else:
-            word_start, keys = _call(tokenizer, texts.to_pylist())
-        return cls(word_start if text_start is None else word_start[text_start], keys)
+            word_start, keys = call_tokenizer(tokenizer, texts.to_pylist())
+        read = cls(word_start, keys)
+        return read if text_start is None else read.group(text_start)
 
     def group(self, start: NDArray[np.int64]) -> Self:
         """Return the words of groups of rows: group ``i`` has the rows from ``start[i]`` on."""
-        return type(self)(self.word_start[start], self.keys)
+        return type(self)(self.word_start[start], self.keys, self._first_words())
+
+    def _first_words(self) -> NDArray[np.uint8]:
+        """Mark the first word of every row, and of every text within a row."""
+        begins = np.zeros(len(self.keys.tag) + 1, np.uint8)
+        begins[self.word_start] = 1
+        begins[: len(self.begins)] |= self.begins
+        return frozen(begins[:-1])
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return the words of these rows."""
@@ -150,19 +194,23 @@ class Words:
         byte_start, byte = gather(self.keys.byte_start, word)
         tag = read_only(self.keys.tag[word], np.uint32)
         content = read_only(self.keys.byte[byte], np.uint8)
-        return type(self)(word_start, Keys(read_only(byte_start, np.int64), content, tag))
+        begins = frozen(self.begins[word]) if len(self.begins) else self.begins
+        return type(self)(word_start, Keys(read_only(byte_start, np.int64), content, tag), begins)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Words]) -> Self:
         """Return the words of all parts, row after row."""
         if len(parts) == 1:
-            return cls(parts[0].word_start, parts[0].keys)
+            return cls(parts[0].word_start, parts[0].keys, parts[0].begins)
         keys = Keys(
             read_only(chain([part.keys.byte_start for part in parts]), np.int64),
             read_only(_joined([part.keys.byte for part in parts]), np.uint8),
             read_only(_joined([part.keys.tag for part in parts]), np.uint32),
         )
-        return cls(chain([part.word_start for part in parts]), keys)
+        begins = _ROWS_ARE_TEXTS
+        if any(len(part.begins) for part in parts):
+            begins = frozen(_joined([part._first_words() for part in parts]))
+        return cls(chain([part.word_start for part in parts]), keys, begins)
 
     def number(self, vocabulary: Vocabulary, *, add: bool = False) -> TokenColumn:
         """Return the token ids of every row.
@@ -172,9 +220,13 @@ class Words:
         vocabulary
             Where the ids come from.
         add
-            Whether unknown words are added to the vocabulary, in order of appearance; otherwise
-            they are left out.
+            Whether unknown words are added to the vocabulary, in order of appearance. Otherwise
+            they are left out, and the phrases and beginnings of words of the vocabulary that are
+            true of a row are among its tokens.
         """
+        derived = None if add else vocabulary.derived
+        if derived is not None:
+            return self._number_derived(vocabulary, derived)
         if self._texts is not None and not add:
             return self._number_texts(self._texts, vocabulary)
         word_start = read_only(self.word_start, np.int64)
@@ -187,6 +239,48 @@ class Words:
             table = vocabulary.snapshot()
             count = number_words(table, self.keys, word_start, token_start, token)
         return TokenColumn(frozen(token_start), frozen(token[:count]), word_start)
+
+    def sequence(self, vocabulary: Vocabulary) -> Sequences:
+        """Return the words of every row in order; the vocabulary must have them.
+
+        Examples
+        --------
+        >>> from nearcast.text import Vocabulary
+        >>> Words.of_texts(["tea hot tea"]).sequence(Vocabulary(["tea", "hot"])).word.tolist()
+        [0, 1, 0]
+        """
+        number = vocabulary.ids_of_keys(self.keys)
+        if not len(self.begins) and number.min(initial=0) >= 0:
+            return Sequences(self.word_start, number)
+        begins = self._first_words().astype(np.bool_)
+        known = number >= 0
+        begins[1:] |= ~known[:-1]
+        begins[: len(number)][self.word_start[:-1][np.diff(self.word_start) > 0]] = False
+        word = np.where(begins, -2 - number, number)[known].astype(np.int32)
+        return Sequences(starts(known.astype(np.int64))[self.word_start], word)
+
+    @classmethod
+    def of_sequences(cls, sequences: Sequences, vocabulary: Vocabulary) -> Self:
+        """Return the words of rows that `sequence` returned."""
+        begins = sequences.word < 0
+        number = np.where(begins, -2 - sequences.word, sequences.word).astype(np.int32)
+        marks = frozen(begins.astype(np.uint8)) if begins.any() else _ROWS_ARE_TEXTS
+        return cls(sequences.word_start, vocabulary.keys(number), marks)
+
+    def _number_derived(self, vocabulary: Vocabulary, derived: DerivedArrays) -> TokenColumn:
+        """Return the token ids of every row, those of phrases and beginnings of words too."""
+        table = vocabulary.snapshot()
+        if self._texts is None:
+            words = RowWords(self.keys, read_only(self.word_start, np.int64), self.begins)
+            token_start = np.empty(len(self) + 1, np.int64)
+            token = number_derived(derived, table, words, token_start)
+            return TokenColumn(frozen(token_start), frozen(token), words.word_start)
+        texts, ascii_only = self._texts
+        word_start = np.empty(len(texts.begin) + 1, np.int64)
+        token_start = np.empty(len(texts.begin) + 1, np.int64)
+        letters = alphabet(ascii_only)
+        token = number_derived_texts(derived, table, texts, letters, word_start, token_start)
+        return TokenColumn(frozen(token_start), frozen(token), frozen(word_start))
 
     def _number_texts(self, few: _FewTexts, vocabulary: Vocabulary) -> TokenColumn:
         """Split and number texts in one step: for a message, each step costs more than its work."""
@@ -255,8 +349,8 @@ def _pieces(strings: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
             yield chunk.slice(first, _ROWS)
 
 
-def _is_default(tokenizer: Tokenizer | None) -> bool:
-    return tokenizer is None or type(tokenizer) is UnicodeWords
+def _is_default(tokenizer: Tokenizer) -> bool:
+    return type(tokenizer) is UnicodeWords
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
@@ -326,13 +420,3 @@ def _folded(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     byte = np.frombuffer((fold("\n".join(lines)) + "\n").encode(), np.uint8)
     # The line breaks stay between the texts: they separate words anyway.
     return np.concatenate([[0], np.flatnonzero(byte == ord("\n")) + 1]), byte
-
-
-def _call(
-    tokenizer: Tokenizer | None, texts: Sequence[str | None]
-) -> tuple[NDArray[np.int64], Keys]:
-    """Split texts with a tokenizer of the user's."""
-    assert tokenizer is not None
-    lists = [[t for t in tokenizer(text) if t != ""] if text is not None else [] for text in texts]
-    counts = np.fromiter(map(len, lists), np.int64, len(lists))
-    return starts(counts), strings_as_keys([t for ts in lists for t in ts], "token")

@@ -26,6 +26,8 @@ __all__ = [
     "max_words",
     "number_texts",
     "number_words",
+    "sort_distinct",
+    "split_texts",
     "split_words",
 ]
 
@@ -148,6 +150,18 @@ def _sort(values: NDArray[np.int32], begin: int, end: int) -> None:
 
 
 @kernel
+def sort_distinct(token: NDArray[np.int32], first: int, last: int) -> int:
+    """Sort a slice in place, and drop repeated values; return where it ends now."""
+    _sort(token, first, last)
+    kept = first
+    for i in range(first, last):
+        if kept == first or token[i] != token[kept - 1]:
+            token[kept] = token[i]
+            kept += 1
+    return kept
+
+
+@kernel
 def distinct_tokens(
     number: NDArray[np.int32],
     word_start: NDArray[np.int64],
@@ -167,13 +181,7 @@ def distinct_tokens(
             if number[i] >= 0:
                 token[count] = number[i]
                 count += 1
-        _sort(token, first, count)
-        kept = first
-        for i in range(first, count):
-            if kept == first or token[i] != token[kept - 1]:
-                token[kept] = token[i]
-                kept += 1
-        count = kept
+        count = sort_distinct(token, first, count)
     token_start[len(word_start) - 1] = count
     return count
 
@@ -205,11 +213,17 @@ def number_texts(
     token: NDArray[np.int32],
 ) -> int:
     """Split texts, and write the tokens of each as `number_words` does."""
+    words = split_texts(texts, alphabet, word_start)
+    return number_words(table, words, word_start, token_start, token[: len(words.tag)])
+
+
+@kernel
+def split_texts(texts: Texts, alphabet: Alphabet, word_start: NDArray[np.int64]) -> Keys:
+    """Split a few texts; return their words, and write where those of each text begin."""
     size = len(texts.byte)
     capacity = max_words(size, len(texts.begin))
     byte_start = np.empty(capacity + 1, np.int64)
     byte = np.empty(size, np.uint8)
     tag = np.empty(capacity, np.uint32)
     count = split_words(texts, alphabet, WordBuffers(word_start, byte_start, byte, tag))
-    words = Keys(byte_start[: count + 1], byte, tag[:count])
-    return number_words(table, words, word_start, token_start, token[:count])
+    return Keys(byte_start[: count + 1], byte, tag[:count])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Protocol
-from unicodedata import category, normalize
 
 import numpy as np
 
 from nearcast.columns import read_only
+from nearcast.model.folding import is_word_character, unicode_words
 from nearcast.text.splitting import Alphabet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Tokenizer", "UnicodeWords", "alphabet", "fold", "words"]
+__all__ = ["Tokenizer", "UnicodeWords", "alphabet", "words"]
 
 # Planes 4 to 13 are unassigned, 15 and 16 are for private use: no letter lies there.
 _CODE_POINTS = 0x110000
@@ -40,35 +40,6 @@ class Tokenizer(Protocol):
         ...
 
 
-def fold(text: str) -> str:
-    """Return the text without differences of case and of compatibility forms.
-
-    Examples
-    --------
-    >>> fold("Ｃａｆé STRASSE straße")
-    'café strasse strasse'
-    """
-    if text.isascii():
-        return text.lower()
-    return normalize("NFKC", normalize("NFKC", text).casefold())
-
-
-def is_word_character(code: int) -> bool:
-    """Whether a code point is a letter, a mark, a number or the underscore."""
-    return category(chr(code))[0] in "LMN" or code == ord("_")
-
-
-class _Separated(dict[int, int]):
-    """For `str.translate`: every character that is not one of a word becomes a space."""
-
-    def __missing__(self, code: int) -> int:
-        self[code] = code if is_word_character(code) else ord(" ")
-        return self[code]
-
-
-_separated = _Separated()
-
-
 class UnicodeWords:
     """The default tokenizer: folded runs of letters, marks, numbers and underscores.
 
@@ -84,7 +55,7 @@ class UnicodeWords:
 
     def __call__(self, text: str, /) -> list[str]:
         """Return the words of the text, in order, repeated ones too."""
-        return fold(text).translate(_separated).split()
+        return unicode_words(text)
 
     def __repr__(self) -> str:
         return "UnicodeWords()"

@@ -1,4 +1,8 @@
-"""The vocabulary: tokens and their numbers, and how many subscriptions use each."""
+"""The vocabulary: tokens and their numbers, and how many subscriptions use each.
+
+A vocabulary may have phrases and beginnings of words (`nearcast.model.derived`). The words of a
+phrase are in it as well, so that a message is found to have the phrase by the numbers of its words.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import pyarrow as pa
 
 from nearcast.columns import frozen, read_only, starts
 from nearcast.errors import InvalidInput, StorageError
+from nearcast.model.derived import phrase_words
 from nearcast.text.byte_table import (
     LENGTH_BITS,
     MAX_KEY_BYTES,
@@ -18,6 +23,13 @@ from nearcast.text.byte_table import (
     add_key,
     add_keys,
     find_key,
+)
+from nearcast.text.derived import (
+    PHRASE_BYTE,
+    PREFIX_BYTE,
+    DerivedArrays,
+    DerivedTokens,
+    mark_phrase_words,
 )
 from nearcast.text.keys import (
     check_length,
@@ -67,6 +79,7 @@ class Vocabulary:
         self._writing = threading.Lock()
         self._install(empty_table(), 0, 0)
         self._frequency = np.zeros(0, np.int64)
+        self._derived: DerivedTokens | None = None
         self.add(list(tokens))
 
     def _install(self, table: ByteTable, count: int, used: int) -> None:
@@ -87,7 +100,63 @@ class Vocabulary:
     @property
     def nbytes(self) -> int:
         """The bytes of the vocabulary in memory."""
-        return sum(array.nbytes for array in self._table) + self._frequency.nbytes
+        derived = 0 if self._derived is None else self._derived.nbytes
+        return sum(array.nbytes for array in self._table) + self._frequency.nbytes + derived
+
+    @property
+    def derived(self) -> DerivedArrays | None:
+        """The phrases and beginnings of words for kernels, None if there are none.
+
+        Take it before `snapshot`, which then has all their words.
+        """
+        return None if self._derived is None else self._derived.view
+
+    def is_derived(self, numbers: NDArray[np.int32]) -> NDArray[np.bool_]:
+        r"""Return which ids are those of phrases or beginnings of words.
+
+        Examples
+        --------
+        >>> Vocabulary(["tea", "\x1eflood"]).is_derived(np.array([0, 1])).tolist()
+        [False, True]
+        """
+        if self._derived is None:
+            return np.zeros(len(numbers), np.bool_)
+        table = self._view
+        first = table.key[table.span[numbers] >> np.uint64(LENGTH_BITS)]
+        derived: NDArray[np.bool_] = (first == PHRASE_BYTE) | (first == PREFIX_BYTE)
+        return derived
+
+    def mark_phrase_words(self, used: NDArray[np.bool_]) -> None:
+        r"""Mark the words of all phrases that are marked, by id.
+
+        Examples
+        --------
+        >>> used = np.array([False, True, False])
+        >>> Vocabulary(["town", "\x1fold\x1ftown"]).mark_phrase_words(used)
+        >>> used.tolist()
+        [True, True, True]
+        """
+        if self._derived is not None:
+            mark_phrase_words(self._derived.view, used)
+
+    def word_ids(self, number: int) -> list[int]:
+        r"""Return the ids of the words that a token requires: itself, or those of a phrase.
+
+        The beginning of a word requires none.
+
+        Examples
+        --------
+        >>> vocabulary = Vocabulary(["town", "\x1fold\x1ftown", "\x1eflood"])
+        >>> [vocabulary.word_ids(number) for number in range(3)]
+        [[0], [3, 0], []]
+        """
+        token = self.token(number)
+        if token[0] == chr(PREFIX_BYTE):
+            return []
+        if token[0] != chr(PHRASE_BYTE):
+            return [number]
+        ids: list[int] = self.ids_of(phrase_words(token)).tolist()
+        return ids
 
     def snapshot(self) -> ByteTable:
         """Return the table for kernels; it stays valid while tokens are added.
@@ -133,6 +202,8 @@ class Vocabulary:
             number = self._count
             self._used = add_key(self._table, self._used, key, number)
             self._count += 1
+            if int(key[0]) in (PHRASE_BYTE, PREFIX_BYTE):
+                self._derive(number)
         return number
 
     def add_keys(self, keys: Keys) -> NDArray[np.int32]:
@@ -162,9 +233,34 @@ class Vocabulary:
         if new:
             self._reserve(new, new_bytes)
             fresh = frozen(np.arange(self._count, self._count + new, dtype=np.int32))
+            before = self._count
             taken, self._used = add_keys(self._table, self._used, keys, fresh, number)
             self._count += taken
+            if taken:
+                self._derive(before)
         return number
+
+    def _derive(self, first: int) -> None:
+        """Take up the phrases and beginnings of words among the tokens from an id on."""
+        begin = self._view.span[first : self._count] >> np.uint64(LENGTH_BITS)
+        marker = self._view.key[begin]
+        chosen = np.flatnonzero((marker == PHRASE_BYTE) | (marker == PREFIX_BYTE))
+        if not len(chosen):
+            return
+        derived = DerivedTokens() if self._derived is None else self._derived
+        number = (chosen + first).astype(np.int32)
+        is_phrase = marker[chosen] == PHRASE_BYTE
+        phrases, prefixes = number[is_phrase], number[~is_phrase]
+        lists = [phrase_words(self.token(one)) for one in phrases.tolist()]
+        whole = np.array([all(words) for words in lists], np.bool_)
+        if whole.any():  # no message has an empty word
+            lists = [words for words in lists if all(words)]
+            word_start = starts(np.array([len(words) for words in lists], np.int64))
+            words = strings_as_keys([word for words in lists for word in words], "token")
+            derived.add_phrases(word_start, self._add_batch(words), phrases[whole])
+        if len(prefixes):
+            derived.add_prefixes(self._view, prefixes)
+        self._derived = derived
 
     def _reserve(self, keys: int, key_bytes: int) -> None:
         """Reserve space for more keys; a table that readers may hold is not changed."""
@@ -271,6 +367,7 @@ class Vocabulary:
         vocabulary = cls()
         vocabulary._install(table, len(table.span), len(table.key))
         vocabulary._frequency = arrays["frequency"].copy()
+        vocabulary._derive(0)
         return vocabulary
 
     def __reduce__(self) -> tuple[Any, ...]:

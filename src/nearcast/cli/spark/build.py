@@ -28,6 +28,7 @@ from nearcast.cli.spark.frames import (
     show_reasons,
     write_rejects,
 )
+from nearcast.cli.text_options import Tokenizer
 
 if TYPE_CHECKING:
     from nearcast.spark.build import Built
@@ -53,6 +54,7 @@ def build(
     ] = None,
     similarity: Similarity = "containment",
     distance: Distance = "geodesic",
+    tokenizer: Tokenizer = "words",
     format: Format = None,
     rejects: Rejects = None,
     master: Master = None,
@@ -85,6 +87,7 @@ def build(
             options=options,
             similarity=similarity,
             distance=distance,
+            tokenizer=tokenizer,
         )
         taken = time.perf_counter() - began
         reasons = write_rejects(spark, built.rejects, rejects_path, built.rejected)
@@ -109,6 +112,7 @@ def _summary(built: "Built") -> dict[str, Any]:
         "options": version.options,
         "similarity": version.scoring.similarity,
         "distance": version.scoring.distance,
+        "tokenizer": version.tokenizer,
         "subscriptions": version.rows,
         "ranked": version.source.get("ranked", 0),
         "rejected": built.rejected,

@@ -20,6 +20,7 @@ from nearcast.cli.spark.frames import (
     show_reasons,
     write_rejects,
 )
+from nearcast.cli.text_options import IndexTokenizer
 
 __all__ = ["changes", "compact"]
 
@@ -32,6 +33,7 @@ def changes(
             "--changes", help="File or folder with op, id and the columns of subscriptions."
         ),
     ],
+    tokenizer: IndexTokenizer = None,
     format: Format = None,
     rejects: Rejects = None,
     master: Master = None,
@@ -52,7 +54,7 @@ def changes(
     rejects_path = rejects_folder(rejects, source)
     began = time.perf_counter()
     with errors_in_one_line():
-        changed = run(read_frame(spark, source, format), index_path)
+        changed = run(read_frame(spark, source, format), index_path, tokenizer=tokenizer)
         taken = time.perf_counter() - began
         reasons = write_rejects(spark, changed.rejects, rejects_path, changed.rejected)
     result = {

@@ -22,6 +22,7 @@ from nearcast.cli.spark.frames import (
     write_frame,
     write_rejects,
 )
+from nearcast.cli.text_options import IndexTokenizer
 
 __all__ = ["match"]
 
@@ -34,6 +35,7 @@ def match(
     version: Annotated[
         int | None, typer.Option(help="Version of the index.  [default: the latest]")
     ] = None,
+    tokenizer: IndexTokenizer = None,
     format: Format = None,
     rejects: Rejects = None,
     overwrite: Overwrite = False,
@@ -57,7 +59,14 @@ def match(
     began = time.perf_counter()
     with errors_in_one_line():
         frame = read_frame(spark, messages, format)
-        matches = run(frame, index_path, mode=mode, version=version, observation=observed)
+        matches = run(
+            frame,
+            index_path,
+            mode=mode,
+            version=version,
+            observation=observed,
+            tokenizer=tokenizer,
+        )
         write_frame(matches, out, "parquet", overwrite=overwrite)
         taken = time.perf_counter() - began
         metrics = observed.get

@@ -23,6 +23,7 @@ from nearcast.cli.spark.frames import (
     write_frame,
     write_rejects,
 )
+from nearcast.cli.text_options import Tokenizer
 from nearcast.errors import InvalidInput
 
 __all__ = ["prepare"]
@@ -43,6 +44,7 @@ def prepare(
     keep_duplicates: Annotated[
         bool, typer.Option("--keep-duplicates", help="Keep rows with the id of an earlier row.")
     ] = False,
+    tokenizer: Tokenizer = "words",
     master: Master = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
@@ -74,6 +76,7 @@ def prepare(
             columns,
             duplicates="keep" if keep_duplicates else "drop",
             damaged=REASONS[format_of(source, format)],
+            tokenizer=tokenizer,
         )
         write_frame(prepared.rows, out, "parquet", overwrite=overwrite)
         counts = prepared.check()

@@ -22,6 +22,7 @@ from nearcast.cli.spark.frames import (
     open_session,
     read_frame,
 )
+from nearcast.cli.text_options import Tokenizer
 from nearcast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def statistics(
     across: Annotated[int, typer.Option(min=1, help="Cells from west to east.")] = 100,
     up: Annotated[int, typer.Option(min=1, help="Cells from south to north.")] = 100,
     plot: Annotated[Path | None, typer.Option(help="Plot them as a PNG file.")] = None,
+    tokenizer: Tokenizer = "words",
     format: Format = None,
     master: Master = None,
     overwrite: Overwrite = False,
@@ -66,7 +68,7 @@ def statistics(
 
     frame = read_frame(open_session(master), input, format)
     began = time.perf_counter()
-    found = run(frame, kind.value, out, across=across, up=up)
+    found = run(frame, kind.value, out, across=across, up=up, tokenizer=tokenizer)
     taken = time.perf_counter() - began
     result = {
         "command": "spark statistics",

@@ -13,6 +13,7 @@ from nearcast.cli.spark.frames import (
     open_session,
     rejects_folder,
 )
+from nearcast.cli.text_options import IndexTokenizer
 from nearcast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def stream(
         str | None,
         typer.Option(help="Folder for invalid rows.  [default: OUT.rejects, none for Kafka]"),
     ] = None,
+    tokenizer: IndexTokenizer = None,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
@@ -81,6 +83,7 @@ def stream(
     from nearcast.spark.updates import stream_updates
 
     pace: dict[str, Any] = {"every": every, "available_now": once}
+    chosen = {"tokenizer": tokenizer, **pace}
     files: dict[str, Any] = {"kind": kind, "files_per_batch": files_per_batch}
     to_kafka = out.startswith("kafka://")
     rejects_path = rejects or (None if to_kafka else rejects_folder(None, out))
@@ -96,11 +99,11 @@ def stream(
                 ttl_s=ttl,
                 rejects=rejects_path,
                 partitions=partitions,
-                **pace,
+                **chosen,
             )
             queries, reporter = [query], _UPDATES
         else:
-            query = run(frame, index_path, to=out, checkpoint=checkpoint, mode=mode, **pace)
+            query = run(frame, index_path, to=out, checkpoint=checkpoint, mode=mode, **chosen)
             queries, reporter = [query], _MATCHES
             if rejects_path is not None:
                 own = f"{checkpoint.rstrip('/')}/rejects"

@@ -16,6 +16,7 @@ from nearcast.cli.spark.frames import (
     read_frame,
     write_frame,
 )
+from nearcast.cli.text_options import Tokenizer
 
 __all__ = ["subscriptions"]
 
@@ -29,6 +30,7 @@ def subscriptions(
     share: Annotated[
         str, typer.Option(metavar="A-B", help="Area of its box, as a share of the world.")
     ] = "0.0001-0.01",
+    tokenizer: Tokenizer = "words",
     format: Format = None,
     master: Master = None,
     overwrite: Overwrite = False,
@@ -44,8 +46,10 @@ def subscriptions(
     ends, area = parse_counts(tokens), parse_shares(share)
     frame = read_frame(open_session(master), messages, format)
     began = time.perf_counter()
-    found = survey(frame, seed)
-    drawn = draw(frame, count, seed=seed, tokens=ends, share=area, surveyed=found)
+    found = survey(frame, seed, tokenizer=tokenizer)
+    drawn = draw(
+        frame, count, seed=seed, tokens=ends, share=area, surveyed=found, tokenizer=tokenizer
+    )
     write_frame(drawn, out, overwrite=overwrite)
     result: dict[str, Any] = {
         "command": "spark subscriptions",

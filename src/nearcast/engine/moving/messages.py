@@ -2,7 +2,8 @@
 
 The moving index has their words and places, under a vocabulary of their own with all words,
 including those that no subscription asked for when they were published: somebody may ask for them
-before they expire. Here is what the index does not know: ids and times.
+before they expire. Here is what the index does not know: ids, times, and the order of the words,
+which decides about phrases.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.columns import NEVER, Ids, frozen
-from nearcast.engine.moving.numbered import NumberedIds, NumberedValues
+from nearcast.engine.moving.numbered import NumberedIds, NumberedLists, NumberedValues
 from nearcast.engine.moving.schedule import Schedule
 from nearcast.intake import MessageBatch
-from nearcast.text import IdTable, Vocabulary, Words
+from nearcast.text import IdTable, Sequences, Vocabulary, Words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from nearcast.columns import Messages
     from nearcast.indexes.moving import Changes, MovingIndex
 
-__all__ = ["LiveMessages", "batch_of"]
+__all__ = ["LiveMessages"]
 
 _NO_MESSAGE = -1
 
@@ -48,6 +49,7 @@ class LiveMessages:
         self._order = NumberedValues(np.int64, -1)
         self._start_us = NumberedValues(np.int64, 0)
         self._end_us = NumberedValues(np.int64, 0)
+        self._words = NumberedLists()
         self._schedule = Schedule()
 
     def __len__(self) -> int:
@@ -65,6 +67,7 @@ class LiveMessages:
             self._order,
             self._start_us,
             self._end_us,
+            self._words,
             self._schedule,
         )
         return sum(part.nbytes for part in parts)
@@ -92,18 +95,20 @@ class LiveMessages:
     ) -> tuple[NDArray[np.int32], Changes]:
         """Keep messages, none of whose ids is alive; return their numbers and what they match."""
         numbers, changes = self.index.publish(batch.number(self.vocabulary, add=True))
-        self.note(batch.ids, numbers, start_us, end_us)
+        words = batch.words.sequence(self.vocabulary)
+        self.note(batch.ids, numbers, words, start_us, end_us)
         return numbers, changes
 
     def note(
         self,
         ids: Ids,
         numbers: NDArray[np.int32],
+        words: Sequences,
         start_us: NDArray[np.int64],
         end_us: NDArray[np.int64],
         order: NDArray[np.int64] | None = None,
     ) -> None:
-        """Note ids and times of messages that the index has taken, in the order of publication."""
+        """Note what the index does not know of messages that it has taken, as published."""
         if order is None:
             order = np.arange(self.next_order, self.next_order + len(numbers))
             self.next_order += len(numbers)
@@ -114,6 +119,7 @@ class LiveMessages:
         self._order.put(numbers, order)
         self._start_us.put(numbers, start_us)
         self._end_us.put(numbers, end_us)
+        self._words.put(numbers, *words)
         self._schedule.add(end_us, numbers)
 
     def drop(self, numbers: NDArray[np.int32]) -> None:
@@ -121,6 +127,7 @@ class LiveMessages:
         self._table.remove(self._handle.of(numbers))
         self._handle.put(numbers, -1)
         self._ids.drop(numbers)
+        self._words.drop(numbers)
 
     def due(self, until_us: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return which messages expire until a time, and when, by time."""
@@ -142,6 +149,10 @@ class LiveMessages:
         """Return when messages expire."""
         return self._end_us.of(numbers)
 
+    def words(self, numbers: NDArray[np.int32]) -> Sequences:
+        """Return the words of messages in their order, numbered by the vocabulary."""
+        return Sequences(*self._words.of(numbers))
+
     def first_order(self) -> int:
         """Return the order of the oldest message, or of the next one if there is none."""
         alive = self._handle.all >= 0
@@ -149,8 +160,13 @@ class LiveMessages:
 
     def batch(self, numbers: NDArray[np.int32], time_us: NDArray[np.int64]) -> MessageBatch:
         """Return messages as they were read, with other times."""
-        messages = self.index.messages(numbers)
-        return batch_of(messages, self.ids(numbers), self.vocabulary, time_us)
+        return MessageBatch(
+            self.ids(numbers),
+            Words.of_sequences(self.words(numbers), self.vocabulary),
+            self.index.messages(numbers).box,
+            frozen(time_us),
+            frozen(np.full(len(numbers), NEVER)),
+        )
 
     def renewed(
         self, index: MovingIndex, columns: Messages, used: NDArray[np.int32]
@@ -172,18 +188,6 @@ class LiveMessages:
         renewed.next_order = self.next_order
         new, _ = index.publish(columns)
         times = self.start_us(numbers), self.end_us(numbers)
-        renewed.note(self.ids(numbers), new, *times, self.order(numbers))
+        words = self.words(numbers).renumbered(used)
+        renewed.note(self.ids(numbers), new, words, *times, self.order(numbers))
         return renewed
-
-
-def batch_of(
-    messages: Messages, ids: Ids, vocabulary: Vocabulary, time_us: NDArray[np.int64]
-) -> MessageBatch:
-    """Return messages with their words instead of numbers."""
-    return MessageBatch(
-        ids,
-        Words(messages.token_start, vocabulary.keys(messages.token)),
-        messages.box,
-        frozen(time_us),
-        frozen(np.full(len(ids), NEVER)),
-    )

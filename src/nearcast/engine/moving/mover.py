@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import BOOLEAN, PROXIMITY, gather, place_conjunctions
+from nearcast.columns import PROXIMITY, gather, place_conjunctions
 from nearcast.engine.moving.updates import Updates
 from nearcast.intake.places import regions_of
 from nearcast.model import region as region_of
@@ -42,9 +42,9 @@ class Mover:
         """Move one subscription."""
         handle = self.store.handle_at(id, self.live.moment(time_us))
         handles = np.array([handle], np.int32)
-        kind = self.store.kinds(handles)[0]
-        if kind != BOOLEAN:
-            place = point_of(region) if kind == PROXIMITY else region_of(region)
+        if self.store.by_replacing(handles)[0]:
+            near = self.store.kinds(handles)[0] == PROXIMITY
+            place = point_of(region) if near else region_of(region)
             return self.replace(id, lambda part: _placed(part, regions_of([place])), time_us)
         place = region_of(region)
         when = np.array([self.live.begin(time_us)])
@@ -79,10 +79,10 @@ class Mover:
             unknown[run] = handle < 0
             known = handle >= 0
             chosen, handle = run[known], handle[known]
-            boolean = self.store.kinds(handle) == BOOLEAN
-            for row in chosen[~boolean].tolist():
-                updates.append(self._move_ranked(batch, row, int(time_us[row])))
-            chosen, handle = chosen[boolean], handle[boolean]
+            replaced = self.store.by_replacing(handle)
+            for row in chosen[replaced].tolist():
+                updates.append(self._move_by_replacing(batch, row, int(time_us[row])))
+            chosen, handle = chosen[~replaced], handle[~replaced]
             if len(chosen):
                 rows = self.store.take_out(handle)
                 regions = batch.regions_of(chosen)
@@ -107,7 +107,7 @@ class Mover:
         if len(order):
             self.live.begin(int(times[-1]))
 
-    def _move_ranked(self, batch: MoveBatch, row: int, time_us: int) -> Updates:
+    def _move_by_replacing(self, batch: MoveBatch, row: int, time_us: int) -> Updates:
         regions = batch.regions_of(np.array([row]))
         [id] = batch.ids.take(np.array([row])).tolist()
         return self.replace(id, lambda part: _placed(part, regions), time_us)

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import GrowingArray, Ids
+from nearcast.columns import GrowingArray, Ids, starts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NumberedIds", "NumberedValues"]
+__all__ = ["NumberedIds", "NumberedLists", "NumberedValues"]
+
+_MIN_VALUES = 1 << 16
 
 
 class NumberedValues:
@@ -54,6 +56,57 @@ class NumberedValues:
     def at(self, number: int) -> Any:
         """Return the value of a number that was set."""
         return self._values.writable[number]
+
+
+class NumberedLists:
+    """A list of int32 values for every number that has one, end to end in one array.
+
+    Lists that were dropped stay in the array until they are most of it.
+
+    Examples
+    --------
+    >>> lists = NumberedLists()
+    >>> lists.put(np.array([5, 0]), np.array([0, 2, 3]), np.array([7, 8, 9], np.int32))
+    >>> start, values = lists.of(np.array([0, 5]))
+    >>> start.tolist(), values.tolist()
+    ([0, 1, 3], [9, 7, 8])
+    """
+
+    def __init__(self) -> None:
+        self._begin = NumberedValues(np.int64, 0)
+        self._length = NumberedValues(np.int32, 0)
+        self._values = GrowingArray(np.empty(0, np.int32))
+        self._dropped = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all lists."""
+        return self._begin.nbytes + self._length.nbytes + self._values.nbytes
+
+    def put(
+        self, numbers: NDArray[Any], start: NDArray[np.int64], values: NDArray[np.int32]
+    ) -> None:
+        """Set the lists of numbers that have none; list ``i`` begins at ``start[i]``."""
+        self._begin.put(numbers, start[:-1] + len(self._values))
+        self._length.put(numbers, np.diff(start))
+        self._values.append(values)
+
+    def drop(self, numbers: NDArray[Any]) -> None:
+        """Forget the lists of numbers."""
+        self._dropped += int(self._length.of(numbers).sum())
+        self._length.put(numbers, 0)
+        if self._dropped > _MIN_VALUES and 2 * self._dropped > len(self._values):
+            kept = np.flatnonzero(self._length.all > 0)
+            start, values = self.of(kept)
+            self._values, self._dropped = GrowingArray(values), 0
+            self._begin.put(kept, start[:-1])
+
+    def of(self, numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return where the list of each number begins, and all lists end to end."""
+        length = self._length.of(numbers).astype(np.int64)
+        start = starts(length)
+        at = np.repeat(self._begin.of(numbers) - start[:-1], length) + np.arange(start[-1])
+        return start, self._values.writable[at]
 
 
 class NumberedIds:

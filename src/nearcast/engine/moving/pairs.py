@@ -9,7 +9,7 @@ import numpy as np
 
 from nearcast import indexes
 from nearcast.columns import BOOLEAN, distinct
-from nearcast.segments import Part, known_clauses, routing_clauses
+from nearcast.segments import Part, has_derived, known_clauses, routing_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,19 +63,21 @@ class Pairs(NamedTuple):
 def find_pairs(messages: LiveMessages, part: Part, scorer: Scorer) -> Pairs:
     """Return the living messages that match subscriptions, which need not be registered."""
     rankings = part.subscriptions.rankings
-    if rankings is not None and bool((rankings.kind != BOOLEAN).any()):
-        return _find_ranked(messages, part, scorer)
+    ranked = rankings is not None and bool((rankings.kind != BOOLEAN).any())
+    if ranked or has_derived(part.subscriptions.clauses, part.vocabulary).any():
+        return _find_verified(messages, part, scorer)
     clauses = known_clauses(part, messages.vocabulary)
     return Pairs.boolean(*messages.index.find(clauses))
 
 
-def _find_ranked(messages: LiveMessages, part: Part, scorer: Scorer) -> Pairs:
-    """Return what matches subscriptions of which some are ranked.
+def _find_verified(messages: LiveMessages, part: Part, scorer: Scorer) -> Pairs:
+    """Return what matches subscriptions of which some are ranked or have phrases.
 
     The moving index finds the messages that may match, and a small index decides.
     """
     content = scorer.content(*part)
-    may_match = replace(part.subscriptions, clauses=routing_clauses(content), rankings=None)
+    routed = routing_clauses(content, part.vocabulary)
+    may_match = replace(part.subscriptions, clauses=routed, rankings=None)
     clauses = known_clauses(Part(may_match, part.vocabulary), messages.vocabulary)
     numbers = distinct(messages.index.find(clauses)[1])
     batch = messages.batch(numbers, np.zeros(len(numbers), np.int64))

@@ -17,7 +17,7 @@ from nearcast.storage import (
     nested,
     prefixed,
 )
-from nearcast.text import Vocabulary
+from nearcast.text import Sequences, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +47,7 @@ class StoredLive:
     present_us: int
     ids: Ids
     messages: Messages
+    words: Sequences
     start_us: NDArray[np.int64]
     end_us: NDArray[np.int64]
     vocabulary: Arrays
@@ -68,6 +69,7 @@ class StoredLive:
             live.present_us,
             messages.ids(numbers),
             messages.index.messages(numbers),
+            messages.words(numbers),
             messages.start_us(numbers),
             messages.end_us(numbers),
             messages.vocabulary.arrays(),
@@ -80,7 +82,7 @@ class StoredLive:
         messages = live.messages
         messages.vocabulary.add(Vocabulary.from_arrays(self.vocabulary).tokens().to_pylist())
         numbers, _ = messages.index.publish(self.messages)
-        messages.note(self.ids, numbers, self.start_us, self.end_us)
+        messages.note(self.ids, numbers, self.words, self.start_us, self.end_us)
         live.present_us = self.present_us
         ids, since = self.since
         live.since.put(store.known_handles(ids), since)
@@ -93,6 +95,7 @@ class StoredLive:
         return {
             "start_us": self.start_us,
             "end_us": self.end_us,
+            **prefixed("words", self.words._asdict()),
             **prefixed("vocabulary", self.vocabulary),
             **prefixed("ids", ids_to_arrays(self.ids)),
             **prefixed("messages", messages_to_arrays(self.messages)),
@@ -125,13 +128,17 @@ class StoredLive:
             arrays["outbox.sign"],
             None if np.isnan(score).all() else score,
         )
+        messages = messages_from_arrays(nested("messages", arrays))
+        words = nested("words", arrays)
         return cls(
             meta["index"],
             dict(meta["options"]),
             meta["report"],
             int(meta["present_us"]),
             ids_from_arrays(nested("ids", arrays)),
-            messages_from_arrays(nested("messages", arrays)),
+            messages,
+            # Older folders have no order of words: none of their phrases is found.
+            Sequences(**words) if words else Sequences(messages.token_start, messages.token),
             arrays["start_us"],
             arrays["end_us"],
             nested("vocabulary", arrays),

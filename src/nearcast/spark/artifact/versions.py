@@ -94,6 +94,7 @@ class Version:
     ``ids`` is ``integer`` or ``string``. ``source`` names the command that made the version, with
     its counts. Only versions with several shards have a router. ``weights`` is the table of weights
     with which ``scoring`` scores ranked subscriptions; None if there have been none so far.
+    ``tokenizer`` is the name of what makes tokens of keywords and texts.
     """
 
     index: str
@@ -107,6 +108,7 @@ class Version:
     created_ms: int = 0
     weights: Stored | None = None
     scoring: Scoring = field(default_factory=Scoring)
+    tokenizer: str = "words"
 
     @property
     def mode(self) -> str:
@@ -147,13 +149,15 @@ class Version:
         return json.dumps({**body, "sha256": check}, sort_keys=True, indent=1).encode()
 
     def _fields(self) -> dict[str, Any]:
-        """Return the fields for JSON, without those of ranked subscriptions if all are defaults.
+        """Return the fields for JSON, without those that came later if they are defaults.
 
         So the files of versions that were written before there were such fields stay valid.
         """
         fields = asdict(self)
         if self.weights is None and self.scoring == Scoring():
             del fields["weights"], fields["scoring"]
+        if self.tokenizer == "words":
+            del fields["tokenizer"]
         return fields
 
     @classmethod

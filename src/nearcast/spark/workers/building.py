@@ -37,7 +37,7 @@ from nearcast.spark.artifact.segments import (
 from nearcast.spark.artifact.versions import ShardRef
 from nearcast.spark.shards.shard_dedup import pack_shards
 from nearcast.storage import nested, prefixed, read_arrays
-from nearcast.text import IdTable, Vocabulary, Weights
+from nearcast.text import IdTable, Vocabulary, Weights, tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -106,11 +106,14 @@ class WriteParts:
         The temporary folder in it, for parts.
     router
         The stored router; None for a single shard.
+    tokenizer
+        The name of the tokenizer.
     """
 
     folder: str
     work: str
     router: Stored | None
+    tokenizer: str = "words"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write parts and yield their rows."""
@@ -134,7 +137,9 @@ class _Reading:
 
     def take(self, table: pa.Table) -> None:
         """Read some rows."""
-        subscriptions, rejects = read_subscriptions(table, self.vocabulary, unique=False)
+        subscriptions, rejects = read_subscriptions(
+            table, self.vocabulary, tokenizer(self.plan.tokenizer), unique=False
+        )
         self.read.append(subscriptions)
         self.rows += len(subscriptions)
         self.rejected += len(rejects)
@@ -305,7 +310,7 @@ def write_parts(
     router = read_router(folder, stored_router)
     content = part.subscriptions.clauses if scorer is None else scorer.content(*part)
     rank = router.ranks(part.vocabulary)
-    start, shard = router.route_subscriptions(routing_clauses(content), rank)
+    start, shard = router.route_subscriptions(routing_clauses(content, part.vocabulary), rank)
     start, shard = at_least_one_shard(start, shard)
     bits = pack_shards(start, shard, router.shards)
     row = np.repeat(np.arange(len(part.subscriptions)), np.diff(start))

@@ -41,7 +41,7 @@ from nearcast.spark.workers.building import (
 )
 from nearcast.spark.workers.resolving import Found, number_ids, resolve
 from nearcast.storage import ids_from_arrays, ids_to_arrays, read_arrays
-from nearcast.text import IdTable
+from nearcast.text import IdTable, tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -173,12 +173,14 @@ class ResolveChanges:
         artifact = Artifact(self.folder)
         folder = artifact.folder
         found = [_read_found(folder, stored) for stored in self.found]
-        part, dead, rejects, taken = resolve(read_changes(folder, self.changes), found)
+        version = artifact.read(self.version)
+        part, dead, rejects, taken = resolve(
+            read_changes(folder, self.changes), found, tokenizer(version.tokenizer)
+        )
         results: list[dict[str, Any]] = [
             {"what": what, "rows": rows} for what, rows in taken.items()
         ]
         if len(part.subscriptions):
-            version = artifact.read(self.version)
             weights = version.weights
             if weights is None and part.subscriptions.rankings is not None:
                 weights = _count_weights(folder, part)

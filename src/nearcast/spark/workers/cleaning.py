@@ -31,6 +31,7 @@ from nearcast.intake.places import BOX, POINT
 from nearcast.intake.rejects import RowErrors, cell_value
 from nearcast.intake.times import read_times
 from nearcast.text import Vocabulary
+from nearcast.text import tokenizer as find_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -82,11 +83,14 @@ class Cleaning:
         The schema of clean rows; see `Cleaning.of`.
     damaged
         The reason for rejecting lines in the column `DAMAGED`.
+    tokenizer
+        The name of the tokenizer of keywords.
     """
 
     kind: str
     schema: pa.Schema
     damaged: str = "cannot be read as a record"
+    tokenizer: str = "words"
 
     @classmethod
     def of(
@@ -97,6 +101,7 @@ class Cleaning:
         integer_ids: bool = False,
         binary_geometry: bool = False,
         damaged: str = damaged,
+        tokenizer: str = tokenizer,
     ) -> Cleaning:
         """Return the cleaning of records with these columns; messages always get a time.
 
@@ -114,7 +119,7 @@ class Cleaning:
         }
         there = {*names, "time"} if kind == "messages" else {*names}
         fields = [(n, types.get(n, pa.float64())) for n in COLUMNS[kind] if n in there]
-        return cls(kind, pa.schema(fields), damaged)
+        return cls(kind, pa.schema(fields), damaged, tokenizer)
 
     @property
     def counted_schema(self) -> pa.Schema:
@@ -194,7 +199,7 @@ def require_columns(kind: str, names: Sequence[str]) -> None:
         When there is no column for the id, the words or the place, or a name occurs twice.
     """
     table = pa.Table.from_arrays([pa.nulls(0) for _ in names], names=list(names))
-    _invalid_rows(kind, table, Vocabulary())
+    _invalid_rows(kind, table, Vocabulary(), "words")
 
 
 def normalized(text: pa.Array) -> pa.Array:
@@ -237,23 +242,23 @@ def _without_views(table: pa.Table) -> pa.Table:
 
 def _rejects_of(table: pa.Table, cleaning: Cleaning, vocabulary: Vocabulary) -> Rejects:
     if DAMAGED not in table.column_names:
-        return _invalid_rows(cleaning.kind, table, vocabulary)
+        return _invalid_rows(cleaning.kind, table, vocabulary, cleaning.tokenizer)
     readable = table.column(DAMAGED).is_null().to_numpy()
     errors = LineErrors()
     for row in np.flatnonzero(~readable).tolist():
         errors.add(row, "", cleaning.damaged, cell_value(table, DAMAGED, row))
     records = table.drop_columns(DAMAGED).filter(pa.array(readable))
-    invalid = _invalid_rows(cleaning.kind, records, vocabulary)
+    invalid = _invalid_rows(cleaning.kind, records, vocabulary, cleaning.tokenizer)
     position = np.flatnonzero(readable)[invalid.row]
     numbered = replace(invalid, row=position)
     return Rejects.concatenate([errors.rejects(), numbered])
 
 
-def _invalid_rows(kind: str, table: pa.Table, vocabulary: Vocabulary) -> Rejects:
+def _invalid_rows(kind: str, table: pa.Table, vocabulary: Vocabulary, tokenizer: str) -> Rejects:
     """Return the invalid rows by position."""
-    if kind == "messages":
+    if kind == "messages":  # no message is invalid because of its tokens
         return read_messages(table, now_us=0, unique=False)[1]
-    return read_subscriptions(table, vocabulary, unique=False)[1]
+    return read_subscriptions(table, vocabulary, find_tokenizer(tokenizer), unique=False)[1]
 
 
 def _columns(table: pa.Table, schema: pa.Schema) -> list[pa.Array]:

@@ -21,7 +21,9 @@ from nearcast.intake import (
     read_messages,
     read_subscriptions,
 )
+from nearcast.model.derived import readable
 from nearcast.text import Vocabulary
+from nearcast.text import tokenizer as find_tokenizer
 from nearcast.text.keys import keys_of, string_buffers
 
 if TYPE_CHECKING:
@@ -97,6 +99,7 @@ def count_batches(
     grid: Grid,
     tokens: bool = True,
     cells: bool = True,
+    tokenizer: str = "words",
 ) -> Iterator[pa.RecordBatch]:
     """Count documents by token, by cell and by both; yield rows of `COUNTED`.
 
@@ -113,7 +116,7 @@ def count_batches(
     tally = Tally(grid, tokens=tokens, cells=cells, max_pairs=MAX_PAIRS)
     vocabulary, rejected = Vocabulary(), 0
     for batch in batches:
-        columns, invalid = _read(pa.Table.from_batches([batch]), kind, vocabulary)
+        columns, invalid = _read(pa.Table.from_batches([batch]), kind, vocabulary, tokenizer)
         rejected += invalid
         count = len(columns) if isinstance(columns, Messages) else columns.subscriptions
         row = tally.add(columns)
@@ -163,14 +166,17 @@ def weigh_tokens(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, schema=_WEIGHTED)
 
 
-def _read(table: pa.Table, kind: Kind, vocabulary: Vocabulary) -> tuple[Clauses | Messages, int]:
+def _read(
+    table: pa.Table, kind: Kind, vocabulary: Vocabulary, tokenizer: str = "words"
+) -> tuple[Clauses | Messages, int]:
     """Return the documents of a table, including repeated ids, and the number of invalid rows."""
     columns: Clauses | Messages
+    split = find_tokenizer(tokenizer)
     if kind == "messages":
-        batch, _ = read_messages(table, now_us=0, unique=False)
+        batch, _ = read_messages(table, split, now_us=0, unique=False)
         columns, count = batch.number(vocabulary, add=True), len(batch)
     else:
-        subscriptions, _ = read_subscriptions(table, vocabulary, unique=False)
+        subscriptions, _ = read_subscriptions(table, vocabulary, split, unique=False)
         columns, count = subscriptions.clauses, len(subscriptions)
     return columns, table.num_rows - count
 
@@ -182,6 +188,8 @@ def _rows(tally: Tally, vocabulary: Vocabulary) -> Iterator[pa.RecordBatch]:
     if counts.documents == 0:
         return
     tokens = vocabulary.tokens()
+    if vocabulary.derived is not None:  # phrases of subscriptions, as a person would write them
+        tokens = pa.array([*map(readable, tokens.to_pylist())], pa.large_string())
     for first in range(0, len(counts.cell), MAX_ROWS):
         part = slice(first, first + MAX_ROWS)
         token = counts.token[part]

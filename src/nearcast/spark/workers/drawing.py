@@ -17,6 +17,7 @@ from nearcast.columns import UNITS, WORLD, Messages, starts
 from nearcast.errors import InvalidInput
 from nearcast.intake import read_messages
 from nearcast.text import Vocabulary
+from nearcast.text import tokenizer as find_tokenizer
 from nearcast.text.keys import keys_of, string_buffers
 
 if TYPE_CHECKING:
@@ -67,10 +68,13 @@ class Recipe:
         The minimum and maximum number of tokens.
     share
         The minimum and maximum area of its box, as shares of the world; the logarithm is uniform.
+    tokenizer
+        The name of what splits messages into tokens.
     """
 
     tokens: tuple[int, int] = (1, 5)
     share: tuple[float, float] = (0.0001, 0.01)
+    tokenizer: str = "words"
 
     def __post_init__(self) -> None:
         if not 1 <= self.tokens[0] <= self.tokens[1]:
@@ -127,11 +131,13 @@ def uniform(state: NDArray[np.uint64], number: Any) -> NDArray[np.float64]:
     return (_mixed(state, number) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def survey_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def survey_batches(
+    batches: Iterable[pa.RecordBatch], *, tokenizer: str = "words"
+) -> Iterator[pa.RecordBatch]:
     """Count messages by bucket; the batches have an additional column ``hash``."""
     found = np.zeros(BUCKETS + 2, np.int64)
     for batch in batches:
-        eligible, wordless, rejected = _eligible(batch)
+        eligible, wordless, rejected = _eligible(batch, tokenizer)
         found[WORDLESS] += wordless
         found[REJECTED] += rejected
         found += np.bincount(_bucket(eligible.hash), minlength=len(found))
@@ -152,7 +158,7 @@ def draw_batches(
     (['m#0', 'm#1'], [['tea'], ['tea']], [180.0, 180.0])
     """
     for batch in batches:
-        eligible, _, _ = _eligible(batch)
+        eligible, _, _ = _eligible(batch, recipe.tokenizer)
         copy_start = starts(rounds.copies(_bucket(eligible.hash)))
         for first in range(0, int(copy_start[-1]), MAX_ROWS):
             at = np.arange(first, min(first + MAX_ROWS, int(copy_start[-1])))
@@ -160,10 +166,10 @@ def draw_batches(
             yield _draw(eligible.take(row), rounds.first + at - copy_start[row], recipe)
 
 
-def _eligible(batch: pa.RecordBatch) -> tuple[_Eligible, int, int]:
+def _eligible(batch: pa.RecordBatch, tokenizer: str) -> tuple[_Eligible, int, int]:
     """Return the messages with words, and the numbers of those without and of invalid rows."""
     table = pa.Table.from_batches([batch])
-    read, rejects = read_messages(table, now_us=0, unique=False)
+    read, rejects = read_messages(table, find_tokenizer(tokenizer), now_us=0, unique=False)
     # Token ids follow the order of the bytes: in the order of arrival, they would vary.
     arrived = Vocabulary()
     read.number(arrived, add=True)

@@ -55,10 +55,13 @@ class LivingSet:
         self.present_us = present_us
 
     @classmethod
-    def begin(cls, parts: Sequence[Part], scorer: Scorer, at_us: int) -> LivingSet:
+    def begin(
+        cls, parts: Sequence[Part], scorer: Scorer, at_us: int, tokenizer: str = "words"
+    ) -> LivingSet:
         """Return subscriptions before the first event, which happens at a time."""
         clock = ReplayClock(at_us)
-        return cls(open_parts(Engine, parts, scorer, clock=clock), clock, BEGINNING)
+        engine = open_parts(Engine, parts, scorer, tokenizer=tokenizer, clock=clock)
+        return cls(engine, clock, BEGINNING)
 
     @classmethod
     def open(cls, folder: Path, meta: dict[str, Any]) -> LivingSet:

@@ -22,6 +22,7 @@ from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.shards.shard_dedup import owned_matches
 from nearcast.spark.workers.answers import Answer, Costs, answer_batches, cost_batch
 from nearcast.spark.workers.routing import ROUTE, MessageRouter, bits_of, version_of
+from nearcast.text import tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -116,12 +117,13 @@ class _Opened:
         self._version = version
         self._scorer = open_scorer(artifact.folder, version)
         self._router: MessageRouter | None = None
+        self._tokenizer = tokenizer(version.tokenizer)
         # The process caches some segments; this keeps all of a version, which may have more.
         self._segments: dict[int, list[ShardSegment]] = {}
 
     def all_shards(self, table: pa.Table, now_us: int, costs: Costs) -> Iterator[Answer]:
         """Match messages against all shards, and count them."""
-        batch, rejects = read_messages(table, now_us=now_us, unique=False)
+        batch, rejects = read_messages(table, self._tokenizer, now_us=now_us, unique=False)
         costs.messages, costs.rejected = len(batch), len(rejects)
         weight = self._text_weight(batch)
         if self._version.router is None:
@@ -142,7 +144,7 @@ class _Opened:
         for shard in pc.unique(table["_shard"]).drop_null().to_pylist():
             own = table.filter(pc.equal(table["_shard"], shard))
             messages = own.drop_columns(ROUTE.names)
-            batch, _ = read_messages(messages, now_us=now_us, unique=False)
+            batch, _ = read_messages(messages, self._tokenizer, now_us=now_us, unique=False)
             yield from self._shard(shard, batch, self._text_weight(batch), bits_of(own["_shards"]))
 
     def _text_weight(self, batch: MessageBatch) -> NDArray[np.float64]:

@@ -24,12 +24,14 @@ from nearcast.spark.workers.effects import (
     net_effects,
     with_places,
 )
-from nearcast.text import IdTable, Vocabulary
+from nearcast.text import IdTable, Vocabulary, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from nearcast.text import Tokenizer
 
 __all__ = ["Found", "Numbered", "Resolved", "number_ids", "read_operations", "resolve"]
 
@@ -77,7 +79,7 @@ def number_ids(table: pa.Table) -> Numbered:
     return Numbered(ids, number, known, errors)
 
 
-def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
+def resolve(table: pa.Table, found: Sequence[Found], tokenizer: Tokenizer = words) -> Resolved:
     """Apply the changes of a table in the order of their times and rows.
 
     Parameters
@@ -87,6 +89,8 @@ def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
         a subscription, none, or a place; optionally ``time``.
     found
         The registered subscriptions of each shard; a subscription may be in several.
+    tokenizer
+        What makes tokens of keywords.
 
     Raises
     ------
@@ -97,7 +101,7 @@ def resolve(table: pa.Table, found: Sequence[Found]) -> Resolved:
     operation = read_operations(table, numbered.errors)
     time = read_times(table, "time", numbered.errors)
     vocabulary = Vocabulary()
-    inserts = _Read.of(table, operation == 0, numbered.errors, vocabulary)
+    inserts = _Read.of(table, operation == 0, numbered.errors, vocabulary, tokenizer=tokenizer)
     inserted = np.zeros(table.num_rows, np.bool_)
     inserted[inserts.position >= 0] = _by_distance(inserts.subscriptions)
     existed = np.zeros(numbered.table.handles, np.bool_)
@@ -147,6 +151,7 @@ class _Read:
         vocabulary: Vocabulary,
         without: Sequence[str] = (),
         more: Mapping[str, float | None] | None = None,
+        tokenizer: Tokenizer = words,
     ) -> _Read:
         """Read the rows that are valid so far, without some columns and with others in addition."""
         position = np.full(table.num_rows, -1, np.int64)
@@ -157,7 +162,7 @@ class _Read:
         chosen = table.select(kept).take(pa.array(rows))
         for name, value in (more or {}).items():
             chosen = chosen.append_column(name, pa.array([value] * len(rows), pa.float64()))
-        read, rejects = read_subscriptions(chosen, vocabulary, unique=False)
+        read, rejects = read_subscriptions(chosen, vocabulary, tokenizer, unique=False)
         number = rows[rejects.row]
         records = tuple(_record(table, row) for row in number.tolist())
         rejects = replace(rejects, row=number, record=records)

@@ -14,7 +14,7 @@ from nearcast.intake import read_messages
 from nearcast.spark.artifact.segments import open_router
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.shards.shard_dedup import pack_shards
-from nearcast.text import Vocabulary
+from nearcast.text import Vocabulary, tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -131,7 +131,9 @@ class RouteMessages:
                 router = open_router(artifact.folder, version)
                 known = {version.number: MessageRouter(router)}
             messages = table.drop_columns([NOW]) if NOW in table.column_names else table
-            read, rejects = read_messages(messages, now_us=now_us, unique=False)
+            read, rejects = read_messages(
+                messages, tokenizer(version.tokenizer), now_us=now_us, unique=False
+            )
             if len(rejects):
                 accepted = np.ones(messages.num_rows, np.bool_)
                 accepted[rejects.row] = False

@@ -168,6 +168,7 @@ class ApplyEvents:
                 [unite(parts)],
                 Scorer.new(version.scoring) if scorer is None else scorer,
                 now_us if first is None else min(int(first), now_us),
+                version.tokenizer,
             )
 
     def _write_rejects(self, task: Task, applied: Applied | None) -> None:

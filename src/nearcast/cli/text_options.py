@@ -1,0 +1,39 @@
+"""The option ``--tokenizer``, which several commands share."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+__all__ = ["IndexTokenizer", "Tokenizer"]
+
+
+def _checked(name: str | None) -> str | None:
+    """Return the name of a tokenizer that can be loaded, perhaps from the current folder."""
+    if name is None or name == "words":
+        return name
+    from nearcast.text import tokenizer
+
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    tokenizer(name)
+    return name
+
+
+Tokenizer = Annotated[
+    str,
+    typer.Option(
+        callback=_checked,
+        metavar="NAME",
+        help="What makes words: words, stem:LANGUAGE, cjk or MODULE:FUNCTION.",
+    ),
+]
+IndexTokenizer = Annotated[
+    str | None,
+    typer.Option(
+        callback=_checked,
+        metavar="NAME",
+        help="Tokenizer that the index must have.  [default: its own]",
+    ),
+]

@@ -1,0 +1,134 @@
+"""Words as people type them, in expressions and in lists of keywords.
+
+People bring habits from other search engines: ``-milk``, ``C++``, ``fl*od``, ``tea^2``. What we do
+not support is refused with a reason, and never changed silently. A ``*`` at the end is supported:
+it asks for all words with this beginning.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from nearcast.errors import shorten
+from nearcast.model.derived import prefix_token
+from nearcast.model.folding import is_word_character, unicode_words
+
+if TYPE_CHECKING:
+    from nearcast.model.checks import Tokenize
+
+__all__ = ["Problem", "TypedWord", "dropped_symbols", "prefix_of", "typed_word"]
+
+_OPENING = "#@$'\u2018\u2019“„«¿¡…([{<"
+_CLOSING = ".,;:!?)'\u2019”»…]}>"
+_WEIGHT = re.compile(r"[~^][0-9.]*$")
+_OTHER_SYNTAX = {
+    "-": "NOT {0}",
+    "!": "NOT {0}",
+    "+": "{0}: words side by side are all required",
+}
+
+
+class Problem(NamedTuple):
+    """What is wrong with a word, and at which of its characters."""
+
+    at: int
+    reason: str
+
+
+class TypedWord(NamedTuple):
+    """A word without what surrounds it, where it begins, and whether a ``*`` followed it."""
+
+    text: str
+    at: int
+    is_prefix: bool
+
+
+def typed_word(word: str) -> TypedWord | Problem:
+    """Return what a word without spaces and quotes means, or why it means nothing.
+
+    Examples
+    --------
+    >>> typed_word("#Flood*,"), typed_word("tea")
+    (TypedWord(text='Flood', at=1, is_prefix=True), TypedWord(text='tea', at=0, is_prefix=False))
+    >>> typed_word("tea|milk")
+    Problem(at=3, reason='| is not known here; write OR')
+    """
+    if word[0] in _OTHER_SYNTAX and any(is_word_character(ord(c)) for c in word):
+        instead = _OTHER_SYNTAX[word[0]].format(shorten(word[1:])[1:-1])
+        return Problem(0, f"{word[0]} before a word is not known here; write {instead}")
+    for symbols, operator in (("||", "OR"), ("|", "OR"), ("&&", "AND")):
+        if symbols in word:
+            return Problem(word.index(symbols), f"{symbols} is not known here; write {operator}")
+    begin = len(word) - len(word.lstrip(_OPENING))
+    text = word[begin:].rstrip(_CLOSING)
+    weight = _WEIGHT.search(text)
+    if weight is not None:
+        reason = f"{weight[0][0]} is not known here: words have no weights and no distances"
+        return Problem(begin + weight.start(), f"{reason}; leave it out, or quote the word")
+    is_prefix = text.endswith("*")
+    text = text[:-1] if is_prefix else text
+    if "*" in text or (is_prefix and not text):
+        reason = "* may only stand at the end of a word; quote the word to search for * itself"
+        return Problem(begin + (text + "*").index("*"), reason)
+    return TypedWord(text, begin, is_prefix) if text else TypedWord(word, 0, False)
+
+
+def prefix_of(text: str) -> str | Problem:
+    r"""Return the token of all words that begin with a text, or why there is none.
+
+    Examples
+    --------
+    >>> prefix_of("Flood")
+    '\x1eflood'
+    >>> prefix_of("wi-fi").reason
+    "'wi-fi' has several words; * may only follow one"
+    """
+    words = unicode_words(text)
+    symbols = _symbols_around(text)
+    if len(words) > 1:
+        return Problem(0, f"{shorten(text)} has several words; * may only follow one")
+    if not words or symbols is not None:
+        reason = "has no letter or digit" if not words else "has symbols that are in no word"
+        return Problem(symbols or 0, f"{shorten(text)} {reason}; * must follow letters or digits")
+    return prefix_token(words[0])
+
+
+def dropped_symbols(text: str, tokenize: Tokenize, tokens: list[str]) -> Problem | None:
+    """Return where a tokenizer drops symbols at the ends of a word, as ``++`` of ``C++``.
+
+    Parameters
+    ----------
+    text
+        The word, as `typed_word` returns it.
+    tokenize, tokens
+        The tokenizer, and what it makes of the word.
+
+    Examples
+    --------
+    >>> dropped_symbols("C++", str.split, ["C++"]) is None
+    True
+    >>> dropped_symbols("C++", unicode_words, ["c"]).at
+    1
+    """
+    at = _symbols_around(text)
+    if at is None or not tokens:
+        return None
+    kept = text.strip("".join({c for c in text if not is_word_character(ord(c))}))
+    if list(tokenize(kept)) != tokens:
+        return None
+    symbols = text[at:] if at else text[: text.index(kept)]
+    found = shorten(" ".join(tokens))
+    return Problem(
+        at,
+        f"{shorten(symbols)} would be ignored, so {shorten(text)} means {found}; write that, quote "
+        "the word to say that you mean it, or use a tokenizer that keeps such words",
+    )
+
+
+def _symbols_around(text: str) -> int | None:
+    """Return where symbols at the end of a text begin, or 0 if some are at its beginning."""
+    inside = [i for i, character in enumerate(text) if is_word_character(ord(character))]
+    if not inside or (inside[0] == 0 and inside[-1] == len(text) - 1):
+        return None
+    return inside[-1] + 1 if inside[-1] < len(text) - 1 else 0

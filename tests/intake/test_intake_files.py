@@ -467,7 +467,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
 def rows_in(path: Path, kind: str) -> tuple[int, int, int]:
     """Return how many rows were read, taken and refused."""
     rows = taken = refused = 0
-    for batch in open_table(path, block_bytes=64):
+    for batch in open_table(path, kind=kind, block_bytes=64):
         if kind == "subscriptions":
             found, rejects = read_subscriptions(batch.table, Vocabulary(), source=batch)
             taken += len(found)

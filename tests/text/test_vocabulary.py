@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 from nearcast.columns import read_only
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, StorageError
+from nearcast.model.derived import PHRASE, PREFIX
 from nearcast.text import Vocabulary
 from nearcast.text.byte_table import MAX_KEY_BYTES, Keys
 
-TOKENS = st.lists(st.text(min_size=1, max_size=4), max_size=30)
+# A marker makes a token a derived one, whose words are added too: see test_derived.py.
+WORDS = st.text(
+    st.characters(exclude_characters=PHRASE + PREFIX, codec="utf-8"), min_size=1, max_size=4
+)
+TOKENS = st.lists(WORDS, max_size=30)
 
 
 @settings(deadline=None)

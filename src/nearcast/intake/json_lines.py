@@ -30,7 +30,7 @@ from nearcast.intake.json_records import (
 )
 from nearcast.intake.lines import LineErrors, is_utf8, nonempty_lines
 from nearcast.intake.made_ids import row_ids
-from nearcast.intake.names import ASKED, TAKEN, near, wanted
+from nearcast.intake.names import ASKED, COLUMNS, TAKEN, near, wanted
 from nearcast.intake.nested import follow, nested_type
 from nearcast.intake.rejects import Rejects
 
@@ -213,7 +213,9 @@ def _ours(
     used = {*taken.values(), *roots}
     columns.unused |= dict.fromkeys(name for name in others if name not in used)
     columns.first = False
-    return _with_ids(found, columns, number)
+    # Without the others: what Arrow infers for a list with null and text is damaged (PyArrow 26).
+    known = [name for name in found.column_names if name in COLUMNS[columns.kind]]
+    return _with_ids(found.select(known), columns, number)
 
 
 def _with_ids(table: pa.Table, columns: JsonColumns, number: NDArray[np.int64]) -> pa.Table | None:

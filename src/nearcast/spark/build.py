@@ -14,12 +14,13 @@ from pyspark.sql import functions as F
 from nearcast import indexes
 from nearcast.columns import DISTANCES, SIMILARITIES, Messages, Scoring
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.intake import read_messages, read_subscriptions
+from nearcast.intake import SUBSCRIPTION_COLUMNS, read_messages, read_subscriptions
 from nearcast.model.json_form import RANKED
 from nearcast.segments import Part, Scorer, routing_clauses
 from nearcast.spark.artifact.segments import write_router
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Stored, Version
 from nearcast.spark.artifact.working import working
+from nearcast.spark.files import map_rows
 from nearcast.spark.frames import (
     ddl,
     id_type,
@@ -167,6 +168,7 @@ class _Build:
         if len(self._builder.vocabulary()):
             problem = "need one vocabulary, but every shard has its own; leave them out"
             raise InvalidInput("options", options, problem)
+        self._subscriptions = subscriptions
         self._given = subscription_columns(subscriptions)
         self._spark = subscriptions.sparkSession
         self._artifact = artifact
@@ -181,11 +183,11 @@ class _Build:
         with plain_errors():
             count = self._shards(mode, shards, shard_size)
             router, plan = self._plan(count, messages)
-            prepared = prepare(self._given, "subscriptions")
+            prepared = prepare(self._subscriptions, "subscriptions")
             # The task that builds a single shard finds duplicate ids itself.
             duplicates = count > 1 and _has_duplicate_ids(self._given)
             with working(self._artifact) as work:
-                made = None if duplicates else self._write(self._given, work, router, plan)
+                made = None if duplicates else self._write(self._subscriptions, work, router, plan)
                 if made is None:
                     made = self._write(prepared.rows, work, router, plan)
                     assert made is not None
@@ -229,7 +231,8 @@ class _Build:
         stored = None if router is None else write_router(folder, data_name(), router)
         written = Written(1 if router is None else router.shards)
         writing = WriteParts(folder.uri, work, stored)
-        written.add(frame.mapInArrow(writing, ddl(PARTS)).collect())
+        columns = [name for name in frame.columns if name in SUBSCRIPTION_COLUMNS]
+        written.add(map_rows(frame, columns, writing, ddl(PARTS)).collect())
         weights = self._weights(written)
         if stored is not None and weights is not None:
             unrouted = json.dumps(written.unrouted)

@@ -2,7 +2,7 @@
 
 Records are read once for the rows (parsed, counted, duplicates dropped), and again for the rejects
 if they are used. Nothing is collected on the driver. `nearcast.spark.workers.cleaning` cleans a
-batch.
+batch; files are read and cleaned in one step.
 """
 
 from __future__ import annotations
@@ -24,21 +24,27 @@ from pyspark.sql.types import (
 )
 
 from nearcast.errors import NearcastError, UnknownName, UnsupportedFile
+from nearcast.spark.files import files_of
 from nearcast.spark.frames import INTEGERS, ddl
 from nearcast.spark.workers.cleaning import (
     COLUMNS,
     DAMAGED,
+    ORIGIN,
+    RECORD,
     REJECTS,
     Cleaning,
     clean_rejects,
     clean_rows,
     require_columns,
 )
+from nearcast.spark.workers.reading import counted_batches, reject_batches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+    from nearcast.spark.files import FileSet
 
 __all__ = ["Prepared", "clean", "prepare"]
 
@@ -54,8 +60,10 @@ class Prepared:
     """Clean rows, invalid records, and their counts.
 
     ``rows`` and ``rejects`` are separate plans: writing both reads the records twice. ``rejects``
-    has the columns ``row``, ``field``, ``reason`` and ``record``, where ``row`` is the position of
-    a record in its partition, plus the number of the partition times 2 to the 33.
+    has the columns ``row``, ``file``, ``field``, ``reason`` and ``record``, the whole original
+    record. ``row`` is its line or row in the file. For frames that are not from
+    `nearcast.spark.read_files`, ``file`` is empty and ``row`` is the position of a record in its
+    partition, plus the number of the partition times 2 to the 33.
     """
 
     rows: DataFrame
@@ -68,8 +76,8 @@ class Prepared:
         """The numbers of records ``read``, ``clean``, ``rejected`` and ``duplicates``.
 
         They come from the first action on ``rows``, which should evaluate all rows (a write, a
-        count); this waits for it. A plan that Spark evaluates twice in one action, for example to
-        sort a whole frame, is counted twice.
+        count). If there was none yet, this counts the rows, which is a job. A plan that Spark
+        evaluates twice in one action, for example to sort a whole frame, is counted twice.
 
         Raises
         ------
@@ -82,6 +90,8 @@ class Prepared:
                 "use counts_in(progress) with the progress of its query"
             )
         try:
+            if not _is_observed(self.observation):
+                self.rows.count()
             return _counts(self.observation.get)
         except Py4JJavaError:
             # Spark skips the counting if there are no rows, and then has no result.
@@ -164,12 +174,11 @@ def prepare(
         raise UnknownName("kind", kind, COLUMNS)
     if duplicates not in DUPLICATES:
         raise UnknownName("way with duplicates", duplicates, DUPLICATES)
-    raw = _chosen(frame, kind, columns or {})
-    cleaning = _cleaning(raw, kind, damaged)
-    parsed = raw.mapInArrow(
-        partial(clean_rows, cleaning=cleaning), schema=ddl(cleaning.counted_schema)
-    )
-    rejects = raw.mapInArrow(partial(clean_rejects, cleaning=cleaning), schema=ddl(REJECTS))
+    files = files_of(frame)
+    if files is not None and files.kind == kind and not columns:
+        parsed, rejects = _of_files(files, frame.sparkSession)
+    else:
+        parsed, rejects = _of_frame(frame, kind, columns or {}, damaged)
     if frame.isStreaming:
         return Prepared(_streamed(parsed, kind, duplicates), rejects, kind, None)
     observation = Observation()
@@ -188,8 +197,37 @@ def clean(
     return prepare(frame, kind, columns).rows
 
 
-def _chosen(frame: DataFrame, kind: str, columns: Mapping[str, str | Column]) -> DataFrame:
-    """Return the columns that we use, under our names, and the number of the first row."""
+def _of_files(files: FileSet, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    """Return clean rows with counts, and rejects; files are read and cleaned in one step."""
+    schema = files.cleaning(tidy=True).counted_schema
+    parsed = files.read(spark, counted_batches, schema, tidy=True)
+    return parsed, files.read(spark, reject_batches, REJECTS, tidy=False)
+
+
+def _of_frame(
+    frame: DataFrame, kind: str, columns: Mapping[str, str | Column], damaged: str
+) -> tuple[DataFrame, DataFrame]:
+    raw = _chosen(frame, kind, columns)
+    cleaning = _cleaning(raw, kind, damaged)
+    parsed = raw.mapInArrow(
+        partial(clean_rows, cleaning=cleaning), schema=ddl(cleaning.counted_schema)
+    )
+    whole = _chosen(frame, kind, columns, with_record=True)
+    rejects = whole.mapInArrow(partial(clean_rejects, cleaning=cleaning), schema=ddl(REJECTS))
+    return parsed, rejects
+
+
+def _chosen(
+    frame: DataFrame,
+    kind: str,
+    columns: Mapping[str, str | Column],
+    *,
+    with_record: bool = False,
+) -> DataFrame:
+    """Return the columns that we use, under our names, and the number of the first row.
+
+    ``with_record`` adds the whole record as JSON.
+    """
     for name in columns:
         if name not in COLUMNS[kind]:
             raise UnknownName(f"column of {kind}", name, COLUMNS[kind])
@@ -197,10 +235,19 @@ def _chosen(frame: DataFrame, kind: str, columns: Mapping[str, str | Column]) ->
     taken = {*columns, *(source for source in columns.values() if isinstance(source, str))}
     others = [name for name in frame.columns if name not in taken]
     require_columns(kind, [*columns, *others])
-    own = {n: _quoted(n) for n in others if n in COLUMNS[kind] or n == DAMAGED}
+    origin = (DAMAGED, *ORIGIN.names)
+    own = {n: _quoted(n) for n in others if n in COLUMNS[kind] or n in origin}
     first = F.shiftleft(F.spark_partition_id().cast("bigint"), _PARTITION_BITS)
-    named = [column.alias(name) for name, column in {**theirs, **own, "row": first}.items()]
-    return frame.select(*named)
+    chosen = {**theirs, **own, "row": first}
+    if with_record:
+        whole = F.struct(*(_quoted(name) for name in frame.columns if name not in origin))
+        chosen[RECORD] = F.to_json(whole)
+    try:
+        return frame.select(*(column.alias(name) for name, column in chosen.items()))
+    except AnalysisException:
+        if not with_record:
+            raise
+        return _chosen(frame, kind, columns)  # a type that JSON does not have
 
 
 def _found(frame: DataFrame, name: str, source: str | Column) -> Column:
@@ -259,6 +306,12 @@ def _streamed(parsed: DataFrame, kind: str, duplicates: str) -> DataFrame:
     rows = valid.drop("row", "read", "rejected")
     kept = rows if duplicates == "keep" else rows.dropDuplicates(["id"])
     return kept.observe(second, F.count("*").alias("clean"))
+
+
+def _is_observed(observation: Observation) -> bool:
+    """Whether an action has filled an observation, so that its values can be had at once."""
+    java: Any = observation._jo
+    return bool(java.future().isCompleted())
 
 
 def _metric_names(kind: str) -> tuple[str, str]:

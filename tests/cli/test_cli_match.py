@@ -174,7 +174,7 @@ def test_no_messages_give_no_matches(files: dict[str, str], tmp_path: Path) -> N
     ("change", "more", "code", "message"),
     [
         ({"--messages": "nowhere.csv"}, [], 1, "nowhere.csv: there is no such file"),
-        ({"--messages": "messages.txt"}, [], 1, "messages.txt: cannot tell the format"),
+        ({"--messages": "messages.txt"}, [], 1, "messages.txt: there is no such file"),
         ({}, ["--index", "b-tree"], 1, "unknown index 'b-tree'; choose from: "),
         ({}, ["--option", "fanout=3"], 1, "unknown option of trie-pyramid 'fanout'"),
         ({}, ["--option", "list_size=0"], 1, "list_size"),

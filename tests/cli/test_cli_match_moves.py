@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nearcast.intake.lines import Batch
+    from nearcast.intake import Batch
 
 SIDES = ("west", "south", "east", "north")
 Box = tuple[int, int, int, int]

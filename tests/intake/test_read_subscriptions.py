@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nearcast.columns import NEVER, Subscriptions
 from nearcast.errors import DuplicateId, InvalidInput, UnsupportedFile
-from nearcast.intake import read_subscriptions, subscriptions_from
+from nearcast.intake import Batch, Rejects, read_subscriptions, subscriptions_from
 from nearcast.model import Circle, Rect, Subscription, region, time_from_us, time_us
 from nearcast.text import IdTable, Vocabulary, words
 
@@ -193,10 +193,12 @@ def test_the_reason_names_the_field(change: dict[str, Any], field: str, reason: 
 
 def test_refused_rows_keep_their_record_and_number() -> None:
     table = table_of([{"id": "a", **BERLIN, "keywords": []}])
-    _, rejects = read_subscriptions(table, Vocabulary(), rows=np.array([41]))
+    batch = Batch(table, np.array([41]), Rejects.empty(), 0, 0, file="a.csv")
+    _, rejects = read_subscriptions(table, Vocabulary(), source=batch)
     written = rejects.to_table()
-    assert written.column_names == ["row", "field", "reason", "record"]
+    assert written.column_names == ["row", "file", "field", "reason", "record"]
     assert written.column("row").to_pylist() == [41]
+    assert written.column("file").to_pylist() == ["a.csv"]
     record = '{"id": "a", "keywords": [], "west": 13.0, "south": 52.3, "east": 13.8, "north": 52.7}'
     assert written.column("record").to_pylist() == [record]
 

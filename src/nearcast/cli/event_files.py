@@ -161,7 +161,7 @@ class EventFile:
             errors.add(~time.given, "time", "is missing; a replay needs the time of every row")
             if self._lives:
                 table = with_lives(table, errors, self._ttl_s, "--ttl")
-            self._reject(errors.rejects(table, batch.rows))
+            self._reject(errors.rejects(table, batch))
             kept = np.flatnonzero(errors.valid)
             self.bytes_read = batch.bytes_read
             yield Events(table.take(pa.array(kept)), time.us[kept], batch.rows[kept])

@@ -38,6 +38,7 @@ REJECTS = pa.schema(
     [
         ("source", pa.string()),
         ("row", pa.int64()),
+        ("file", pa.string()),
         ("field", pa.string()),
         ("reason", pa.string()),
         ("record", pa.string()),

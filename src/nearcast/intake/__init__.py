@@ -6,8 +6,8 @@ never stop at an invalid row: they return it in `Rejects`, with the reason, and 
 They work on whole columns; only rejected rows, geometries and expressions are read one by one.
 """
 
-from nearcast.intake.files import FORMATS, load_messages, load_subscriptions, open_table
-from nearcast.intake.lines import Batch
+from nearcast.intake.batches import Batch
+from nearcast.intake.files import load_messages, load_subscriptions, open_file, open_table
 from nearcast.intake.messages import (
     MESSAGE_COLUMNS,
     MessageBatch,
@@ -15,6 +15,7 @@ from nearcast.intake.messages import (
     read_messages,
 )
 from nearcast.intake.moves import MoveBatch, read_moves
+from nearcast.intake.reading import FORMATS, Reading, find_files
 from nearcast.intake.rejects import Rejects
 from nearcast.intake.subscriptions import (
     SUBSCRIPTION_COLUMNS,
@@ -29,10 +30,13 @@ __all__ = [
     "Batch",
     "MessageBatch",
     "MoveBatch",
+    "Reading",
     "Rejects",
+    "find_files",
     "load_messages",
     "load_subscriptions",
     "messages_from",
+    "open_file",
     "open_table",
     "read_messages",
     "read_moves",

@@ -6,14 +6,14 @@ cells as the header, and if it has at most 10,000 lines and 16 MiB. Otherwise th
 for a stray one: only the line with the quote is rejected, and reading goes on with the next line.
 
 Blocks without quotes are read by Arrow, all others by Python's `csv`, line by line. Cells are text;
-an empty cell is null. A byte order mark at the start of the file is dropped; anywhere else,
-U+FEFF is a character like any other.
+an empty cell is null. The delimiter is the one that separates the names in the header.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +21,10 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from nearcast.errors import UnsupportedFile
+from nearcast.intake.batches import Batch
 from nearcast.intake.lines import (
     BYTE_ORDER_MARK,
     MAX_LINE_BYTES,
-    Batch,
     LineErrors,
     is_utf8,
     nonempty_lines,
@@ -42,6 +42,8 @@ __all__ = ["read_csv"]
 _MAX_ROW_LINES = 10_000
 _MAX_ROW_BYTES = 1 << 24
 _NO_ROW = "is not a CSV row"
+_DELIMITERS = ",;\t|"  # the first of those that are equally frequent
+_QUOTED = re.compile(rb'"[^"]*"')
 
 # The number of lines of a row, and its cells.
 _Row = tuple[int, list[str]]
@@ -50,21 +52,34 @@ _Row = tuple[int, list[str]]
 _OPEN, _CLOSED, _BROKEN = "stays open", "is closed, and the row ends", "is closed inside a cell"
 
 
-def read_csv(source: LineSource) -> Iterator[Batch]:
-    """Yield the batches of a CSV file."""
+def read_csv(source: LineSource, file: str = "", delimiter: str | None = None) -> Iterator[Batch]:
+    """Yield the batches of a CSV file, with the names of its header.
+
+    Parameters
+    ----------
+    source
+        The lines of the file.
+    file
+        The name of the file in rejects.
+    delimiter
+        What separates cells; None to detect it.
+    """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     names: list[str] | None = None
     for block in source.blocks():
-        rows = _Rows(source, block)
+        delimiter = delimiter or _delimiter_of(block.content)
+        rows = _Rows(source, block, delimiter or ",")
         names = names or _header(rows)
         if not names and block.too_long is not None:
             raise UnsupportedFile(f"its first line is longer than {MAX_LINE_BYTES:,} bytes")
         if not names:
             continue
-        errors = LineErrors()
+        errors = LineErrors(file)
         table, lines = _read_fast(rows, names) or _read_slowly(rows, names, errors)
         rows.finish(errors)
-        yield Batch(table, lines, errors.rejects(), source.bytes_read, source.bytes_total)
+        yield Batch(
+            table, lines, errors.rejects(), source.bytes_read, source.bytes_total, file=file
+        )
     if not names:
         raise UnsupportedFile("has no header; the first line must name the columns")
 
@@ -72,17 +87,19 @@ def read_csv(source: LineSource) -> Iterator[Batch]:
 class _Rows:
     """The rows of a block. A row that is open at the end of the block takes lines beyond it."""
 
-    def __init__(self, source: LineSource, block: Block) -> None:
+    def __init__(self, source: LineSource, block: Block, delimiter: str) -> None:
         self.block = block
+        self.delimiter = delimiter
+        self.invalid = source.invalid
         self._source = source
         self._lines = io.BytesIO(block.content).readlines()
         self._too_long = block.too_long
         self._size = len(self._lines)
         self._at = 0
-        self._quoted = _QuotedLines()
+        self._quoted = _QuotedLines(delimiter)
         # Reads rows one after the other until the first that is not a row. From there on,
         # every line is looked at by itself, so that none is read again and again.
-        self._reader: Any = csv.reader(map(_text, self._lines), strict=True)
+        self._reader: Any = csv.reader(map(_text, self._lines), delimiter=delimiter, strict=True)
 
     @property
     def line(self) -> int:
@@ -137,7 +154,7 @@ class _Rows:
 
     def _careful_row(self, width: int | None) -> _Row | str:
         """Return the number of lines of the next row and its cells, or why it is not a row."""
-        cells = _cells(_text(self._lines[self._at]))
+        cells = _cells(_text(self._lines[self._at]), self.delimiter)
         return self._row_over_lines(width) if isinstance(cells, csv.Error) else (1, cells)
 
     def finish(self, errors: LineErrors) -> None:
@@ -151,7 +168,7 @@ class _Rows:
     def _row_over_lines(self, width: int | None) -> _Row | str:
         """Return a row that does not end on its first line, or why it is not a row."""
         first = _text(self._lines[self._at])
-        opened = _cells(first.rstrip("\r\n") + '"')
+        opened = _cells(first.rstrip("\r\n") + '"', self.delimiter)
         if isinstance(opened, csv.Error):
             return str(opened)
         end, state = self._end_of_quoted()
@@ -167,7 +184,7 @@ class _Rows:
             )
         lines = [_text(raw) for raw in self._lines[self._at : end]]
         try:
-            return count, next(csv.reader(lines, strict=True))
+            return count, next(csv.reader(lines, delimiter=self.delimiter, strict=True))
         except csv.Error as error:
             return str(error)
 
@@ -205,7 +222,8 @@ class _QuotedLines:
     time linear in the size of the file, whatever quotes it has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, delimiter: str) -> None:
+        self._delimiter = delimiter
         self.start = self.end = 0
         self.state = _OPEN
         self._cells = [0]
@@ -221,10 +239,10 @@ class _QuotedLines:
         """Add a line on which the cell is open at the beginning."""
         text = _text(raw)
         self.state = _CLOSED
-        cells = _cells('"' + text)
+        cells = _cells('"' + text, self._delimiter)
         if isinstance(cells, csv.Error):
             self.state = _OPEN
-            cells = _cells('"' + text.rstrip("\r\n") + '"')
+            cells = _cells('"' + text.rstrip("\r\n") + '"', self._delimiter)
         if isinstance(cells, csv.Error):
             self.state, cells = _BROKEN, [""]
         self._cells.append(self._cells[-1] + len(cells) - 1)
@@ -244,11 +262,23 @@ def _text(raw: bytes) -> str:
     return raw.decode(errors="surrogateescape")
 
 
-def _cells(line: str) -> list[str] | csv.Error:
+def _cells(line: str, delimiter: str) -> list[str] | csv.Error:
     try:
-        return next(csv.reader((line,), strict=True), [])
+        return next(csv.reader((line,), delimiter=delimiter, strict=True), [])
     except csv.Error as error:
         return error
+
+
+def _delimiter_of(content: bytes) -> str | None:
+    """Return the delimiter of the first line that is not empty: the most frequent candidate.
+
+    None if there is no such line.
+    """
+    line = next((line for line in io.BytesIO(content) if line.strip()), None)
+    if line is None:
+        return None
+    unquoted = _QUOTED.sub(b"", line)
+    return max(_DELIMITERS, key=lambda delimiter: unquoted.count(delimiter.encode()))
 
 
 def _header(rows: _Rows) -> list[str] | None:
@@ -261,10 +291,10 @@ def _header(rows: _Rows) -> list[str] | None:
     if row is None:
         return None
     names = [name.strip() for name in row[1]]
-    if not is_utf8(row[2]) or len(set(names)) < len(names):
-        raise UnsupportedFile(
-            f"has no readable header: {row[2][:200]!r} must be distinct names in UTF-8"
-        )
+    if not is_utf8(row[2]):
+        raise UnsupportedFile(f"has no readable header: {row[2][:200]!r} {rows.invalid}")
+    if len(set(names)) < len(names):
+        raise UnsupportedFile(f"has no readable header: {row[2][:200]!r} must be distinct names")
     return names
 
 
@@ -283,7 +313,7 @@ def _read_fast(rows: _Rows, names: list[str]) -> tuple[pa.Table, NDArray[np.int6
             arrow_csv.ReadOptions(
                 column_names=names, use_threads=False, block_size=len(content) + 1
             ),
-            arrow_csv.ParseOptions(quote_char=False),
+            arrow_csv.ParseOptions(delimiter=rows.delimiter, quote_char=False),
             arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 null_values=[""],
@@ -306,7 +336,7 @@ def _read_slowly(
     while (row := rows.next_row(len(names), errors)) is not None:
         line, cells, raw = row
         if not is_utf8(raw):
-            errors.add(line, "", "is not valid UTF-8", raw)
+            errors.add(line, "", rows.invalid, raw)
         elif len(cells) != len(names):
             reason = f"has {len(cells)} cells, the header names {len(names)} columns"
             errors.add(line, "", reason, raw)

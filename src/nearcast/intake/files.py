@@ -1,57 +1,74 @@
-"""Files of subscriptions and messages: Parquet, GeoParquet, CSV and JSON lines.
+"""Files of subscriptions and messages: Parquet, GeoParquet, CSV, JSON lines and GeoJSON.
 
-`open_table` yields the batches of a file; `load_subscriptions` and `load_messages` return columns.
-A line that cannot be read is rejected with its number, and the others are read.
+`open_table` yields the batches of a file, a folder or a pattern, and `open_file` those of one file;
+`load_subscriptions` and `load_messages` return columns. A record that cannot be read is rejected
+with its file and number, and the others are read.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-from pyarrow import parquet
 
 from nearcast.columns import Subscriptions
 from nearcast.errors import UnsupportedFile
+from nearcast.intake.byte_streams import open_text
 from nearcast.intake.csv_lines import read_csv
-from nearcast.intake.json_lines import read_json_lines
-from nearcast.intake.lines import Batch, LineSource
+from nearcast.intake.json_lines import read_json
+from nearcast.intake.lines import LineSource
 from nearcast.intake.messages import MessageBatch, read_messages
+from nearcast.intake.parquet_files import read_parquet
+from nearcast.intake.reading import (
+    COMPRESSED,
+    Reading,
+    extension_of,
+    find_files,
+    format_of,
+    name_of,
+)
 from nearcast.intake.rejects import Rejects
+from nearcast.intake.renaming import with_our_names
 from nearcast.intake.subscriptions import read_subscriptions
 from nearcast.text import IdTable, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from nearcast.intake.batches import Batch
     from nearcast.text import Tokenizer, Vocabulary
 
-__all__ = ["FORMATS", "load_messages", "load_subscriptions", "open_table"]
-
-FORMATS = (".parquet", ".geoparquet", ".csv", ".ndjson", ".jsonl", ".json")
-"""The file extensions that `open_table` reads."""
+__all__ = ["load_messages", "load_subscriptions", "open_file", "open_table"]
 
 _BATCH_ROWS = 200_000
 _BLOCK_BYTES = 1 << 25
+_LINES = (".ndjson", ".jsonl")
+_AS_IT_IS = Reading()
 
 
 def open_table(
     path: str | os.PathLike[str],
+    reading: Reading = _AS_IT_IS,
     *,
+    kind: str | None = "messages",
     batch_rows: int = _BATCH_ROWS,
     block_bytes: int = _BLOCK_BYTES,
 ) -> Iterator[Batch]:
-    r"""Yield the batches of a Parquet, CSV or JSON lines file.
+    r"""Yield the batches of files.
 
     Parameters
     ----------
     path
-        The file; its extension determines the format.
+        A file, a folder or a pattern such as ``data/*.csv``; see `find_files`.
+    reading
+        How the files are read.
+    kind
+        ``messages``, ``subscriptions``, ``moves`` or ``changes``, whose columns are looked for;
+        None to leave the names of the columns as they are.
     batch_rows
         The maximum number of rows in a batch of a Parquet file.
     block_bytes
@@ -60,36 +77,90 @@ def open_table(
     Raises
     ------
     UnsupportedFile
-        If the file does not exist or cannot be read in the format of its extension.
+        If a file does not exist or cannot be read in its format, or if it is not clear which
+        columns are meant.
 
     Examples
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "places.csv"
-    >>> _ = path.write_text("id,lon,lat\na,13.4,52.5\nb,13.5\n")
+    >>> _ = path.write_text("id;lng;lat\na;13.4;52.5\nb;13.5\n")
     >>> [batch] = open_table(path)
-    >>> batch.table.column("lon").to_pylist(), batch.rejects.reason
-    (['13.4'], ('has 2 cells, the header names 3 columns',))
+    >>> batch.table.column("lon").to_pylist(), batch.taken, batch.rejects.reason
+    (['13.4'], {'lon': 'lng'}, ('has 2 cells, the header names 3 columns',))
     """
-    where = Path(path)
-    extension = where.suffix.lower()
-    if extension not in FORMATS:
-        raise UnsupportedFile(
-            f"{where}: cannot tell the format from {extension or 'no extension'!r}; "
-            f"name it one of {', '.join(FORMATS)}"
-        )
-    with _naming(where):
+    files = find_files(path)
+    sizes = [file.stat().st_size for file in files]
+    done = 0
+    for file, size in zip(files, sizes, strict=True):
+        for batch in open_file(
+            file,
+            reading,
+            kind=kind,
+            name=name_of(file, path),
+            batch_rows=batch_rows,
+            block_bytes=block_bytes,
+        ):
+            yield replace(batch, bytes_read=done + batch.bytes_read, bytes_total=sum(sizes))
+        done += size
+
+
+def open_file(
+    path: str | os.PathLike[str],
+    reading: Reading = _AS_IT_IS,
+    *,
+    kind: str | None = "messages",
+    name: str | None = None,
+    piece: tuple[int, int] | None = None,
+    batch_rows: int = _BATCH_ROWS,
+    block_bytes: int = _BLOCK_BYTES,
+) -> Iterator[Batch]:
+    """Yield the batches of one file.
+
+    Parameters
+    ----------
+    path
+        The file: a path, or a URI of a file system that PyArrow has, such as ``s3://``.
+    reading, kind, batch_rows, block_bytes
+        As for `open_table`.
+    name
+        What the file is called in rejects and in ids that are made; its last part by default.
+    piece
+        Only for Parquet: the first row group to read, and the one after the last.
+
+    Raises
+    ------
+    UnsupportedFile
+        As for `open_table`.
+    """
+    where = os.fspath(path)
+    called = where.replace(os.sep, "/").rsplit("/", 1)[-1] if name is None else name
+    with naming(where):
+        form = format_of(where, reading)
         try:
-            if extension in {".parquet", ".geoparquet"}:
-                yield from _read_parquet(where, batch_rows)
-            else:
-                with open(where, "rb") as file:
-                    source = LineSource(file, block_bytes)
-                    yield from read_csv(source) if extension == ".csv" else read_json_lines(source)
+            if form == "parquet":
+                if Path(where).suffix.lower() in COMPRESSED:
+                    raise UnsupportedFile("Parquet is compressed inside; unpack the file")
+                batches = read_parquet(where, batch_rows, called, piece)
+                yield from (with_our_names(batch, reading, kind) for batch in batches)
+                return
+            if piece is not None:
+                raise UnsupportedFile("only Parquet files are read in pieces")
+            with open_text(where, reading.encoding) as stream:
+                source = LineSource(stream, block_bytes)
+                if form == "csv":
+                    tab = "\t" if extension_of(where) == ".tsv" else None
+                    rows = read_csv(source, called, reading.delimiter or tab)
+                    yield from (with_our_names(batch, reading, kind) for batch in rows)
+                else:
+                    shape = reading.format or (None if form == "json" else form)
+                    lines = reading.format is None and extension_of(where) in _LINES
+                    given = replace(reading, format=shape)
+                    yield from read_json(source, given, kind, called, lines_only=lines)
         except FileNotFoundError:
             raise UnsupportedFile("there is no such file; check the path") from None
         except (pa.ArrowException, OSError) as error:
-            raise UnsupportedFile(f"cannot be read as {extension[1:]}: {error}") from error
+            raise UnsupportedFile(f"cannot be read as {form}: {error}") from error
 
 
 def load_subscriptions(
@@ -97,32 +168,35 @@ def load_subscriptions(
     vocabulary: Vocabulary,
     tokenizer: Tokenizer = words,
     *,
+    reading: Reading = _AS_IT_IS,
     progress: Callable[[Batch], None] | None = None,
 ) -> tuple[Subscriptions, Rejects]:
-    """Return the subscriptions of a file, and the rejected rows.
+    """Return the subscriptions of files, and the rejected rows.
 
     Parameters
     ----------
     path
-        The file, of one of the formats of `open_table`.
+        A file, a folder or a pattern, in the formats of `open_table`.
     vocabulary
         New tokens are added to it.
     tokenizer
         Splits keywords into tokens.
+    reading
+        How the files are read.
     progress
         Called after every batch.
 
     Raises
     ------
     UnsupportedFile
-        If the file cannot be read, or has no columns for ids and places.
+        If a file cannot be read, or has no columns for ids and places.
     """
     parts, rejects = [Subscriptions.empty()], []
     seen = IdTable()
-    for batch in open_table(path):
-        with _naming(path):
+    for batch in open_table(path, reading, kind="subscriptions"):
+        with naming(file_of(path, batch)):
             part, rejected = read_subscriptions(
-                batch.table, vocabulary, tokenizer, rows=batch.rows, seen=seen
+                batch.table, vocabulary, tokenizer, source=batch, seen=seen
             )
         parts.append(part)
         rejects += [batch.rejects, rejected]
@@ -136,100 +210,49 @@ def load_messages(
     tokenizer: Tokenizer = words,
     *,
     now_us: int,
+    reading: Reading = _AS_IT_IS,
     progress: Callable[[Batch], None] | None = None,
 ) -> Iterator[tuple[MessageBatch, Rejects]]:
-    """Yield the messages of a file batch by batch, and the rejected rows.
+    """Yield the messages of files batch by batch, and the rejected rows.
 
     Ids are only compared within a batch, because a file may be larger than memory.
 
     Parameters
     ----------
     path
-        The file, of one of the formats of `open_table`.
+        A file, a folder or a pattern, in the formats of `open_table`.
     tokenizer
         Splits text into tokens; the same one as for the subscriptions.
     now_us
         The time of messages without one, in microseconds since 1970.
+    reading
+        How the files are read.
     progress
         Called after every batch.
 
     Raises
     ------
     UnsupportedFile
-        If the file cannot be read, or has no columns for ids, words and places.
+        If a file cannot be read, or has no columns for ids, words and places.
     """
-    for batch in open_table(path):
-        with _naming(path):
-            messages, rejected = read_messages(
-                batch.table, tokenizer, now_us=now_us, rows=batch.rows
-            )
+    for batch in open_table(path, reading):
+        with naming(file_of(path, batch)):
+            messages, rejected = read_messages(batch.table, tokenizer, now_us=now_us, source=batch)
         yield messages, Rejects.concatenate([batch.rejects, rejected])
         if progress is not None:
             progress(batch)
 
 
+def file_of(path: str | os.PathLike[str], batch: Batch) -> str:
+    """Return the file of a batch, for error messages."""
+    where = os.fspath(path)
+    return where if Path(where).name == batch.file else f"{where} ({batch.file})"
+
+
 @contextmanager
-def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     """Prepend the name of the file to error messages."""
     try:
         yield
     except UnsupportedFile as error:
         raise UnsupportedFile(f"{os.fspath(path)}: {error}") from None
-
-
-def _read_parquet(path: Path, batch_rows: int) -> Iterator[Batch]:
-    total = path.stat().st_size
-    with parquet.ParquetFile(path) as file:
-        names = _column_names(file.schema_arrow)
-        rows = max(file.metadata.num_rows, 1)
-        first = 0
-        for piece in file.iter_batches(batch_rows):
-            table = pa.Table.from_batches([piece]).rename_columns(names)
-            number = np.arange(first, first + len(piece))
-            first += len(piece)
-            yield Batch(table, number, Rejects.empty(), total * first // rows, total)
-        if not first:
-            empty = file.schema_arrow.empty_table().rename_columns(names)
-            yield Batch(empty, np.empty(0, np.int64), Rejects.empty(), total, total)
-
-
-def _column_names(schema: pa.Schema) -> list[str]:
-    """Return the names of the columns; the primary geometry of GeoParquet is ``geometry``."""
-    names: list[str] = list(schema.names)
-    raw = (schema.metadata or {}).get(b"geo")
-    if raw is None:
-        return names
-    try:
-        geo = json.loads(raw)
-        primary = geo["primary_column"]
-        column = geo["columns"][primary]
-        encoding, reference = column["encoding"], column.get("crs")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UnsupportedFile("its GeoParquet metadata cannot be read") from None
-    if encoding != "WKB" or not _is_lon_lat(reference):
-        raise UnsupportedFile(
-            f"the geometry column {primary!r} must be WKB in longitude and latitude (OGC:CRS84), "
-            f"is {encoding} in {_reference_name(reference)}; convert it"
-        )
-    if "geometry" not in names:
-        names = ["geometry" if name == primary else name for name in names]
-    return names
-
-
-def _reference_name(reference: Any) -> str:
-    """Return the name of a coordinate reference system."""
-    known = reference if isinstance(reference, dict) else {}
-    own = known.get("id") if isinstance(known.get("id"), dict) else {}
-    code = f"{own.get('authority')}:{own.get('code')}" if own else known.get("name")
-    return str(code or "longitude and latitude")
-
-
-def _is_lon_lat(reference: Any) -> bool:
-    """Whether a coordinate reference system is that of GeoJSON, or is not given."""
-    if reference is None:
-        return True
-    known = reference.get("id", {}) if isinstance(reference, dict) else {}
-    return (known.get("authority"), str(known.get("code"))) in {
-        ("OGC", "CRS84"),
-        ("EPSG", "4326"),
-    }

@@ -1,25 +1,37 @@
-"""Files with one JSON object per line.
+"""Files of JSON: one object per line, an array of objects, or GeoJSON.
 
-Arrow reads blocks in which all rows have the types of the first row. Other blocks are read line by
-line, and each value is converted to the type of its column.
+Arrow reads blocks of lines in which all rows have the types of the first row. Other blocks, and
+GeoJSON, are read record by record.
 """
 
 from __future__ import annotations
 
-import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from nearcast.errors import InvalidInput, UnsupportedFile
-from nearcast.intake.lines import Batch, LineErrors, is_utf8, nonempty_lines
-from nearcast.intake.messages import MESSAGE_COLUMNS
-from nearcast.intake.rejects import reason_of
-from nearcast.intake.subscriptions import SUBSCRIPTION_COLUMNS
-from nearcast.model.checks import time_us
-from nearcast.model.json_form import read_field
+from nearcast.errors import UnsupportedFile
+from nearcast.intake.arrow_columns import with_column
+from nearcast.intake.batches import Batch, RawRecords
+from nearcast.intake.json_documents import document_records, is_document
+from nearcast.intake.json_records import (
+    IDS,
+    TIMES,
+    JsonColumns,
+    Record,
+    column_type,
+    parsed,
+    read_records,
+)
+from nearcast.intake.lines import LineErrors, is_utf8, nonempty_lines
+from nearcast.intake.made_ids import row_ids
+from nearcast.intake.names import ASKED, TAKEN, near, wanted
+from nearcast.intake.nested import follow, nested_type
+from nearcast.intake.rejects import Rejects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,141 +39,197 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.intake.lines import Block, LineSource
+    from nearcast.intake.reading import Reading
 
-__all__ = ["read_json_lines"]
+__all__ = ["read_json"]
 
-_IDS = ("id", "subscription_id")
-_LISTS = ("keywords", "tokens")
-_TEXTS = ("text", "expression", "owner", "geometry")
-_TIMES = ("time", "expires_at")
-_COLUMNS = tuple(dict.fromkeys((*SUBSCRIPTION_COLUMNS, *MESSAGE_COLUMNS, *_IDS)))
+_RECORDS_PER_BATCH = 20_000
+_Lines = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int64]"]
 
 
-def read_json_lines(source: LineSource) -> Iterator[Batch]:
-    """Yield the batches of a file with one JSON object per line."""
+def read_json(
+    source: LineSource,
+    reading: Reading,
+    kind: str | None,
+    file: str = "",
+    *,
+    lines_only: bool = False,
+) -> Iterator[Batch]:
+    """Yield the batches of a JSON file.
+
+    Parameters
+    ----------
+    source
+        The lines of the file.
+    reading
+        The format, which columns are ours, and how ids are made. Unless the format is ``json``,
+        GeoJSON features are recognized; if it is ``geojson``, they are required.
+    kind
+        The kind of table.
+    file
+        The name of the file in rejects.
+    lines_only
+        Whether the file has one object per line whatever it begins with.
+    """
+    features = reading.format == "geojson"
+    columns = JsonColumns(kind, reading.columns, reading.ids, file, features=features)
+    recognized = reading.format is None
+    if lines_only and source.peek().lstrip()[:1] == b"[":
+        raise UnsupportedFile("is one JSON array; write one object per line, or name it .json")
+    if not lines_only and is_document(source.peek()):
+        yield from _read_document(source, columns, recognized)
+        return
     for block in source.blocks():
-        if block.first_line == 1 and block.content.lstrip()[:1] == b"[":
-            raise UnsupportedFile("is one JSON array; write one object per line")
-        errors = LineErrors()
-        fast = _read_fast(block)
-        for table, lines in [fast] if fast else _read_slowly(block, errors):
-            yield Batch(table, lines, LineErrors().rejects(), source.bytes_read, source.bytes_total)
-        if block.too_long is not None:
-            errors.add_too_long(block.next_line, block.too_long)
-        if len(errors.rejects()):
-            empty = _table([], pa.string()), np.empty(0, np.int64)
-            yield Batch(*empty, errors.rejects(), source.bytes_read, source.bytes_total)
+        if recognized and block.content.strip():
+            columns.features = _begins_with_feature(block.content)
+            recognized = False
+        yield from _read_block(source, block, columns)
 
 
-def _read_fast(block: Block) -> tuple[pa.Table, NDArray[np.int64]] | None:
+def _read_document(source: LineSource, columns: JsonColumns, recognized: bool) -> Iterator[Batch]:
+    records = document_records(source)
+    while chunk := list(islice(records, _RECORDS_PER_BATCH)):
+        if recognized:
+            first = chunk[0].value
+            columns.features = isinstance(first, dict) and _is_feature(first)
+            recognized = False
+        yield from read_records(chunk, columns, source.bytes_read, source.bytes_total)
+
+
+def _begins_with_feature(content: bytes) -> bool:
+    first = next(line for line in content.splitlines() if line.strip())
+    value = parsed(first, "")
+    return isinstance(value, dict) and _is_feature(value)
+
+
+def _is_feature(value: dict[str, Any]) -> bool:
+    return value.get("type") == "Feature" and ("geometry" in value or "properties" in value)
+
+
+def _read_block(source: LineSource, block: Block, columns: JsonColumns) -> Iterator[Batch]:
+    lines = nonempty_lines(block)
+    progress = source.bytes_read, source.bytes_total
+    fast = None if columns.features else _read_fast(block, lines, columns)
+    if fast is not None:
+        number, begin, end = lines
+        yield Batch(
+            fast,
+            number,
+            Rejects.empty(),
+            *progress,
+            columns.file,
+            dict(columns.taken),
+            tuple(columns.unused),
+            RawRecords(block.content, begin, end),
+        )
+    else:
+        yield from read_records(_records(block, lines, source.invalid), columns, *progress)
+    if block.too_long is not None:
+        errors = LineErrors(columns.file)
+        errors.add_too_long(block.next_line, block.too_long)
+        empty = pa.table({name: pa.array([], column_type(name)) for name in columns.ours})
+        yield Batch(
+            empty, np.empty(0, np.int64), errors.rejects(), *progress, columns.file, original=[]
+        )
+
+
+def _records(block: Block, lines: _Lines, invalid: str) -> Iterator[Record]:
+    for line, begin, end in zip(*(part.tolist() for part in lines), strict=True):
+        raw = block.content[begin:end]
+        if not raw.isspace():
+            yield Record(line, raw.decode(errors="replace"), parsed(raw, invalid))
+
+
+def _read_fast(block: Block, lines: _Lines, columns: JsonColumns) -> pa.Table | None:
     """Read a block with Arrow; None if that is not possible."""
-    lines, begin, end = nonempty_lines(block)
+    _, begin, end = lines
     content = np.frombuffer(block.content, np.uint8)
     # Then no object spans two lines, and if two share a line, the number of rows is wrong.
-    if not len(lines) or (content[begin] != ord("{")).any() or (content[end - 1] != ord("}")).any():
+    if not len(begin) or (content[begin] != ord("{")).any() or (content[end - 1] != ord("}")).any():
         return None
-    if not is_utf8(block.content):
+    if columns.ids == "hash" or not is_utf8(block.content):
         return None
-    first = _parsed(block.content[begin[0] : end[0]])
+    first = parsed(block.content[begin[0] : end[0]], "")
     if not isinstance(first, dict):
         return None
-    schema = pa.schema([(name, _arrow_type(name, first.get(name))) for name in _COLUMNS])
+    schema = _schema(first, columns)
     try:
         table = arrow_json.read_json(
             pa.BufferReader(block.content),
             arrow_json.ReadOptions(use_threads=False, block_size=len(block.content) + 1),
-            arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
         )
     except pa.ArrowException:
         return None
-    return (table, lines) if table.num_rows == len(lines) else None
+    return _ours(table, columns, schema, lines[0]) if table.num_rows == len(begin) else None
+
+
+def _schema(first: dict[str, Any], columns: JsonColumns) -> pa.Schema:
+    """Return the types of our columns, and of what the user or their names say is one of ours."""
+    fields = {
+        name: _arrow_type(name, first.get(name))
+        for name in columns.ours
+        if name != "geometry" or not isinstance(first.get(name), dict)
+    }
+    for name, value in first.items():
+        meant = near(name, columns.kind)
+        if meant is not None and meant.rank == TAKEN and meant.ours not in columns.said:
+            fields.setdefault(name, _arrow_type(meant.ours, value))
+    roots = {str(path[0]) for path in columns.paths.values()}
+    for root in roots:
+        inside = {o: p[1:] for o, p in columns.paths.items() if p[0] == root}
+        fields[root] = nested_type(inside, first.get(root), _arrow_type)
+    return pa.schema(list(fields.items()))
+
+
+def _ours(
+    table: pa.Table, columns: JsonColumns, schema: pa.Schema, number: NDArray[np.int64]
+) -> pa.Table | None:
+    """Return the table with our columns; None if records must be looked at one by one."""
+    others = [name for name in table.column_names if name not in columns.ours]
+    given = {name for name in columns.ours if table.column(name).null_count < table.num_rows}
+    given.update(columns.paths)
+    close = {name: meant for name in others if (meant := near(name, columns.kind)) is not None}
+    whole = {name for name in given if name in columns.paths or not table.column(name).null_count}
+    missing = wanted(whole, columns.kind).difference(columns.said)
+    asked = [n for n, meant in close.items() if meant.rank == ASKED or n not in schema.names]
+    if any(close[name].ours in missing for name in asked):
+        return None
+    found = table
+    for ours, path in columns.paths.items():
+        column = follow(table.column(str(path[0])), path[1:])
+        found = with_column(found, ours, column)
+    taken: dict[str, str] = {}
+    for name, meant in close.items():
+        if meant.ours not in missing:
+            continue
+        if meant.ours in taken or meant.ours in given:  # each record decides
+            return None
+        taken[meant.ours] = name
+        found = with_column(found.drop_columns(name), meant.ours, table.column(name))
+    columns.taken |= taken
+    roots = {str(path[0]) for path in columns.paths.values()}
+    used = {*taken.values(), *roots}
+    columns.unused |= dict.fromkeys(name for name in others if name not in used)
+    columns.first = False
+    return _with_ids(found, columns, number)
+
+
+def _with_ids(table: pa.Table, columns: JsonColumns, number: NDArray[np.int64]) -> pa.Table | None:
+    """Return the table with ids for the records that have none."""
+    if not columns.makes_ids or not table.column("id").null_count:
+        return table
+    ids = table.column("id")
+    if ids.null_count < len(ids) and not pa.types.is_string(ids.type):
+        return None
+    made = row_ids(columns.file, number)
+    filled = made if ids.null_count == len(ids) else pc.coalesce(ids, made)
+    return with_column(table, "id", filled)
 
 
 def _arrow_type(name: str, example: object) -> pa.DataType:
-    if name in _IDS:
+    if name in IDS:
         return pa.int64() if isinstance(example, int) else pa.string()
-    if name in _TIMES:
+    if name in TIMES:
         return pa.float64() if isinstance(example, int | float) else pa.string()
-    return _column_type(name)
-
-
-def _column_type(name: str) -> pa.DataType:
-    if name in _LISTS:
-        return pa.list_(pa.string())
-    if name in _TIMES:
-        return pa.timestamp("us", "UTC")
-    return pa.string() if name in _TEXTS else pa.float64()
-
-
-def _parsed(line: bytes) -> dict[str, Any] | InvalidInput:
-    """Return the object on a line, or the error, which is not raised."""
-    try:
-        value = json.loads(line.decode())
-        json.dumps(value, ensure_ascii=False).encode()  # fails for half a surrogate pair
-    except UnicodeDecodeError:
-        return InvalidInput("", line, "is not valid UTF-8")
-    except UnicodeEncodeError:
-        return InvalidInput("", line, "has half a surrogate pair")
-    except RecursionError:
-        return InvalidInput("", line, "is not JSON: it is nested too deep")
-    except ValueError as error:
-        return InvalidInput("", line, f"is not JSON: {error}")
-    return value if isinstance(value, dict) else InvalidInput("", line, "is not a JSON object")
-
-
-def _read_slowly(block: Block, errors: LineErrors) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
-    """Read a block line by line; rows with integer ids and rows with other ids make two tables."""
-    kinds: dict[bool, list[tuple[int, dict[str, Any]]]] = {True: [], False: []}
-    for line, begin, end in zip(*(part.tolist() for part in nonempty_lines(block)), strict=True):
-        raw = block.content[begin:end]
-        if raw.isspace():
-            continue
-        value = _parsed(raw)
-        if isinstance(value, InvalidInput):
-            errors.add(line, "", value.problem, raw)
-            continue
-        try:
-            row = {name: _cell(name, value[name]) for name in _COLUMNS if name in value}
-        except InvalidInput as error:
-            errors.add(line, error.field, reason_of(error), raw)
-            continue
-        kinds[isinstance(row.get("id"), int)].append((line, row))
-    for integers, rows in kinds.items():
-        if rows:
-            kind = pa.int64() if integers else pa.string()
-            yield _table([row for _, row in rows], kind), np.array([n for n, _ in rows], np.int64)
-
-
-def _table(rows: list[dict[str, Any]], id_type: pa.DataType) -> pa.Table:
-    columns = {}
-    for name in _COLUMNS:
-        values = [row.get(name) for row in rows]
-        if name == "subscription_id":
-            columns[name] = _mixed_ids(values)
-        else:
-            columns[name] = pa.array(values, id_type if name == "id" else _column_type(name))
-    return pa.table(columns)
-
-
-def _mixed_ids(values: list[Any]) -> pa.Array:
-    integers = all(value is None or isinstance(value, int) for value in values)
-    return pa.array(values if integers else [None if v is None else str(v) for v in values])
-
-
-def _cell(name: str, value: Any) -> Any:
-    """Return a value in the type of its column, or raise `InvalidInput`."""
-    if value is None:
-        return None
-    field = read_field(name, value)
-    if name in _TIMES:
-        return time_us(name, field)
-    if isinstance(field, dict):
-        return _json(name, field)
-    return field
-
-
-def _json(name: str, value: Any) -> str:
-    try:
-        return json.dumps(value)
-    except RecursionError:
-        raise InvalidInput(name, value, "is nested too deep") from None
+    return column_type(name)

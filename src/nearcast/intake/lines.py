@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,12 +11,12 @@ from nearcast.intake.rejects import Rejects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import BinaryIO
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["Batch", "Block", "LineErrors", "LineSource", "is_utf8", "nonempty_lines"]
+    from nearcast.intake.byte_streams import TextStream
+
+__all__ = ["Block", "LineErrors", "LineSource", "is_utf8", "nonempty_lines"]
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -26,21 +24,7 @@ MAX_LINE_BYTES = 1 << 26
 """A longer line is rejected; it is usually a sign that the file is not text."""
 
 _MAX_RECORD = 10_000
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """A piece of a file: a table, the numbers of its rows, and the rows that could not be read.
-
-    ``rows`` counts from 0 in Parquet files; in text files it is the line, counted from 1.
-    ``bytes_read`` of ``bytes_total`` is the progress.
-    """
-
-    table: pa.Table
-    rows: NDArray[np.int64]
-    rejects: Rejects
-    bytes_read: int
-    bytes_total: int
+_PEEK_BYTES = 1 << 16
 
 
 class Block(NamedTuple):
@@ -62,23 +46,27 @@ class Block(NamedTuple):
 class LineSource:
     """A text file that is read in blocks of whole lines.
 
-    A byte order mark at the start of the file is skipped. A reader that needs lines beyond its
-    block takes them with `read_line`, and returns those that it does not use with `give_back`.
+    A reader that needs lines beyond its block takes them with `read_line`, and returns those that
+    it does not use with `give_back`.
     """
 
-    def __init__(self, file: BinaryIO, block_bytes: int) -> None:
-        self._file = file
+    def __init__(self, stream: TextStream, block_bytes: int) -> None:
+        self._stream = stream
+        self._file = stream.file
         self._block_bytes = block_bytes
         self._next_line = 1
         self._given_back = Block(b"", 1)
-        self.bytes_total = os.fstat(file.fileno()).st_size
-        if self._file.read(len(BYTE_ORDER_MARK)) != BYTE_ORDER_MARK:
-            self._file.seek(0)
+        self.bytes_total = stream.size
+        self.invalid = f"is not valid {stream.encoding.upper()}"
 
     @property
     def bytes_read(self) -> int:
         """How many bytes of the file have been read."""
-        return self._file.tell()
+        return self._stream.position()
+
+    def peek(self) -> bytes:
+        """Return some bytes of the beginning, which are read again; before any block."""
+        return self._file.peek(_PEEK_BYTES)[:_PEEK_BYTES]
 
     def blocks(self) -> Iterator[Block]:
         """Yield the file in blocks of whole lines."""
@@ -95,6 +83,10 @@ class LineSource:
         line, too_long = self._rest_of_line(b"")
         self._next_line += too_long or line.endswith(b"\n")
         return line, too_long
+
+    def read_bytes(self, size: int) -> bytes:
+        """Return the next bytes of the file, for readers of something else than lines."""
+        return self._file.read(size)
 
     def give_back(self, lines: Sequence[bytes], first_line: int, too_long: bytes | None) -> None:
         """Make lines the next block; they were read beyond the last one."""
@@ -125,9 +117,10 @@ class LineSource:
 
 
 class LineErrors:
-    """The lines of a block that could not be read."""
+    """The lines of a block of a file that could not be read."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: str = "") -> None:
+        self._file = file
         self._found: list[tuple[int, str, str, str]] = []
 
     def add(self, line: int, field: str, reason: str, raw: bytes | str) -> None:
@@ -135,13 +128,17 @@ class LineErrors:
         text = raw if isinstance(raw, str) else raw.decode(errors="replace")
         self._found.append((line, field, reason, json.dumps(text.rstrip("\r\n")[:_MAX_RECORD])))
 
+    def add_record(self, line: int, field: str, reason: str, record: str) -> None:
+        """Reject a record that is JSON."""
+        self._found.append((line, field, reason, record.strip()))
+
     def add_too_long(self, line: int, beginning: bytes) -> None:
         """Reject a line that is longer than `MAX_LINE_BYTES`."""
         self.add(line, "", f"is longer than {MAX_LINE_BYTES:,} bytes", beginning)
 
     def rejects(self) -> Rejects:
         """Return the rejected lines."""
-        return Rejects.of(self._found)
+        return Rejects.of(self._found, self._file)
 
 
 def nonempty_lines(block: Block) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

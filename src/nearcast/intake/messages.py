@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nearcast.intake.batches import Batch
     from nearcast.text import Tokenizer, Vocabulary
 
 __all__ = ["MESSAGE_COLUMNS", "MessageBatch", "messages_from", "read_messages", "with_lives"]
@@ -105,7 +106,7 @@ def read_messages(
     tokenizer: Tokenizer = words,
     *,
     now_us: int,
-    rows: NDArray[np.int64] | None = None,
+    source: Batch | None = None,
     unique: bool = True,
 ) -> tuple[MessageBatch, Rejects]:
     """Return the messages of a table in their order, and the rows that were rejected.
@@ -119,8 +120,8 @@ def read_messages(
         Splits text into tokens; the same as for the subscriptions.
     now_us
         The time of messages without one, in microseconds since 1970.
-    rows
-        The row numbers to report in rejects; positions in the table by default.
+    source
+        What the table was read from: rejects then have its file, row numbers and records.
     unique
         Whether an id that occurs again is rejected. If a table is an arbitrary piece of
         something larger, that would depend on how it was cut.
@@ -160,7 +161,7 @@ def read_messages(
     )
     if not errors.valid.all():
         batch = batch.take(np.flatnonzero(errors.valid))
-    return batch, errors.rejects(table, rows)
+    return batch, errors.rejects(table, source)
 
 
 def _read_few(

@@ -18,20 +18,22 @@ import pyarrow as pa
 from nearcast.errors import ExpressionError, InvalidInput, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["Rejects", "RowErrors", "cell_value", "reason_of", "record_json"]
+    from nearcast.intake.batches import Batch
+
+__all__ = ["Rejects", "RowErrors", "cell_value", "reason_of", "record_json", "table_records"]
 
 
 @dataclass(frozen=True, eq=False)
 class Rejects:
     """Rejected rows.
 
-    ``row`` is the position in a table or the line in a text file; ``field`` is the column with the
-    error (empty if it is the whole line); ``reason`` says what is wrong; ``record`` is the content
-    of the row as JSON.
+    ``row`` is the position in a table or the line in a text file; ``file`` is the file (empty if
+    it is a table); ``field`` is the column with the error (empty if it is the whole line);
+    ``reason`` says what is wrong; ``record`` is the whole original record as JSON.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class Rejects:
     """
 
     row: NDArray[np.int64]
+    file: tuple[str, ...]
     field: tuple[str, ...]
     reason: tuple[str, ...]
     record: tuple[str, ...]
@@ -49,10 +52,10 @@ class Rejects:
         return len(self.row)
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[int, str, str, str]]) -> Self:
-        """Make rejects from (row, field, reason, record)."""
+    def of(cls, rows: Sequence[tuple[int, str, str, str]], file: str = "") -> Self:
+        """Make rejects of one file from (row, field, reason, record)."""
         row, field, reason, record = zip(*rows, strict=True) if rows else ((), (), (), ())
-        return cls(np.array(row, np.int64), field, reason, record)
+        return cls(np.array(row, np.int64), (file,) * len(rows), field, reason, record)
 
     @classmethod
     def empty(cls) -> Self:
@@ -64,6 +67,7 @@ class Rejects:
         """Return the rejects of all parts, one after the other."""
         return cls(
             np.concatenate([np.empty(0, np.int64), *(part.row for part in parts)]),
+            tuple(f for part in parts for f in part.file),
             tuple(f for part in parts for f in part.field),
             tuple(r for part in parts for r in part.reason),
             tuple(r for part in parts for r in part.record),
@@ -72,13 +76,14 @@ class Rejects:
     def in_order(self) -> Self:
         """Return the rejects sorted by row."""
         order = np.argsort(self.row, kind="stable")
-        columns = (self.field, self.reason, self.record)
+        columns = (self.file, self.field, self.reason, self.record)
         chosen = (tuple(column[i] for i in order.tolist()) for column in columns)
         return type(self)(self.row[order], *chosen)
 
     def to_table(self) -> pa.Table:
-        """Return the columns ``row``, ``field``, ``reason`` and ``record``."""
-        texts = {"field": self.field, "reason": self.reason, "record": self.record}
+        """Return the columns ``row``, ``file``, ``field``, ``reason`` and ``record``."""
+        names = ("file", "field", "reason", "record")
+        texts = {name: getattr(self, name) for name in names}
         columns = {name: pa.array(values, pa.string()) for name, values in texts.items()}
         return pa.table({"row": pa.array(self.row, pa.int64()), **columns})
 
@@ -118,18 +123,22 @@ class RowErrors:
             except InvalidInput as error:
                 self._found[row] = (error.field, reason_of(error))
 
-    def rejects(self, table: pa.Table, numbers: NDArray[np.int64] | None = None) -> Rejects:
-        """Return the rejected rows of the table, numbered by position or by ``numbers``."""
-        rows = np.array(sorted(self._found), np.int64)
-        if not len(rows):
+    def rejects(self, table: pa.Table, source: Batch | None = None) -> Rejects:
+        """Return the rejected rows of a table.
+
+        ``source`` is what the table was read from: rejects then have its file, its numbers of rows
+        and its original records; otherwise they have the positions in the table.
+        """
+        rows = sorted(self._found)
+        if not rows:
             return Rejects.empty()
-        names = table.column_names
-        records = tuple(
-            record_json({name: cell_value(table, name, row) for name in names})
-            for row in rows.tolist()
-        )
-        field, reason = zip(*(self._found[row] for row in rows.tolist()), strict=True)
-        return Rejects(rows if numbers is None else numbers[rows], field, reason, records)
+        field, reason = zip(*(self._found[row] for row in rows), strict=True)
+        number = np.array(rows, np.int64)
+        if source is None:
+            files = ("",) * len(rows)
+            return Rejects(number, files, field, reason, table_records(table, rows))
+        files = (source.file,) * len(rows)
+        return Rejects(source.rows[number], files, field, reason, source.records(rows))
 
     def _new(self, wrong: NDArray[np.bool_]) -> list[int]:
         rows: list[int] = np.flatnonzero(wrong & self.valid).tolist()
@@ -165,7 +174,16 @@ def record_json(record: dict[str, Any]) -> str:
         return json.dumps({name: _finite(value) for name, value in given.items()}, default=_as_text)
 
 
-def cell_value(table: pa.Table, name: str, row: int) -> Any:
+def table_records(table: pa.Table, rows: Iterable[int]) -> tuple[str, ...]:
+    """Return rows of a table as JSON."""
+    names = table.column_names
+    return tuple(
+        record_json({name: cell_value(table, i, row) for i, name in enumerate(names)})
+        for row in rows
+    )
+
+
+def cell_value(table: pa.Table, name: str | int, row: int) -> Any:
     """Return a cell as a Python value, or as bytes or the name of its type if that fails."""
     scalar = table.column(name)[row]
     try:

@@ -35,8 +35,7 @@ from nearcast.text import words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from nearcast.intake.batches import Batch
     from nearcast.model import Subscription
     from nearcast.text import IdTable, Tokenizer, Vocabulary
 
@@ -56,7 +55,7 @@ def read_subscriptions(
     vocabulary: Vocabulary,
     tokenizer: Tokenizer = words,
     *,
-    rows: NDArray[np.int64] | None = None,
+    source: Batch | None = None,
     seen: IdTable | None = None,
     unique: bool = True,
 ) -> tuple[Subscriptions, Rejects]:
@@ -73,8 +72,8 @@ def read_subscriptions(
         New tokens are added to it.
     tokenizer
         Splits keywords into tokens.
-    rows
-        The numbers of the rows, for the rejects; by default their positions in the table.
+    source
+        What the table was read from: rejects then have its file, row numbers and records.
     seen
         Ids of other tables: rows with one of them are rejected, and new ids are added.
     unique
@@ -124,7 +123,7 @@ def read_subscriptions(
         owner=owner if whole or owner is None else owner.take(pa.array(valid)),
         rankings=ranking.rankings(valid, condition),
     )
-    return subscriptions, errors.rejects(table, rows)
+    return subscriptions, errors.rejects(table, source)
 
 
 def subscriptions_from(

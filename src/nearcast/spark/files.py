@@ -124,9 +124,7 @@ class FileSet:
     survey: Survey | None
 
     @classmethod
-    def find(
-        cls, path: str | os.PathLike[str], kind: str, reading: Reading = _AS_IT_IS
-    ) -> FileSet:
+    def find(cls, path: str | os.PathLike[str], kind: str, reading: Reading = _AS_IT_IS) -> FileSet:
         """Return the files of a path; this needs no Spark.
 
         Raises
@@ -153,7 +151,7 @@ class FileSet:
         work = SurveyFiles(self.reading, self.kind, self._tasks(spark, self.pieces))
         with plain_errors():
             rows = _numbers(spark, work).mapInArrow(work, ddl(SURVEYED)).collect()
-        found = [Survey(*map(tuple, row[:-1]), free=row[-1]) for row in rows]
+        found = [Survey.of(*row) for row in rows]
         return replace(self, survey=reduce(Survey.__add__, found, Survey()))
 
     def cleaning(self, *, tidy: bool = False) -> Cleaning:

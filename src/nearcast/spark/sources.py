@@ -115,9 +115,7 @@ def open_stream(
             raise
         raise InvalidInput("source", source, "must be an existing folder") from None
     integers = _has_integer_ids(source, ROWS[rows], reading)
-    cleaning = Cleaning.of(
-        ROWS[rows], COLUMNS[ROWS[rows]], integer_ids=integers, tidy=False
-    )
+    cleaning = Cleaning.of(ROWS[rows], COLUMNS[ROWS[rows]], integer_ids=integers, tidy=False)
     work = ReadArriving(reading, cleaning, _folder_of(source))
     return _named(listed.mapInArrow(work, ddl(cleaning.frame_schema)), rows)
 

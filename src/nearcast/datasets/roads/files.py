@@ -142,7 +142,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[pa.Table, NDArray[np.int64]]:
     """Return a whole file as one table, and the number of each row."""
     if Path(path).suffix.lower() not in _FORMATS:
         raise UnsupportedFile(f"{os.fspath(path)}: roads must be {' or '.join(_FORMATS)} files")
-    batches = list(open_table(path))
+    batches = list(open_table(path, kind=None))
     with _naming(path):
         for batch in batches:
             if len(batch.rejects):

@@ -340,9 +340,7 @@ def typed_columns(table: pa.Table, cleaning: Cleaning, errors: RowErrors) -> lis
     return [_column(table, field, cleaning, errors) for field in cleaning.schema]
 
 
-def _column(
-    table: pa.Table, field: pa.Field, cleaning: Cleaning, errors: RowErrors
-) -> pa.Array:
+def _column(table: pa.Table, field: pa.Field, cleaning: Cleaning, errors: RowErrors) -> pa.Array:
     name, kind = field.name, field.type
     if name not in table.column_names:
         return pa.nulls(table.num_rows, kind)

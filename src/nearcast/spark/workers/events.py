@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from nearcast.columns import Ids
     from nearcast.intake import Rejects
 
-__all__ = ["CHANGE", "EVENT", "GIVEN", "MESSAGE", "RouteEvents", "own_columns", "partition_of", "with_origin"]
+__all__ = [
+    "CHANGE",
+    "EVENT",
+    "GIVEN",
+    "MESSAGE",
+    "RouteEvents",
+    "own_columns",
+    "partition_of",
+    "with_origin",
+]
 
 CHANGE, MESSAGE, TICK = range(3)
 """The kinds of events; a tick only says how late it is."""

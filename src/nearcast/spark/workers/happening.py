@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -67,7 +67,8 @@ class Happening:
     ) -> EventRows:
         """Return the rows that are valid so far, and keep the others as rejects."""
         table, step = read(given)
-        self.rejects[given.kind].append(given.errors.rejects(given.table, given.row))
+        rejects = given.errors.rejects(given.table)
+        self.rejects[given.kind].append(replace(rejects, row=given.row[rejects.row]))
         kept = np.flatnonzero(given.errors.valid)
         return EventRows(
             table.take(pa.array(kept)), given.row[kept], given.time_us[kept], step[kept]
@@ -236,7 +237,7 @@ def _numbered(rows: EventRows, piece: NDArray[np.int64], rejects: Rejects) -> Re
         for row in at.tolist()
     )
     field = tuple("id" if name == "subscription_id" else name for name in rejects.field)
-    return Rejects(rows.row[at], field, rejects.reason, records)
+    return replace(rejects, row=rows.row[at], field=field, record=records)
 
 
 def _typed(updates: pa.Table, schema: pa.Schema) -> pa.Table:

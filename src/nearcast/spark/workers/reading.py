@@ -213,10 +213,11 @@ def frame_batches(
             pa.array(texts, pa.string())
             for texts in (rejects.field, rejects.reason, rejects.record)
         ]
+        rejected = pa.StructArray.from_arrays(reasons, fields=[*why])
         records = [] if rows.records is None else [pa.array(rows.records, pa.string())]
         columns = [
             *(_followed(column, len(rejects)) for column in (*rows.table.columns, *records)),
-            pa.concat_arrays([pa.nulls(count, why), pa.StructArray.from_arrays(reasons, fields=[*why])]),
+            pa.concat_arrays([pa.nulls(count, why), rejected]),
             pa.repeat(rows.file, count + len(rejects)),
             pa.array(np.concatenate([rows.line, rejects.row])),
         ]

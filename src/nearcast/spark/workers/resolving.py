@@ -157,10 +157,10 @@ class _Read:
         chosen = table.select(kept).take(pa.array(rows))
         for name, value in (more or {}).items():
             chosen = chosen.append_column(name, pa.array([value] * len(rows), pa.float64()))
-        read, rejects = read_subscriptions(chosen, vocabulary, rows=rows, unique=False)
-        rejects = replace(
-            rejects, record=tuple(_record(table, row) for row in rejects.row.tolist())
-        )
+        read, rejects = read_subscriptions(chosen, vocabulary, unique=False)
+        number = rows[rejects.row]
+        records = tuple(_record(table, row) for row in number.tolist())
+        rejects = replace(rejects, row=number, record=records)
         taken = np.setdiff1d(rows, rejects.row, assume_unique=True)
         position[taken] = np.arange(len(taken))
         return cls(read, position, rejects)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -71,8 +71,15 @@ class Survey(NamedTuple):
         if not isinstance(other, Survey):
             return NotImplemented
         lists = zip(self[:-1], other[:-1], strict=True)
-        joined = (tuple(dict.fromkeys((*one, *more))) for one, more in lists)
-        return Survey(*joined, free=self.free or other.free)
+        joined = [tuple(dict.fromkeys((*one, *more))) for one, more in lists]
+        return Survey.of(*joined, self.free or other.free)
+
+    @classmethod
+    def of(cls, *parts: Any) -> Survey:
+        """Return a survey of its parts; of a row for the driver too."""
+        *lists, free = parts
+        columns, ids, geometries, taken, unused = (tuple(one) for one in lists)
+        return cls(columns, ids, geometries, taken, unused, bool(free))
 
     def cleaning(self, kind: str, *, tidy: bool = False) -> Cleaning:
         """Return how to read all of the files alike.
@@ -135,7 +142,7 @@ def check_kind(kind: str, names: Iterable[str]) -> None:
 def survey_file(piece: Piece, reading: Reading, kind: str) -> Survey:
     """Return what is known of the columns of a file."""
     found, free = Survey(), not is_described(piece.path, reading)
-    little = {} if free else {"batch_rows": 1, "block_bytes": _HEADER_BYTES}
+    little: dict[str, Any] = {} if free else {"batch_rows": 1, "block_bytes": _HEADER_BYTES}
     for batch in open_file(piece.path, reading, kind=kind, name=piece.name, **little):
         ours = [name for name in COLUMNS[kind] if name in batch.table.column_names]
         given = [name for name in ours if not free or _has_values(batch.table[name])]
@@ -158,7 +165,7 @@ def is_described(path: str, reading: Reading) -> bool:
 
 
 def _has_values(column: pa.ChunkedArray) -> bool:
-    return column.null_count < len(column)
+    return bool(column.null_count < len(column))
 
 
 def _types(

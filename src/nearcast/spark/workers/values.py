@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import compress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -74,7 +75,7 @@ def read_values(
     [([], [41]), ([40], [])]
     """
     plain = [_is_line(value) for value in values]
-    lines = _read_lines([v for v, is_line in zip(values, plain, strict=True) if is_line], file, kind)
+    lines = _read_lines([*compress(values, plain)], file, kind)
     if lines is None:
         lines, plain = [], [False] * len(values)
     for batch in _read_records(values, plain, file, kind):
@@ -97,7 +98,7 @@ def _read_lines(values: list[bytes | None], file: str, kind: str) -> list[Batch]
     content = b"\n".join(value for value in values if value is not None)
     if not content:
         return []
-    raw = io.BufferedReader(io.BytesIO(content))  # type: ignore[arg-type]
+    raw: Any = io.BufferedReader(io.BytesIO(content))
     stream = TextStream(raw, "utf-8", raw.tell, len(content))
     try:
         return [*read_json(LineSource(stream, len(content) + 1), _LINES, kind, file)]

@@ -1,0 +1,227 @@
+"""Names of columns: which column of a source is which of ours.
+
+A source may call a column differently. `--column` says so, and names that are nearly ours are
+recognized: up to case, spaces, ``_`` and ``-`` (``Keywords``), or by a known synonym (``lng``). Any
+other name that is close to one of ours is a question to the user, because a column that is ignored
+in silence changes what matches: a subscription without keywords gets everything.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from nearcast.errors import UnknownName, UnsupportedFile
+from nearcast.model.json_form import BOX, CIRCLE, FIELDS, POINT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+__all__ = ["COLUMNS", "Names", "Near", "Step", "near", "question", "resolve", "steps", "wanted"]
+
+COLUMNS: dict[str | None, tuple[str, ...]] = {
+    "messages": FIELDS["message"],
+    "subscriptions": FIELDS["subscription"],
+    "moves": ("subscription_id", "time", *BOX, *CIRCLE, "geometry"),
+    "changes": ("op", "subscription_id", "time", *FIELDS["subscription"]),
+}
+"""The columns of each kind of table; None for a table of any kind, whose names are not changed."""
+COLUMNS[None] = tuple(dict.fromkeys(name for names in COLUMNS.values() for name in names))
+
+TAKEN, ASKED = 1, 2
+
+_SYNONYMS = {
+    "lng": "lon",
+    "long": "lon",
+    "longitude": "lon",
+    "latitude": "lat",
+    "keyword": "keywords",
+}
+_QUESTIONS = {
+    "msg": "text",
+    "message": "text",
+    "body": "text",
+    "timestamp": "time",
+    "datetime": "time",
+}
+_PLACE = frozenset((*BOX, *CIRCLE, "geometry"))
+_EITHER = ({"text", "tokens"}, {"keywords", "expression"})
+_MIN_LENGTH = 4
+_MIN_RATIO = 0.8
+
+Step = str | int
+"""A step of a path into nested values: the name of a field, or a position in a list."""
+
+_PATH = re.compile(r"[^.\[\]]+(?:\.[^.\[\]]+|\[[0-9]+\])*")
+_STEP = re.compile(r"\[([0-9]+)\]|([^.\[\]]+)")
+
+
+class Near(NamedTuple):
+    """A column of ours that a name may mean, and whether it is `TAKEN` for it or `ASKED` about."""
+
+    ours: str
+    rank: int
+
+
+class Names(NamedTuple):
+    """Where our columns are in a source.
+
+    ``path`` has the path of each of ours that the source has; ``taken`` has those that were
+    recognized by a similar name, and ``unused`` the columns that are none of ours.
+    """
+
+    path: dict[str, str]
+    taken: dict[str, str]
+    unused: tuple[str, ...]
+
+
+@lru_cache(maxsize=10_000)
+def near(name: str, kind: str | None) -> Near | None:
+    """Return the column that a name may mean; None if it is one of ours, or close to none.
+
+    Examples
+    --------
+    >>> near("Key-Words", "subscriptions"), near("lng", "messages"), near("color", "messages")
+    (Near(ours='keywords', rank=1), Near(ours='lon', rank=1), None)
+    >>> near("radius", "subscriptions")
+    Near(ours='radius_m', rank=2)
+    """
+    ours = COLUMNS[kind]
+    if kind is None or name in ours or len(name) > 100:
+        return None
+    plain = {_plain(our): our for our in ours}
+    written = _plain(name)
+    meant = plain.get(written) or _SYNONYMS.get(written)
+    if meant in ours:
+        return Near(meant, TAKEN)
+    meant = _QUESTIONS.get(written)
+    if meant not in ours:
+        long = [our for our in plain if len(our) >= _MIN_LENGTH]
+        found = difflib.get_close_matches(written, long, 1, _MIN_RATIO)
+        meant = plain[found[0]] if found else None
+    return None if meant is None else Near(meant, ASKED)
+
+
+def wanted(there: Collection[str], kind: str | None) -> set[str]:
+    """Return the columns of ours for which similar names are looked for.
+
+    Not those that are there, nor those that a row with these has no use for: a second place, or
+    keywords beside an expression.
+    """
+    missing = {*COLUMNS[kind]}.difference(there)
+    if _has_place(there, kind):
+        missing -= _PLACE
+    for either in _EITHER:
+        if either.intersection(there):
+            missing -= either
+    return missing
+
+
+def question(name: str, ours: str) -> str:
+    """Return what to ask about a column whose name is close to one of ours."""
+    return (
+        f"is {name!r} meant as {ours}? Say --column {ours}={name} to use it, --column {ours}= to "
+        f"leave it out (in Python: columns={{{ours!r}: {name!r}}}, or '')"
+    )
+
+
+@lru_cache(maxsize=1_000)
+def resolve(
+    names: tuple[str, ...], kind: str | None, columns: tuple[tuple[str, str], ...] = ()
+) -> Names:
+    """Return which columns of a source are ours.
+
+    Parameters
+    ----------
+    names
+        The columns of the source.
+    kind
+        One of `COLUMNS`.
+    columns
+        What the user said: our names, and paths in the source; an empty path leaves a column out.
+
+    Raises
+    ------
+    UnsupportedFile
+        If a column that the user named is missing, or a name is close to one of ours.
+
+    Examples
+    --------
+    >>> resolve(("ID", "lng", "latitude", "body", "color"), "messages", (("text", "body"),))
+    Names(path={'text': 'body', 'id': 'ID', 'lon': 'lng', 'lat': 'latitude'},
+          taken={'id': 'ID', 'lon': 'lng', 'lat': 'latitude'}, unused=('color',))
+    """
+    said = check_columns(columns, kind)
+    path = {ours: source for ours, source in said.items() if source}
+    for ours, source in path.items():
+        if root_of(source, names) not in names:
+            raise UnsupportedFile(
+                f"there is no column {root_of(source, names)!r} for --column {ours}={source}; "
+                f"found {', '.join(names) or 'none'}"
+            )
+    path |= {name: name for name in COLUMNS[kind] if name in names and name not in said}
+    used = {root_of(source, names) for source in path.values()}
+    for name in names:
+        if name in used and names.count(name) > 1:
+            raise UnsupportedFile(f"the column {name} occurs twice; rename one of them")
+    taken: dict[str, str] = {}
+    missing = wanted(path, kind).difference(said)
+    close = [(name, near(name, kind)) for name in dict.fromkeys(names) if name not in used]
+    for rank in (TAKEN, ASKED):
+        for name, found in close:
+            if found is None or found.rank != rank or found.ours not in missing:
+                continue
+            if rank == ASKED or found.ours in taken:
+                raise UnsupportedFile(question(name, found.ours))
+            taken[found.ours] = name
+        missing = wanted({*path, *taken}, kind).difference(said)
+    used.update(taken.values())
+    unused = tuple(name for name in dict.fromkeys(names) if name not in used)
+    return Names(path | taken, taken, unused)
+
+
+def check_columns(columns: Iterable[tuple[str, str]], kind: str | None) -> dict[str, str]:
+    """Return what the user said about columns, or raise an error if it cannot be."""
+    said = dict(columns)
+    for ours, source in said.items():
+        if ours not in COLUMNS[kind]:
+            raise UnknownName("column", ours, COLUMNS[kind])
+        if source and not _PATH.fullmatch(source) and re.search(r"[.\[\]]", source) is None:
+            raise UnsupportedFile(f"--column {ours}={source}: this is not the name of a column")
+    return said
+
+
+def root_of(path: str, names: Collection[str] = ()) -> str:
+    """Return the column in which a path begins.
+
+    Examples
+    --------
+    >>> root_of("geometry.coordinates[0]"), root_of("a.b", ["a.b"])
+    ('geometry', 'a.b')
+    """
+    return path if path in names else str(steps(path)[0])
+
+
+def steps(path: str) -> tuple[Step, ...]:
+    """Return the steps of a path: the column first.
+
+    Examples
+    --------
+    >>> steps("geometry.coordinates[0]")
+    ('geometry', 'coordinates', 0)
+    """
+    if not _PATH.fullmatch(path):
+        return (path,)
+    return tuple(name or int(number) for number, name in _STEP.findall(path))
+
+
+def _has_place(there: Collection[str], kind: str | None) -> bool:
+    names = {*there}
+    point = names.issuperset(POINT) and (kind == "messages" or "max_distance_m" in names)
+    return point or "geometry" in names or names.issuperset(BOX) or names.issuperset(CIRCLE)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[ _-]+", "", name).lower()

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from nearcast.spark.shards.planner import Plan
     from nearcast.spark.shards.router import Router
 
-__all__ = ["MODES", "Built", "build"]
+__all__ = ["MODES", "Built", "build", "check_arguments"]
 
 MODES = ("auto", "replicated", "sharded")
 
@@ -98,6 +98,7 @@ def build(
     options: dict[str, Any] | None = None,
     similarity: str = SIMILARITIES[0],
     distance: str = DISTANCES[0],
+    empty: bool = True,
 ) -> Built:
     """Build an index over subscriptions as a new version of an artifact.
 
@@ -127,6 +128,9 @@ def build(
     similarity, distance
         How ranked subscriptions compare words (``containment``, ``overlap``, ``jaccard``, ``dice``
         or ``cosine``) and measure distance (``geodesic`` or ``planar``).
+    empty
+        Whether an index without subscriptions comes into force. Otherwise the old version stays
+        in force, and the version that is returned has the number 0.
 
     Raises
     ------
@@ -135,6 +139,21 @@ def build(
     StorageError
         When the artifact cannot be written. The old version stays in force.
     """
+    builder = check_arguments(mode, shards, shard_size, index, options or {})
+    if getattr(subscriptions, "isStreaming", False):
+        raise InvalidInput(
+            "subscriptions", "a stream", "must be a batch; use changes for later ones"
+        )
+    scoring = Scoring(similarity, distance)
+    return _Build(subscriptions, Artifact(out), builder, scoring, empty).run(
+        mode, shards, shard_size, messages
+    )
+
+
+def check_arguments(
+    mode: str, shards: int | None, shard_size: int, index: str, options: dict[str, Any]
+) -> indexes.Builder:
+    """Return the index to build, or raise an error for arguments that do not go together."""
     if mode not in MODES:
         raise UnknownName("mode", mode, MODES)
     if shards is not None and shards < 1:
@@ -143,14 +162,11 @@ def build(
         raise InvalidInput("shards", shards, "must be left out if the mode is replicated")
     if shard_size < 1:
         raise InvalidInput("shard_size", shard_size, "must be at least 1")
-    if getattr(subscriptions, "isStreaming", False):
-        raise InvalidInput(
-            "subscriptions", "a stream", "must be a batch; use changes for later ones"
-        )
-    scoring = Scoring(similarity, distance)
-    return _Build(subscriptions, Artifact(out), index, options or {}, scoring).run(
-        mode, shards, shard_size, messages
-    )
+    builder = indexes.create(index, **options)
+    if len(builder.vocabulary()):
+        problem = "need one vocabulary, but every shard has its own; leave them out"
+        raise InvalidInput("options", options, problem)
+    return builder
 
 
 class _Build:
@@ -160,14 +176,12 @@ class _Build:
         self,
         subscriptions: DataFrame,
         artifact: Artifact,
-        index: str,
-        options: dict[str, Any],
+        builder: indexes.Builder,
         scoring: Scoring,
+        empty: bool,
     ) -> None:
-        self._builder = indexes.create(index, **options)
-        if len(self._builder.vocabulary()):
-            problem = "need one vocabulary, but every shard has its own; leave them out"
-            raise InvalidInput("options", options, problem)
+        self._builder = builder
+        self._empty = empty
         self._subscriptions = subscriptions
         self._given = subscription_columns(subscriptions)
         self._spark = subscriptions.sparkSession
@@ -195,7 +209,9 @@ class _Build:
                 else:
                     counts = {"rejected": made[1], "duplicates": 0}
                 source = {"by": "build", **counts, **made[0].source}
-                version = self._artifact.commit(replace(made[0], source=source))
+                version = replace(made[0], source=source)
+                if version.rows or self._empty:
+                    version = self._artifact.commit(version)
         return Built(version, counts["rejected"], counts["duplicates"], prepared.rejects, plan)
 
     def _shards(self, mode: str, shards: int | None, shard_size: int) -> int:

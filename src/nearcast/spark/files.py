@@ -191,14 +191,12 @@ class FileSet:
         self, spark: SparkSession, pieces: tuple[Piece, ...]
     ) -> tuple[tuple[Piece, ...], ...]:
         """Return the pieces of each task, in order; tasks are of about the same size."""
-        limit, tasks, size = self._task_bytes(spark), [[]], 0  # type: ignore[var-annotated]
+        limit, before = self._task_bytes(spark), 0
+        tasks: dict[int, list[Piece]] = {}
         for piece in pieces:
-            if tasks[-1] and size + piece.size > limit:
-                tasks.append([])
-                size = 0
-            tasks[-1].append(piece)
-            size += piece.size
-        return tuple(map(tuple, tasks))
+            tasks.setdefault((2 * before + piece.size) // (2 * limit), []).append(piece)
+            before += piece.size
+        return tuple(map(tuple, tasks.values()))
 
 
 _files: WeakKeyDictionary[DataFrame, FileSet] = WeakKeyDictionary()
@@ -222,13 +220,10 @@ def _by_groups(piece: Piece, limit: int, reading: Reading) -> list[Piece]:
     except (pa.ArrowException, OSError):
         return [piece]  # the reader says what is wrong
     share = piece.size / max(sum(sizes), 1)  # of what is compressed
-    found, first, size = [], 0, 0.0
-    for group, own in enumerate(sizes):
-        if group > first and size + own * share > limit:
-            found.append(piece._replace(size=round(size), groups=(first, group)))
-            first, size = group, 0.0
-        size += own * share
-    return [*found, piece._replace(size=round(size), groups=(first, len(sizes)))]
+    return [
+        piece._replace(size=round(own * share), groups=(group, group + 1))
+        for group, own in enumerate(sizes)
+    ]
 
 
 def _find(path: str) -> Iterator[Piece]:

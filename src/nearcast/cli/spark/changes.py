@@ -6,17 +6,27 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.output import format_count, format_seconds, format_size, show_json, show_pairs
-from nearcast.cli.spark.frames import (
+from nearcast.cli.reading_options import (
+    Column,
+    Delimiter,
+    Encoding,
     Format,
+    MakeIds,
+    reading_of,
+)
+from nearcast.cli.spark.frames import (
     IndexPath,
     Json,
     Master,
     Rejects,
     Strict,
+    check_index,
+    columns_of,
+    end_with,
     errors_in_one_line,
     open_session,
-    read_frame,
     rejects_folder,
+    show_columns,
     show_reasons,
     write_rejects,
 )
@@ -28,11 +38,13 @@ def changes(
     index_path: IndexPath,
     source: Annotated[
         str,
-        typer.Option(
-            "--changes", help="File or folder with op, id and the columns of subscriptions."
-        ),
+        typer.Option("--changes", help="Files with op, id and the columns of subscriptions."),
     ],
     format: Format = None,
+    column: Column = None,
+    ids: MakeIds = None,
+    encoding: Encoding = None,
+    delimiter: Delimiter = None,
     rejects: Rejects = None,
     master: Master = None,
     strict: Strict = False,
@@ -46,13 +58,26 @@ def changes(
     Running streams use it from their next micro-batch. Invalid changes (unknown ids, ids that
     exist already, invalid rows) are written to the rejects folder with the reason.
     """
+    check_index(index_path)
+    reading = reading_of(
+        "changes",
+        format=format,
+        column=column,
+        ids=ids,
+        encoding=encoding,
+        delimiter=delimiter,
+    )
+    from nearcast.spark.files import FileSet
+
+    files = FileSet.find(source, "changes", reading)
     spark = open_session(master)
     from nearcast.spark.changes import changes as run
 
     rejects_path = rejects_folder(rejects, source)
     began = time.perf_counter()
     with errors_in_one_line():
-        changed = run(read_frame(spark, source, format), index_path)
+        files = files.surveyed(spark)
+        changed = run(files.frame(spark), index_path)
         taken = time.perf_counter() - began
         reasons = write_rejects(spark, changed.rejects, rejects_path, changed.rejected)
     result = {
@@ -61,6 +86,7 @@ def changes(
         **changed.taken,
         "rejected": changed.rejected,
         "rejects": reasons,
+        "columns": columns_of(files),
         "seconds": taken,
         "rejects_file": rejects_path if reasons else None,
     }
@@ -71,14 +97,15 @@ def changes(
         pairs = {name: format_count(number) for name, number in changed.taken.items()}
         pairs |= {
             "rejected": format_count(changed.rejected),
+            **show_columns(columns_of(files)),
             "current version": str(changed.version.number),
             "time": format_seconds(taken),
         }
         if reasons:
             pairs["rejected rows"] = rejects_path
         show_pairs("changed", pairs)
-    if strict and changed.rejected:
-        raise typer.Exit(3)
+    taken_in_all = sum(changed.taken.values())
+    end_with(taken_in_all, changed.rejected, what="valid changes", strict=strict)
 
 
 def compact(
@@ -96,6 +123,7 @@ def compact(
 
     Versions that a running match or stream needs are kept.
     """
+    check_index(index_path)
     spark = open_session(master)
     from nearcast.spark.compact import compact as run
 

@@ -6,24 +6,33 @@ from typing import Annotated, Any
 import typer
 
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
-from nearcast.cli.spark.frames import (
+from nearcast.cli.reading_options import (
+    Column,
+    Delimiter,
+    Encoding,
     Format,
+    MakeIds,
+    reading_of,
+)
+from nearcast.cli.spark.frames import (
     Json,
     Master,
     Overwrite,
     Rejects,
     Strict,
+    check_new,
+    columns_of,
+    end_with,
     errors_in_one_line,
     exists,
-    format_of,
     open_session,
-    read_frame,
     rejects_folder,
+    show_columns,
     show_reasons,
     write_frame,
     write_rejects,
 )
-from nearcast.errors import InvalidInput
+from nearcast.errors import InvalidInput, UnknownName
 
 __all__ = ["prepare"]
 
@@ -31,14 +40,14 @@ __all__ = ["prepare"]
 def prepare(
     kind: Annotated[str, typer.Option(help="messages or subscriptions.")],
     source: Annotated[
-        str, typer.Option("--input", metavar="F", help="File or folder of raw records.")
+        str, typer.Option("--input", metavar="F", help="File, folder or pattern of raw records.")
     ],
     out: Annotated[str, typer.Option(help="Folder for the clean rows, as Parquet.")],
     format: Format = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OURS=THEIRS", help="Column with another name; may be repeated."),
-    ] = None,
+    column: Column = None,
+    ids: MakeIds = None,
+    encoding: Encoding = None,
+    delimiter: Delimiter = None,
     rejects: Rejects = None,
     keep_duplicates: Annotated[
         bool, typer.Option("--keep-duplicates", help="Keep rows with the id of an earlier row.")
@@ -50,32 +59,39 @@ def prepare(
 ) -> None:
     """Clean raw records: check, round, normalize, drop duplicates, and count.
 
-    Invalid records are left out and written to the rejects folder with the reason. Of several rows
-    with the same id, the first is kept. CSV must have a header and one record per line.
+    Invalid records are left out and written to the rejects folder with the file, the line, the
+    reason and the whole record. Of several rows with the same id, the first is kept.
     """
-    columns = _columns(column or [])
     rejects_path = rejects_folder(rejects, out)
     if len({source.rstrip("/"), out.rstrip("/"), rejects_path.rstrip("/")}) < 3:
         raise InvalidInput(
             "--out", out, "is also read, or also used for rejects; use another folder"
         )
+    if kind not in ("messages", "subscriptions"):
+        raise UnknownName("kind", kind, ("messages", "subscriptions"))
+    check_new("--out", out, overwrite=overwrite)
+    check_new("--rejects", rejects_path, overwrite=overwrite)
+    reading = reading_of(
+        kind,
+        format=format,
+        column=column,
+        ids=ids,
+        encoding=encoding,
+        delimiter=delimiter,
+    )
+    from nearcast.spark.files import FileSet
+    from nearcast.spark.prepare import prepare as run
+
+    files = FileSet.find(source, kind, reading)
     spark = open_session(master)
     if not overwrite and exists(spark, rejects_path):
         raise InvalidInput("--rejects", rejects_path, "exists already; add --overwrite")
     began = time.perf_counter()
-    from nearcast.spark.prepare import prepare as run
-    from nearcast.spark.records import REASONS
-
     with errors_in_one_line():
-        frame = read_frame(spark, source, format, columns)
-        prepared = run(
-            frame,
-            kind,
-            columns,
-            duplicates="keep" if keep_duplicates else "drop",
-            damaged=REASONS[format_of(source, format)],
-        )
-        write_frame(prepared.rows, out, "parquet", overwrite=overwrite)
+        files = files.surveyed(spark)
+        duplicates = "keep" if keep_duplicates else "drop"
+        prepared = run(files.frame(spark), kind, duplicates=duplicates)
+        write_frame(prepared.rows, out, overwrite=overwrite)
         counts = prepared.check()
         reasons = write_rejects(spark, prepared.rejects, rejects_path, counts["rejected"])
     result = {
@@ -83,23 +99,13 @@ def prepare(
         "kind": kind,
         **counts,
         "rejects": reasons,
+        "columns": columns_of(files),
         "seconds": time.perf_counter() - began,
         "out": out,
         "rejects_file": rejects_path if reasons else None,
     }
     show_json(result) if as_json else _show(result)
-    if strict and counts["rejected"]:
-        raise typer.Exit(3)
-
-
-def _columns(texts: list[str]) -> dict[str, str]:
-    columns = {}
-    for text in texts:
-        ours, sign, theirs = text.partition("=")
-        if not (ours and sign and theirs):
-            raise typer.BadParameter(f"expected ours=theirs, got {text!r}")
-        columns[ours] = theirs
-    return columns
+    end_with(counts["clean"], counts["rejected"], what=f"clean {kind}", strict=strict)
 
 
 def _show(result: dict[str, Any]) -> None:
@@ -107,6 +113,7 @@ def _show(result: dict[str, Any]) -> None:
     pairs = {
         name: format_count(result[name]) for name in ("read", "clean", "rejected", "duplicates")
     }
+    pairs |= show_columns(result["columns"])
     pairs |= {"time": format_seconds(result["seconds"]), "written to": result["out"]}
     if result["rejects_file"]:
         pairs["rejected records"] = result["rejects_file"]

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from nearcast.errors import UnsupportedFile
+from nearcast.intake.files import naming
 from nearcast.intake.reading import Reading, find_files, format_of, name_of
 from nearcast.spark.frames import ddl, plain_errors
 from nearcast.spark.workers.reading import Chain, Piece, ReadFiles, frame_batches, local_path
@@ -141,7 +142,8 @@ class FileSet:
         found = reduce(Survey.__add__, (survey_file(one, reading, kind) for one in here), Survey())
         if len(here) == len(pieces):
             survey = found
-            survey.cleaning(kind)
+            with naming(path):
+                survey.cleaning(kind)
         return cls(kind, reading, pieces, survey)
 
     def surveyed(self, spark: SparkSession) -> FileSet:

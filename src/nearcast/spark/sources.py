@@ -25,7 +25,7 @@ from nearcast.spark.workers.values import ReadValues
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ROWS", "Topic", "kafka_rows", "open_stream", "topic_of"]
+__all__ = ["ROWS", "Topic", "kafka_rows", "open_stream", "topic_of", "value_rows"]
 
 ROWS = {"messages": "messages", "moves": "changes"}
 """What the rows of a stream may be, and the kind of files that they come from."""

@@ -26,6 +26,7 @@ from nearcast.intake import (
 )
 from nearcast.intake.arrow_columns import column_array, read_lists, read_numbers, read_texts
 from nearcast.intake.ids import read_ids, read_owners
+from nearcast.intake.lines import LineErrors
 from nearcast.intake.names import COLUMNS as KNOWN_COLUMNS
 from nearcast.intake.places import BOX, POINT
 from nearcast.intake.rejects import RowErrors, cell_value
@@ -305,17 +306,13 @@ def _rejects_of(table: pa.Table, cleaning: Cleaning, vocabulary: Vocabulary) -> 
     readable = np.ones(table.num_rows, np.bool_)
     for name in unreadable:
         readable &= table.column(name).is_null().to_numpy()
-    rows = np.flatnonzero(~readable).tolist()
-    damaged = Rejects.of([(row, "", cleaning.damaged, _damaged(table, row)) for row in rows])
+    damaged = LineErrors()
+    for row in np.flatnonzero(~readable).tolist():
+        text = cell_value(table, DAMAGED, row) if DAMAGED in origin else ""
+        damaged.add(row, "", cleaning.damaged, text or "")
     invalid = invalid_rows(cleaning.kind, own.filter(pa.array(readable)), vocabulary)
     numbered = replace(invalid, row=np.flatnonzero(readable)[invalid.row])
-    return Rejects.concatenate([damaged, numbered])
-
-
-def _damaged(table: pa.Table, row: int) -> str:
-    if DAMAGED not in table.column_names:
-        return ""
-    return json.dumps(cell_value(table, DAMAGED, row))
+    return Rejects.concatenate([damaged.rejects(), numbered])
 
 
 def invalid_rows(

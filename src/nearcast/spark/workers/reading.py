@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.errors import UnsupportedFile
 from nearcast.intake import Rejects, open_file
+from nearcast.intake.arrow_columns import with_column
 from nearcast.intake.rejects import RowErrors
 from nearcast.spark.workers.cleaning import COLUMNS, REJECTED, invalid_rows, typed_columns
 from nearcast.text import Vocabulary
@@ -187,6 +189,8 @@ def read_piece(piece: Piece, reading: Reading, cleaning: Cleaning) -> Iterator[R
 def read_batch(batch: Batch, cleaning: Cleaning, vocabulary: Vocabulary) -> ReadRows:
     """Return the rows of a batch in the schema of a cleaning."""
     table, line = batch.table, batch.rows
+    if cleaning.kind == "changes":
+        table = _with_one_id(table)
     errors = RowErrors(table.num_rows)
     rejects = Rejects.empty()
     if cleaning.kind in COLUMNS:
@@ -199,6 +203,16 @@ def read_batch(batch: Batch, cleaning: Cleaning, vocabulary: Vocabulary) -> Read
     if len(valid) < len(line):
         typed, line = typed.take(pa.array(valid)), line[valid]
     return ReadRows(typed, line, every, batch.file, records)
+
+
+def _with_one_id(table: pa.Table) -> pa.Table:
+    """Return changes whose id is in one column; in moves, it may be called ``subscription_id``."""
+    if not {"id", "subscription_id"} <= {*table.column_names}:
+        return table
+    ids = [table[name] for name in ("id", "subscription_id")]
+    if ids[0].type != ids[1].type:
+        ids = [column.cast(pa.string()) for column in ids]
+    return with_column(table.drop_columns("subscription_id"), "id", pc.coalesce(*ids))
 
 
 def frame_batches(

@@ -141,7 +141,8 @@ def check_kind(kind: str, names: Iterable[str]) -> None:
 
 def survey_file(piece: Piece, reading: Reading, kind: str) -> Survey:
     """Return what is known of the columns of a file."""
-    found, free = Survey(), not is_described(piece.path, reading)
+    free = not is_described(piece.path, reading)
+    found = Survey(free=free)
     little: dict[str, Any] = {} if free else {"batch_rows": 1, "block_bytes": _HEADER_BYTES}
     for batch in open_file(piece.path, reading, kind=kind, name=piece.name, **little):
         ours = [name for name in COLUMNS[kind] if name in batch.table.column_names]

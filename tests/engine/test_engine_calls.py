@@ -71,7 +71,7 @@ WRONG_CALLS: list[tuple[type[Exception], str, Callable[[Engine], object]]] = [
     (InvalidInput, "string or an integer", lambda e: e.unsubscribe(["a", 1.5])),  # type: ignore[list-item]
     (UnknownId, "'x'", lambda e: e.move("x", THERE)),
     (RegionError, "region", lambda e: e.move("a", "somewhere")),
-    (InvalidInput, "time", lambda e: e.move("a", THERE, time="noon")),  # type: ignore[arg-type]
+    (InvalidInput, "time", lambda e: e.move("a", THERE, time="noon")),
     (UnknownId, "'x'", lambda e: e.get("x")),
     (InvalidInput, "id", lambda e: e.unsubscribe(1.5)),  # type: ignore[arg-type]
     (InvalidInput, "id", lambda e: e.unsubscribe(np.bool_(True))),  # type: ignore[arg-type]

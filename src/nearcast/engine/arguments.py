@@ -2,35 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from nearcast.columns import Ids
 from nearcast.errors import InvalidInput
+from nearcast.intake.batches import Batch
+from nearcast.intake.frames import table_from
+from nearcast.intake.names import resolve
 from nearcast.intake.rejects import Rejects, RowErrors
+from nearcast.intake.renaming import renamed
 from nearcast.model.checks import identifiers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nearcast.model import Id
 
-__all__ = ["ids_of", "list_of", "table_of", "with_living", "with_taken", "with_unknown"]
+__all__ = [
+    "GivenTable",
+    "ids_of",
+    "list_of",
+    "table_of",
+    "with_living",
+    "with_taken",
+    "with_unknown",
+]
 
 T = TypeVar("T")
 
 
-def table_of(table: object) -> pa.Table:
-    """Return a table, or a record batch as one."""
-    if isinstance(table, pa.RecordBatch):
-        return pa.Table.from_batches([table])
-    if not isinstance(table, pa.Table):
-        raise InvalidInput("table", table, "must be a pyarrow Table; see pyarrow.table")
-    return table
+class GivenTable(NamedTuple):
+    """A table with our names, and what it was before, if a column was called differently."""
+
+    table: pa.Table
+    source: Batch | None
+
+
+def table_of(table: object, kind: str, columns: Mapping[str, str] | None = None) -> GivenTable:
+    """Return a table, a record batch or a frame with our names.
+
+    Parameters
+    ----------
+    table
+        What the user gave.
+    kind
+        ``messages``, ``subscriptions`` or ``moves``.
+    columns
+        Where our columns are, by our name; an empty text leaves a column out.
+    """
+    given = table_from(table)
+    names = resolve(tuple(given.column_names), kind, tuple((columns or {}).items()))
+    ours = renamed(given, names, kind)
+    if ours is given:
+        return GivenTable(given, None)
+    rows = np.arange(given.num_rows)
+    return GivenTable(ours, Batch(ours, rows, Rejects.empty(), 0, 0, original=given))
 
 
 def list_of(values: T | Iterable[T], kind: type[T]) -> list[T]:
@@ -53,21 +84,21 @@ def ids_of(ids: Id | Iterable[Id] | pa.Array) -> Ids:
     return Ids.of(identifiers("id", ids))
 
 
-def with_taken(table: pa.Table, rejects: Rejects, taken: NDArray[np.bool_]) -> Rejects:
+def with_taken(given: GivenTable, rejects: Rejects, taken: NDArray[np.bool_]) -> Rejects:
     """Return rejects and, in the order of their rows, those whose id is registered already."""
     reason = "is registered already; unsubscribe it first, or move it"
-    return _with(table, rejects, _sound(table, rejects)[taken], "id", reason)
+    return _with(given, rejects, _sound(given.table, rejects)[taken], "id", reason)
 
 
-def with_living(table: pa.Table, rejects: Rejects, living: NDArray[np.bool_]) -> Rejects:
+def with_living(given: GivenTable, rejects: Rejects, living: NDArray[np.bool_]) -> Rejects:
     """Return rejects and those whose id a living message has."""
     reason = "is the id of a message that is alive; publish it again when that has expired"
-    return _with(table, rejects, _sound(table, rejects)[living], "id", reason)
+    return _with(given, rejects, _sound(given.table, rejects)[living], "id", reason)
 
 
-def with_unknown(table: pa.Table, rejects: Rejects, rows: NDArray[np.int64]) -> Rejects:
+def with_unknown(given: GivenTable, rejects: Rejects, rows: NDArray[np.int64]) -> Rejects:
     """Return rejects and the rows whose subscription is not registered."""
-    return _with(table, rejects, rows, "subscription_id", "is not registered, or has expired")
+    return _with(given, rejects, rows, "subscription_id", "is not registered, or has expired")
 
 
 def _sound(table: pa.Table, rejects: Rejects) -> NDArray[np.int64]:
@@ -78,10 +109,10 @@ def _sound(table: pa.Table, rejects: Rejects) -> NDArray[np.int64]:
 
 
 def _with(
-    table: pa.Table, rejects: Rejects, rows: NDArray[np.int64], field: str, reason: str
+    given: GivenTable, rejects: Rejects, rows: NDArray[np.int64], field: str, reason: str
 ) -> Rejects:
-    wrong = np.zeros(table.num_rows, np.bool_)
+    wrong = np.zeros(given.table.num_rows, np.bool_)
     wrong[rows] = True
-    errors = RowErrors(table.num_rows)
+    errors = RowErrors(given.table.num_rows)
     errors.add(wrong, field, reason)
-    return Rejects.concatenate([rejects, errors.rejects(table)]).in_order()
+    return Rejects.concatenate([rejects, errors.rejects(*given)]).in_order()

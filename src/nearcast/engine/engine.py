@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pyarrow as pa
 
 from nearcast import indexes
 from nearcast.columns import Scoring, frozen
@@ -31,6 +30,7 @@ from nearcast.engine.store import Store
 from nearcast.errors import InvalidInput, NearcastError, UnknownId
 from nearcast.indexes import moving as moving_indexes
 from nearcast.intake import (
+    is_table,
     messages_from,
     read_messages,
     read_moves,
@@ -46,10 +46,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nearcast.intake import MessageBatch, Rejects
-    from nearcast.model import Explanation, Id, Region, Time, Update
+    from nearcast.model import Explanation, Id, Region, Update
+    from nearcast.model.checks import AnyTime
     from nearcast.segments import Delivery
     from nearcast.text import Tokenizer
 
@@ -152,7 +154,7 @@ class Engine:
         subscriptions: Subscription | Iterable[Subscription],
         *,
         initial: bool = True,
-        time: Time | None = None,
+        time: AnyTime | None = None,
     ) -> None:
         """Register one or several subscriptions: all of them, or none if one is invalid.
 
@@ -183,15 +185,17 @@ class Engine:
 
     def subscribe_table(
         self,
-        table: pa.Table | pa.RecordBatch,
+        table: pa.Table | pa.RecordBatch | Any,
         *,
+        columns: Mapping[str, str] | None = None,
         initial: bool = True,
-        time: Time | None = None,
+        time: AnyTime | None = None,
     ) -> Rejects:
         """Register the subscriptions of a table, and return the rejected rows.
 
         The accepted ones become visible at the same moment. See
-        `nearcast.intake.read_subscriptions` for the columns.
+        `nearcast.intake.read_subscriptions` for the columns; ``columns`` tells which of them are
+        called differently. A frame of pandas or Polars is a table too.
 
         Examples
         --------
@@ -202,15 +206,17 @@ class Engine:
         ([1], 1)
         """
         self._check_open()
-        table = table_of(table)
+        given = table_of(table, "subscriptions", columns)
         vocabulary = self._store.vocabulary
-        columns, rejects = read_subscriptions(table, vocabulary, self._tokenizer)
-        taken = self._store.add(
-            Part(columns, vocabulary), skip=True, time_us=_time_us(time), initial=initial
+        read, rejects = read_subscriptions(
+            given.table, vocabulary, self._tokenizer, source=given.source
         )
-        return with_taken(table, rejects, taken) if taken.any() else rejects
+        taken = self._store.add(
+            Part(read, vocabulary), skip=True, time_us=_time_us(time), initial=initial
+        )
+        return with_taken(given, rejects, taken) if taken.any() else rejects
 
-    def unsubscribe(self, ids: Id | Iterable[Id], *, time: Time | None = None) -> None:
+    def unsubscribe(self, ids: Id | Iterable[Id], *, time: AnyTime | None = None) -> None:
         """Remove one or several subscriptions: all of them, or none if one is unknown.
 
         Parameters
@@ -228,7 +234,7 @@ class Engine:
         self._check_open()
         self._store.remove(ids_of(ids), _time_us(time))
 
-    def move(self, id: Id, region: Region | Any, time: Time | None = None) -> list[Update]:
+    def move(self, id: Id, region: Region | Any, time: AnyTime | None = None) -> list[Update]:
         """Move a subscription to another region, and return the matches that begin or end.
 
         Parameters
@@ -263,8 +269,12 @@ class Engine:
         with self._live.lock:
             return self._mover.move(id, region, time_us).to_list()
 
-    def move_table(self, table: pa.Table | pa.RecordBatch) -> Moved:
+    def move_table(
+        self, table: pa.Table | pa.RecordBatch | Any, *, columns: Mapping[str, str] | None = None
+    ) -> Moved:
         """Move the subscriptions of a table; see `nearcast.intake.read_moves` for the columns.
+
+        ``columns`` tells which of them are called differently.
 
         Rows are taken by time, equal times by row. A subscription that moves twice at one time
         moves once, to the last place.
@@ -282,15 +292,15 @@ class Engine:
         (1, [1], ('is not registered, or has expired',))
         """
         self._check_open()
-        table = table_of(table)
+        given = table_of(table, "moves", columns)
         with self._live.lock:
-            batch, rejects = read_moves(table, self._store.by_distance)
+            batch, rejects = read_moves(given.table, self._store.by_distance, source=given.source)
             updates, unknown = self._mover.move_batch(batch)
         if unknown.any():
-            rejects = with_unknown(table, rejects, batch.row[unknown])
+            rejects = with_unknown(given, rejects, batch.row[unknown])
         return Moved(updates.to_table(), rejects, len(batch) - int(np.count_nonzero(unknown)))
 
-    def replace(self, subscription: Subscription, time: Time | None = None) -> list[Update]:
+    def replace(self, subscription: Subscription, time: AnyTime | None = None) -> list[Update]:
         """Replace what a registered subscription asks for, and return what begins or ends.
 
         Parameters
@@ -320,7 +330,7 @@ class Engine:
         with self._live.lock:
             return self._mover.replace(given.id, changed, time_us).to_list()
 
-    def advance(self, time: Time | None = None) -> pa.Table:
+    def advance(self, time: AnyTime | None = None) -> pa.Table:
         """Let everything expire until a time, and return all updates that no call returned.
 
         These are the ends of messages and subscriptions that expired, and what began and ended
@@ -386,14 +396,22 @@ class Engine:
         return _matches(found if top is None else found.best(top), batch)
 
     def publish_table(
-        self, table: pa.Table | pa.RecordBatch, *, threads: int = 1, top: int | None = None
+        self,
+        table: pa.Table | pa.RecordBatch | Any,
+        *,
+        columns: Mapping[str, str] | None = None,
+        threads: int = 1,
+        top: int | None = None,
     ) -> Published:
         """Publish a table of messages; see `nearcast.intake.read_messages` for the columns.
 
         Parameters
         ----------
         table
-            The messages.
+            The messages; a frame of pandas or Polars is a table too.
+        columns
+            Where columns are that are called differently, by our name, such as ``{"lon": "x"}``;
+            an empty text leaves a column out.
         threads
             How many threads match at the same time.
         top
@@ -414,16 +432,18 @@ class Engine:
         if not isinstance(threads, int) or threads < 1:
             raise InvalidInput("threads", threads, "must be a whole number of at least 1")
         _check_top(top)
-        table = table_of(table)
-        batch, rejects = read_messages(table, self._tokenizer, now_us=self._now_us())
+        given = table_of(table, "messages", columns)
+        batch, rejects = read_messages(
+            given.table, self._tokenizer, now_us=self._now_us(), source=given.source
+        )
         batch, found, taken = self._publish(batch, skip=True, threads=threads)
         if taken.any():
-            rejects = with_living(table, rejects, taken)
+            rejects = with_living(given, rejects, taken)
         found = found if top is None else found.best(top)
         return Published(found.to_table(batch.ids), rejects, len(batch), found.examined)
 
     def preview(
-        self, subscription: Subscription, messages: Message | Iterable[Message] | pa.Table
+        self, subscription: Subscription, messages: Message | Iterable[Message] | pa.Table | Any
     ) -> list[Match]:
         """Return which of some messages a subscription would match, with their scores.
 
@@ -434,7 +454,7 @@ class Engine:
         subscription
             Any subscription; its id need not be new.
         messages
-            One message or several, or a table of them.
+            One message or several, or a table or frame of them.
 
         Examples
         --------
@@ -445,8 +465,9 @@ class Engine:
         """
         self._check_open()
         now_us, vocabulary, scorer = self._now_us(), Vocabulary(), self._store.state.scorer
-        if isinstance(messages, pa.Table | pa.RecordBatch):
-            batch, _ = read_messages(table_of(messages), self._tokenizer, now_us=now_us)
+        if is_table(messages):
+            table, _ = table_of(messages, "messages")
+            batch, _ = read_messages(table, self._tokenizer, now_us=now_us)
         else:
             batch = messages_from(list_of(messages, Message), self._tokenizer, now_us=now_us)
         [given] = list_of(subscription, Subscription)
@@ -628,7 +649,7 @@ def _matches(found: Delivery, batch: MessageBatch) -> list[Match]:
     return [*map(Match, of_message, found.subscription.tolist(), found.scores())]
 
 
-def _time_us(time: Time | None) -> int | None:
+def _time_us(time: AnyTime | None) -> int | None:
     return None if time is None else time_us("time", time)
 
 

@@ -8,6 +8,7 @@ They work on whole columns; only rejected rows, geometries and expressions are r
 
 from nearcast.intake.batches import Batch
 from nearcast.intake.files import load_messages, load_subscriptions, open_file, open_table
+from nearcast.intake.frames import is_table, table_from
 from nearcast.intake.messages import (
     MESSAGE_COLUMNS,
     MessageBatch,
@@ -33,6 +34,7 @@ __all__ = [
     "Reading",
     "Rejects",
     "find_files",
+    "is_table",
     "load_messages",
     "load_subscriptions",
     "messages_from",
@@ -42,4 +44,5 @@ __all__ = [
     "read_moves",
     "read_subscriptions",
     "subscriptions_from",
+    "table_from",
 ]

@@ -12,11 +12,13 @@ import pyarrow as pa
 from nearcast.columns import NO_WEIGHTS, Ids, Messages, frozen, read_only
 from nearcast.errors import NearcastError, UnsupportedFile
 from nearcast.intake.arrow_columns import not_null, read_lists, read_texts, with_column
+from nearcast.intake.frames import table_from
 from nearcast.intake.ids import read_ids, refuse_repeated
 from nearcast.intake.places import BOX, POINT, read_message_boxes
 from nearcast.intake.rejects import Rejects, RowErrors
 from nearcast.intake.times import read_durations, read_times
 from nearcast.model import Message, Point, Rect
+from nearcast.model.json_form import FIELDS
 from nearcast.text import Words, words
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MESSAGE_COLUMNS", "MessageBatch", "messages_from", "read_messages", "with_lives"]
 
-MESSAGE_COLUMNS = ("id", "text", "tokens", *POINT, *BOX, "time", "ttl_s")
+MESSAGE_COLUMNS = FIELDS["message"]
 """The columns that a table of messages may have; others are ignored."""
 
 _FEW_ROWS = 16
@@ -40,7 +42,7 @@ _PLAIN_TYPES = frozenset(
     ]
 )
 
-_WANTED = "id, text or tokens, and a place (lon, lat; or west, south, east, north)"
+_WANTED = "id, text or tokens, and a place (lon, lat; or west, south, east, north; or geometry)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +117,8 @@ def read_messages(
     ----------
     table
         ``id``; ``text`` or ``tokens`` (lists of strings, or strings that are split at spaces);
-        ``lon, lat`` or ``west, south, east, north``; optionally ``time`` and ``ttl_s``.
+        ``lon, lat``, or ``west, south, east, north``, or a point as ``geometry``; optionally
+        ``time`` and ``ttl_s``. Frames of pandas and Polars are tables too.
     tokenizer
         Splits text into tokens; the same as for the subscriptions.
     now_us
@@ -139,6 +142,7 @@ def read_messages(
     >>> batch.number(Vocabulary(["tea"])).token.tolist(), rejects.reason
     ([0], ('is missing; give text or tokens',))
     """
+    table = table_from(table)
     _require_columns(table)
     if 0 < table.num_rows <= _FEW_ROWS:
         few = _read_few(table, tokenizer, now_us, unique)
@@ -264,7 +268,7 @@ def _words_of(messages: Sequence[Message], tokenizer: Tokenizer) -> Words:
 def _require_columns(table: pa.Table) -> None:
     columns = table.column_names
     names = set(columns)
-    place = names.issuperset(BOX) or names.issuperset(POINT)
+    place = names.issuperset(BOX) or names.issuperset(POINT) or "geometry" in names
     if "id" not in names or not place or not names & {"text", "tokens"}:
         found = ", ".join(columns) or "none"
         raise UnsupportedFile(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast.columns import NEVER, Regions, gather
+from nearcast.intake.frames import table_from
 from nearcast.intake.ids import read_ids
 from nearcast.intake.places import read_regions
 from nearcast.intake.rejects import RowErrors
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Ids
+    from nearcast.intake.batches import Batch
     from nearcast.intake.rejects import Rejects
 
 __all__ = ["MoveBatch", "read_moves"]
@@ -46,7 +48,10 @@ class MoveBatch(NamedTuple):
 
 
 def read_moves(
-    table: pa.Table, by_distance: Callable[[Ids], NDArray[np.bool_]] | None = None
+    table: pa.Table,
+    by_distance: Callable[[Ids], NDArray[np.bool_]] | None = None,
+    *,
+    source: Batch | None = None,
 ) -> tuple[MoveBatch, Rejects]:
     """Return the moves of a table in their order, and the rows that were rejected.
 
@@ -56,6 +61,8 @@ def read_moves(
         ``subscription_id``; a place as for subscriptions; optionally ``time``.
     by_distance
         Tells which subscriptions are ranked by distance: they move to a point.
+    source
+        What the table was read from: rejects then have its file, row numbers and records.
 
     Examples
     --------
@@ -65,6 +72,7 @@ def read_moves(
     >>> moves.ids.tolist(), rejects.row.tolist()
     ([7], [1])
     """
+    table = table_from(table)
     errors = RowErrors(table.num_rows)
     ids = read_ids(table, "subscription_id", errors)
     time = read_times(table, "time", errors)
@@ -72,4 +80,4 @@ def read_moves(
     rows = np.flatnonzero(errors.valid)
     every = MoveBatch(ids, np.where(time.given, time.us, NEVER), regions, rows)
     batch = MoveBatch(ids.take(rows), every.time_us[rows], every.regions_of(rows), rows)
-    return batch, errors.rejects(table)
+    return batch, errors.rejects(table, source)

@@ -14,6 +14,7 @@ import numpy as np
 from nearcast.columns import UNITS, WORLD, Regions, Shapes, starts
 from nearcast.errors import RegionError
 from nearcast.intake.arrow_columns import column_array, no_rows, not_null, read_numbers
+from nearcast.intake.point_geometries import read_point_geometries
 from nearcast.intake.rejects import cell_value
 from nearcast.model import Circle, Point, Rect, region
 from nearcast.model.circles import circle_boxes
@@ -136,11 +137,18 @@ def read_regions(
 def read_message_boxes(table: pa.Table, errors: RowErrors) -> NDArray[np.int32]:
     """Return the box of every message; those of rejected rows are undefined."""
     boxes, points = _PlaceColumns(table, BOX, errors), _PlaceColumns(table, POINT, errors)
-    _one_place([points, boxes], no_rows(table.num_rows), errors, MESSAGE_PLACE)
+    geometry = column_array(table, "geometry")
+    drawn = no_rows(table.num_rows)
+    if geometry is not None:  # only read where no other place is given
+        drawn = not_null(geometry) & ~points.complete & ~boxes.complete
+    _one_place([points, boxes], drawn, errors, MESSAGE_PLACE)
     place = _points(points, errors)
     box = np.concatenate([place, place], axis=1)
     if boxes.complete.any():
         box = np.where(boxes.complete[:, None], _rectangles(boxes, errors), box)
+    if drawn.any():
+        rows = np.flatnonzero(drawn & errors.valid)
+        box[rows] = read_point_geometries(table, rows, errors)
     return unite_meridian(box)
 
 

@@ -10,6 +10,7 @@ import base64
 import json
 import math
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -184,14 +185,30 @@ def table_records(table: pa.Table, rows: Iterable[int]) -> tuple[str, ...]:
 
 
 def cell_value(table: pa.Table, name: str | int, row: int) -> Any:
-    """Return a cell as a Python value, or as bytes or the name of its type if that fails."""
+    """Return a cell as a Python value; as text or bytes if Python has no such value."""
     scalar = table.column(name)[row]
+    kind = scalar.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns" and scalar.is_valid:
+        return _nanoseconds_text(scalar.value, kind.tz)
+    if pa.types.is_duration(kind) and kind.unit == "ns" and scalar.is_valid:
+        return timedelta(microseconds=scalar.value // 1000)
     try:
         return scalar.as_py()
-    except (ValueError, OverflowError):  # invalid UTF-8, nanoseconds, years beyond 9999
-        kind = scalar.type
+    except (ValueError, OverflowError):  # invalid UTF-8, or years beyond 9999
         is_text = kind in (pa.string(), pa.large_string(), pa.string_view())
         return scalar.cast(pa.binary()).as_py() if is_text else f"unreadable {kind}"
+
+
+def _nanoseconds_text(ns: int, zone: str | None) -> str:
+    """Return nanoseconds since 1970 as ISO 8601 text: with nine digits if there is a remainder."""
+    us, rest = divmod(ns, 1000)
+    moment = datetime(1970, 1, 1, tzinfo=None if zone is None else UTC) + timedelta(microseconds=us)
+    text = moment.isoformat()
+    if not rest:
+        return text
+    date, _, offset = text.partition("+")
+    digits = date if "." in date else f"{date}.000000"
+    return f"{digits}{rest:03d}" + (f"+{offset}" if offset else "")
 
 
 def _finite(value: object) -> object:

@@ -22,6 +22,7 @@ from nearcast.columns import (
     place_conjunctions,
 )
 from nearcast.errors import DuplicateId, UnsupportedFile
+from nearcast.intake.frames import table_from
 from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
 from nearcast.intake.keyword_clauses import number_conjunctions, read_keyword_clauses
 from nearcast.intake.places import read_regions, region_lists
@@ -95,6 +96,7 @@ def read_subscriptions(
     >>> subscriptions.ids.tolist(), rejects.field, rejects.row.tolist()
     (['a'], ('lat',), [1])
     """
+    table = table_from(table)
     _require_columns(table)
     errors = RowErrors(table.num_rows)
     ids = read_ids(table, "id", errors)

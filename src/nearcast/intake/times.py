@@ -1,7 +1,7 @@
 """Columns of times and durations, in microseconds.
 
 A time is a timestamp, a date, a number of seconds since 1970, or text: ISO 8601 or such a number.
-Times without a time zone are UTC.
+Times without a time zone are UTC. A duration is a duration, or a number of seconds.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ def read_times(table: pa.Table, field: str, errors: RowErrors) -> Times:
 
 
 def read_durations(table: pa.Table, field: str, errors: RowErrors) -> Times:
-    """Return a column of seconds, 0 or more, in microseconds; 0 if not given."""
+    """Return a column of durations or of seconds, 0 or more, in microseconds; 0 if not given."""
+    column = column_array(table, field)
+    if column is not None and pa.types.is_duration(column.type):
+        return _from_durations(table, field, column, errors)
     seconds = read_numbers(table, field, errors)
     us, wrong = _microseconds(seconds.value)
     wrong = seconds.given & (wrong | (us < 0))
@@ -82,6 +85,18 @@ def read_durations(table: pa.Table, field: str, errors: RowErrors) -> Times:
         "must be a finite number of seconds, 0 or more",
     )
     return Times(us, seconds.given)
+
+
+def _from_durations(table: pa.Table, field: str, column: pa.Array, errors: RowErrors) -> Times:
+    us, wrong = _scaled(_int64(column), _UNIT_US[column.type.unit])
+    given = not_null(column)
+    errors.add_checked(
+        given & (wrong | (us < 0)),
+        field,
+        lambda row: duration_us(field, cell_value(table, field, row)),
+        "must be a finite number of seconds, 0 or more",
+    )
+    return Times(us, given)
 
 
 def _from_text(table: pa.Table, field: str, column: pa.Array, errors: RowErrors) -> Times:
@@ -112,7 +127,11 @@ def _from_timestamps(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bo
         factor = _DAY_US if pa.types.is_date32(kind) else 1000
     else:
         return np.zeros(len(column), np.int64), np.ones(len(column), np.bool_)
-    raw = _int64(column)
+    return _scaled(_int64(column), factor)
+
+
+def _scaled(raw: NDArray[np.int64], factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return units of so many microseconds in microseconds; 0 stands for nanoseconds."""
     if factor == 0:
         return raw // 1000, no_rows(len(raw))
     wrong = (raw >= MAX_TIME_US // factor) | (raw <= -MAX_TIME_US // factor)

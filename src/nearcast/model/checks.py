@@ -9,19 +9,36 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from numbers import Integral, Real
+from typing import Any
 
 from nearcast.columns import UNITS
 from nearcast.errors import InvalidInput, RegionError
 
-__all__ = ["Id", "Time", "Tokenize", "identifier", "identifiers", "time_from_us", "time_us"]
+__all__ = [
+    "AnyDuration",
+    "AnyTime",
+    "Id",
+    "Time",
+    "Tokenize",
+    "identifier",
+    "identifiers",
+    "time_from_us",
+    "time_us",
+]
 
 Id = str | int
 """The id of a subscription or a message."""
 
 Time = datetime | float
 """A point in time: a datetime (UTC if it has no time zone) or seconds since 1970."""
+
+AnyTime = Time | date | str
+"""A point in time as users may give it: also a date (its beginning, UTC), or ISO 8601 text."""
+
+AnyDuration = float | timedelta | str
+"""A duration as users may give it: seconds, also as text, or a timedelta."""
 
 Tokenize = Callable[[str], Iterable[str]]
 """A function that splits a text into tokens."""
@@ -49,19 +66,43 @@ def time_us(field: str, value: object) -> int:
     field
         The name of the field, for the error message.
     value
-        A datetime (UTC if it has no time zone) or a number of seconds since 1970.
+        A datetime (UTC if it has no time zone), a number of seconds since 1970, a date, or text:
+        ISO 8601 or such a number.
 
     Examples
     --------
     >>> from datetime import datetime
-    >>> time_us("time", datetime(1970, 1, 2))
-    86400000000
+    >>> time_us("time", datetime(1970, 1, 2)), time_us("time", "1970-01-02")
+    (86400000000, 86400000000)
     >>> time_us("time", 1.5)
     1500000
     """
+    if isinstance(value, str | date):
+        value = _parsed(field, value)
     if isinstance(value, datetime):
         return _datetime_us(field, value)
-    return _microseconds(field, value, "must be a datetime or a number of seconds since 1970")
+    return _microseconds(field, value, TIME_PROBLEM)
+
+
+def moment(field: str, value: Any) -> Time:
+    """Return a valid time as a datetime or a number of seconds.
+
+    Examples
+    --------
+    >>> moment("time", date(1970, 1, 2))
+    datetime.datetime(1970, 1, 2, 0, 0, tzinfo=datetime.timezone.utc)
+    """
+    time: Time = _parsed(field, value) if isinstance(value, str | date) else value
+    time_us(field, time)
+    return time
+
+
+def _parsed(field: str, value: str | date) -> Time:
+    if isinstance(value, str):
+        return parse_time(field, value)
+    if isinstance(value, datetime):
+        return value
+    return datetime(value.year, value.month, value.day, tzinfo=UTC)
 
 
 def time_from_us(us: int) -> Time:
@@ -105,12 +146,36 @@ def parse_time(field: str, text: str) -> Time:
 
 
 def duration_us(field: str, value: object) -> int:
-    """Return a number of seconds, 0 or more, in microseconds."""
+    """Return a duration of 0 or more in microseconds: seconds, also as text, or a timedelta.
+
+    Examples
+    --------
+    >>> duration_us("ttl_s", timedelta(hours=1)), duration_us("ttl_s", "0.5")
+    (3600000000, 500000)
+    """
     problem = "must be a finite number of seconds, 0 or more"
-    duration = _microseconds(field, value, problem)
-    if duration < 0:
+    if isinstance(value, timedelta):
+        # NaT of pandas is a timedelta, which is not equal to itself.
+        duration = value // _MICROSECOND if value == value else -1
+    else:
+        is_number = isinstance(value, str) and _NUMBER.match(value)
+        number = float(value) if is_number else value  # type: ignore[arg-type]
+        duration = _microseconds(field, number, problem)
+    if not 0 <= duration < MAX_TIME_US:
         raise InvalidInput(field, value, problem)
     return duration
+
+
+def seconds(field: str, value: Any) -> float:
+    """Return a valid duration in seconds.
+
+    Examples
+    --------
+    >>> seconds("ttl_s", timedelta(minutes=1.5)), seconds("ttl_s", 60)
+    (90.0, 60)
+    """
+    us = duration_us(field, value)
+    return us / _SECOND_US if isinstance(value, timedelta | str) else value
 
 
 def _datetime_us(field: str, value: datetime) -> int:

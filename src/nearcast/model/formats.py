@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["parts_of_rings", "read_geojson", "read_shapely", "read_text", "read_wkb_bytes"]
 
 _WKT = re.compile(r"\s*(?:SRID\s*=\s*(?P<srid>[0-9]+)\s*;)?\s*(?P<name>[A-Za-z]+)", re.IGNORECASE)
+_HEX = re.compile(r"0[01](?:[0-9A-Fa-f]{2}){4,}")
 _WKT_NAMES = frozenset({"POINT", "POLYGON", "MULTIPOLYGON"})
 _NO_REGION = "is not a region; give a Polygon, MultiPolygon or Point"
-_UNREADABLE = "is neither GeoJSON nor WKT that can be read"
+_UNREADABLE = "is neither GeoJSON nor WKT nor hex WKB that can be read"
 
 
 def read_text(text: str) -> Place:
-    """Read GeoJSON or WKT."""
+    """Read GeoJSON, WKT or WKB in hexadecimal digits."""
+    if _HEX.fullmatch(text):
+        return read_wkb_bytes(bytes.fromhex(text))
     if not text.lstrip().startswith("{"):
         return _read_wkt(text)
     try:

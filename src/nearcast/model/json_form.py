@@ -8,12 +8,13 @@ missing is not given; fields with other names are ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from nearcast.columns import UNITS, WORLD
 from nearcast.errors import InvalidInput, RegionError
-from nearcast.model.checks import identifier, number, parse_time, time_us
+from nearcast.model.checks import identifier, moment, number
 from nearcast.model.keywords import split_list
 from nearcast.model.regions import Circle, Point, Rect, region
 
@@ -33,6 +34,7 @@ __all__ = [
     "RADIUS_PROBLEM",
     "RANKED",
     "SUBSCRIPTION_PLACE",
+    "message_geometry",
     "message_place",
     "place_fields",
     "proximity_place",
@@ -61,7 +63,7 @@ FIELDS = {
         "expires_at",
         *RANKED,
     ),
-    "message": ("id", "text", "tokens", *POINT, *BOX, "time", "ttl_s"),
+    "message": ("id", "text", "tokens", *POINT, *BOX, "geometry", "time", "ttl_s"),
     "match": ("message_id", "subscription_id", "score"),
     "update": ("time", "subscription_id", "message_id", "sign", "score"),
 }
@@ -70,7 +72,7 @@ FIELDS = {
 SUBSCRIPTION_PLACE = "give west, south, east, north; or lon, lat, radius_m; or geometry"
 PROXIMITY_PLACE = "give lon, lat; or a point as geometry"
 RADIUS_PROBLEM = "leave it out: max_distance_m says how far a ranked subscription reaches"
-MESSAGE_PLACE = "give lon, lat; or west, south, east, north"
+MESSAGE_PLACE = "give lon, lat; or west, south, east, north; or a point as geometry"
 
 
 def read_fields(record: object, kind: str) -> dict[str, Any]:
@@ -128,10 +130,38 @@ def proximity_place(fields: dict[str, Any]) -> Region:
 
 
 def message_place(fields: dict[str, Any]) -> Point | Rect:
-    """Return the place of a message."""
+    """Return the place of a message; its geometry is only read if it has no other place."""
     makers: dict[tuple[str, ...], Callable[..., Point | Rect]] = {POINT: Point, BOX: Rect}
+    if "geometry" in fields and not any(all(n in fields for n in names) for names in makers):
+        return message_geometry(fields["geometry"])
     place: Point | Rect = _only_place(fields, makers, MESSAGE_PLACE)
     return place
+
+
+def message_geometry(value: object) -> Point | Rect:
+    """Return the place of a message from a geometry: a point, or a polygon that is a rectangle.
+
+    Examples
+    --------
+    >>> message_geometry("POINT (13.4 52.5)")
+    Point(lon=13.4, lat=52.5)
+    >>> message_geometry("POLYGON ((0 0, 1 0, 1 2, 0 2, 0 0))")
+    Rect(west=0.0, south=0.0, east=1.0, north=2.0)
+    """
+    found = region(value)
+    if isinstance(found, Point | Rect):
+        return found
+    boxes = found.boxes() if found.rings() is None else []
+    if len(boxes) == 2 and boxes[0][1::2] == boxes[1][1::2]:
+        (left, *_), (_, _, right, _) = boxes
+        if (left, right) == (WORLD[0], WORLD[2]):  # cut at the antimeridian
+            (_, south, east, north), (west, *_) = boxes
+            boxes = [(west, south, east, north)]
+    if len(boxes) != 1:
+        problem = "must be a point, or a rectangle along the axes: a message has one place"
+        raise RegionError("geometry", value, problem)
+    west, south, east, north = boxes[0]
+    return Rect(west / UNITS, south / UNITS, east / UNITS, north / UNITS)
 
 
 def place_fields(place: Region, *, point: bool = False) -> dict[str, Any]:
@@ -174,9 +204,11 @@ def _list(name: str, value: Any) -> list[str | None]:
 
 
 def _time(name: str, value: Any) -> Time:
-    time: Time = parse_time(name, value) if isinstance(value, str) else value
-    time_us(name, time)
-    return time
+    return moment(name, value)
+
+
+def _duration(name: str, value: Any) -> Any:
+    return value if isinstance(value, timedelta) else number(name, value)
 
 
 def _text(name: str, value: Any) -> str:
@@ -201,5 +233,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "owner": _owner,
     "geometry": _geometry,
     **dict.fromkeys(("time", "expires_at"), _time),
-    **dict.fromkeys((*BOX, *CIRCLE, *RANKED, "ttl_s", "score", "sign"), number),
+    **dict.fromkeys((*BOX, *CIRCLE, *RANKED, "score", "sign"), number),
+    "ttl_s": _duration,
+    "op": _text,
 }

@@ -21,7 +21,7 @@ from nearcast.model.regions import Point, Rect
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nearcast.model.checks import Id, Time, Tokenize
+    from nearcast.model.checks import AnyDuration, AnyTime, Id, Time, Tokenize
 
 __all__ = ["Message"]
 
@@ -41,10 +41,10 @@ class Message:
     tokens
         The words of the message, instead of a text. Each goes through the tokenizer too.
     time
-        When it was sent: a datetime (UTC if it has no time zone) or seconds since 1970. None means
-        the time at which it is published.
+        When it was sent: a datetime or date (UTC if it has no time zone), ISO 8601 text, or seconds
+        since 1970. None means the time at which it is published.
     ttl_s
-        How many seconds it lives from its time on, the end excluded.
+        How many seconds it lives from its time on, the end excluded; also as a timedelta.
 
     Examples
     --------
@@ -65,8 +65,8 @@ class Message:
         place: Point | Rect | tuple[float, float],
         text: str | None = None,
         tokens: Sequence[str] | None = None,
-        time: Time | None = None,
-        ttl_s: float = 0.0,
+        time: AnyTime | None = None,
+        ttl_s: AnyDuration = 0.0,
     ) -> None:
         if (text is None) == (tokens is None):
             problem = "give either text or tokens; text='' if there are no words"
@@ -76,11 +76,8 @@ class Message:
         put(self, "place", _place(place))
         put(self, "text", None if text is None else checks.text("text", text))
         put(self, "tokens", None if tokens is None else _tokens(tokens))
-        put(self, "time", time)
-        put(self, "ttl_s", ttl_s)
-        if time is not None:
-            checks.time_us("time", time)
-        checks.duration_us("ttl_s", ttl_s)
+        put(self, "time", None if time is None else checks.moment("time", time))
+        put(self, "ttl_s", checks.seconds("ttl_s", ttl_s))
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
@@ -90,8 +87,8 @@ class Message:
         ----------
         fields
             The columns of a file of messages: ``id``; ``text`` or ``tokens``; ``lon, lat`` or
-            ``west, south, east, north``; optionally ``time`` (ISO 8601 text or seconds since
-            1970) and ``ttl_s``. Other fields are ignored.
+            ``west, south, east, north``, or a point as ``geometry``; optionally ``time`` (ISO 8601
+            text or seconds since 1970) and ``ttl_s``. Other fields are ignored.
 
         Examples
         --------

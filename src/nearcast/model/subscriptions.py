@@ -24,7 +24,7 @@ from nearcast.model.regions import region as region_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nearcast.model.checks import Id, Time, Tokenize
+    from nearcast.model.checks import AnyTime, Id, Time, Tokenize
     from nearcast.model.rankings import Ranking
 
 __all__ = ["Subscription", "point_of"]
@@ -53,8 +53,8 @@ class Subscription:
     owner
         The name of the owner.
     expires_at
-        When it ends: a datetime (UTC if it has no time zone) or seconds since 1970. None means
-        never.
+        When it ends: a datetime or date (UTC if it has no time zone), ISO 8601 text, or seconds
+        since 1970. None means never.
     ranking
         A `Proximity` or an `Overlap`: matches have scores, and must reach a threshold. None for a
         boolean subscription.
@@ -89,7 +89,7 @@ class Subscription:
         keywords: str | Sequence[str] | None = None,
         expression: str | None = None,
         owner: str | None = None,
-        expires_at: Time | None = None,
+        expires_at: AnyTime | None = None,
         ranking: Ranking | None = None,
     ) -> None:
         put = object.__setattr__
@@ -104,15 +104,17 @@ class Subscription:
         put(self, "keywords", None if keywords is None else words.checked(keywords))
         put(self, "expression", expression)
         put(self, "owner", None if owner is None else checks.name("owner", owner))
-        put(self, "expires_at", expires_at)
+        put(
+            self,
+            "expires_at",
+            None if expires_at is None else checks.moment("expires_at", expires_at),
+        )
         put(self, "ranking", ranking)
         if expression is not None:
             if keywords is not None and ranking is None:
                 problem = "give either keywords or an expression, not both"
                 raise InvalidInput("expression", expression, problem)
             parse(expression, words.literal, condition=ranking is not None)
-        if expires_at is not None:
-            checks.time_us("expires_at", expires_at)
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:

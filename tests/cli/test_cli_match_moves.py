@@ -12,7 +12,7 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
 from nearcast.cli import app, event_files
-from nearcast.intake import open_table
+from nearcast.intake import Reading, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,8 +116,8 @@ def test_a_replay_writes_all_differences(tmp_path: Path, index: str) -> None:
 def test_sorted_files_are_read_as_they_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
 
-    def small_batches(path: Path) -> Iterator[Batch]:
-        for batch in open_table(path, batch_rows=7):
+    def small_batches(path: Path, reading: Reading, *, kind: str) -> Iterator[Batch]:
+        for batch in open_table(path, reading, kind=kind, batch_rows=7):
             read.append(batch.table.num_rows)
             yield batch
 
@@ -136,7 +136,10 @@ def test_sorted_files_are_read_as_they_go(tmp_path: Path, monkeypatch: pytest.Mo
     # Two moves at one time are one, wherever the batches are cut.
     assert {*found} == expected(given, 7.0)
     assert len({*found}) == len(found) > 50
-    moves = event_files.EventFile(tmp_path / "moves.parquet", lambda rejects: None)
+    path = tmp_path / "moves.parquet"
+    moves = event_files.EventFile(
+        path, Reading(), "moves", lambda rejects: None, seen=lambda batch: None
+    )
     assert len(moves.take(10**18)) < 20
     read.clear()
     moves.take(10**18)

@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 AS_IT_IS = Reading()
+pd: Any = pytest.importorskip("pandas")
 
 
 def ids(frame: DataFrame) -> list[Any]:

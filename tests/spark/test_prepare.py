@@ -387,7 +387,7 @@ def test_the_command_says_what_it_did(spark: SparkSession, tmp_path: Path) -> No
         ("x.csv", "id,text,lon,lat\n", ["--id", "rows"], "choose from: hash, row"),
         ("x.csv", "id,text,lon,lat\n", ["--encoding", "latin-99"], "the name of an encoding"),
         ("x.csv", "id,text,lon,lat\n", ["--delimiter", "::"], "must be one ASCII character"),
-        ("x.csv", "id,text,lon,lat\n", ["--column", "txt=text"], "unknown column of messages"),
+        ("x.csv", "id,text,lon,lat\n", ["--column", "txt=text"], "unknown column 'txt'"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -431,10 +431,10 @@ def test_the_summary_has_the_columns(spark: SparkSession, tmp_path: Path) -> Non
         "unused": ["color"],
     }
     text = " ".join(call(tmp_path / "out", raw, "--overwrite").stdout.split())
-    assert "recognized columns id=ID, lon=lng, lat=latitude unused columns color" in text
+    assert "recognized columns ID as id, lng as lon, latitude as lat unused columns color" in text
 
 
 def test_a_column_option_has_two_sides(tmp_path: Path) -> None:
     done = call(tmp_path / "out", tmp_path / "raw.csv", "--column", "text")
     assert done.exit_code == 2
-    assert "expected ours=theirs" in done.output
+    assert "expected --column OURS=THEIRS" in done.output

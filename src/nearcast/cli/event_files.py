@@ -6,6 +6,7 @@ know which it is, its times are read first.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from nearcast.errors import InvalidInput
 from nearcast.intake import open_table
 from nearcast.intake.messages import with_lives
 from nearcast.intake.rejects import RowErrors
+from nearcast.intake.renaming import our_columns
 from nearcast.intake.times import read_times
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.intake import Rejects
+    from nearcast.intake import Batch, Reading, Rejects
 
 __all__ = ["EventFile", "Events"]
 
@@ -33,36 +35,60 @@ _BEGINNING = int(np.iinfo(np.int64).min)
 
 
 class Events(NamedTuple):
-    """Rows of a file, by time, and their numbers in the file."""
+    """Rows of files, by time, and where each comes from: a batch, and the position in it."""
 
     table: pa.Table
     time_us: NDArray[np.int64]
-    row: NDArray[np.int64]
+    batches: list[Batch]
+    batch: NDArray[np.int64]
+    position: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.row)
+        return len(self.time_us)
 
     def slice(self, first: int, last: int) -> Events:
         """Return neighbouring rows, the last excluded."""
-        return Events(
-            self.table.slice(first, last - first), self.time_us[first:last], self.row[first:last]
-        )
+        columns = (self.time_us, self.batch, self.position)
+        time_us, batch, position = (column[first:last] for column in columns)
+        return Events(self.table.slice(first, last - first), time_us, self.batches, batch, position)
 
     @classmethod
     def concatenate(cls, parts: list[Events]) -> Events:
         """Return the rows of all parts, one after another."""
         if len(parts) == 1:
             return parts[0]
+        first = np.cumsum([0, *(len(part.batches) for part in parts)])
         return cls(
             pa.concat_tables([part.table for part in parts], promote_options="permissive"),
             np.concatenate([part.time_us for part in parts]),
-            np.concatenate([part.row for part in parts]),
+            [batch for part in parts for batch in part.batches],
+            np.concatenate([part.batch + at for part, at in zip(parts, first, strict=False)]),
+            np.concatenate([part.position for part in parts]),
         )
 
     def by_time(self) -> Events:
         """Return the rows by time, equal times as they are."""
         order = np.argsort(self.time_us, kind="stable")
-        return Events(self.table.take(pa.array(order)), self.time_us[order], self.row[order])
+        columns = (self.time_us, self.batch, self.position)
+        time_us, batch, position = (column[order] for column in columns)
+        return Events(self.table.take(pa.array(order)), time_us, self.batches, batch, position)
+
+    def in_files(self, rejects: Rejects) -> Rejects:
+        """Return rejects of these rows with their files, numbers and original records."""
+        if not len(rejects):
+            return rejects
+        places = [
+            (self.batches[batch], position)
+            for batch, position in zip(
+                self.batch[rejects.row].tolist(), self.position[rejects.row].tolist(), strict=True
+            )
+        ]
+        return replace(
+            rejects,
+            row=np.array([batch.rows[position] for batch, position in places], np.int64),
+            file=tuple(batch.file for batch, _ in places),
+            record=tuple(batch.records([position])[0] for batch, position in places),
+        )
 
 
 class EventFile:
@@ -70,12 +96,14 @@ class EventFile:
 
     Parameters
     ----------
-    path
-        The file.
+    path, reading
+        The file, and how it is read.
+    kind
+        ``messages``, which live for a while, or ``moves``.
     reject
         Is given the rows that were rejected.
-    lives
-        Whether the rows are messages, which live for a while.
+    seen
+        Is given every batch that was read.
     ttl_s
         How long messages live that do not say it.
     """
@@ -83,12 +111,16 @@ class EventFile:
     def __init__(
         self,
         path: Path,
+        reading: Reading,
+        kind: str,
         reject: Callable[[Rejects], None],
         *,
-        lives: bool = False,
+        seen: Callable[[Batch], None],
         ttl_s: float | None = None,
     ) -> None:
-        self._path, self._reject, self._lives, self._ttl_s = path, reject, lives, ttl_s
+        self._path, self._reading, self._kind = path, reading, kind
+        self._reject, self._seen, self._ttl_s = reject, seen, ttl_s
+        self._lives = kind == "messages"
         self.bytes_read = self.bytes_total = 0
         self._sorted = self._look()
         self._parts = self._without_cuts()
@@ -122,7 +154,7 @@ class EventFile:
     def _look(self) -> bool:
         """Return whether the rows are in the order of time; check what all of them must have."""
         in_order, latest, says_ttl = True, _BEGINNING, False
-        for batch in open_table(self._path):
+        for batch in open_table(self._path, self._reading, kind=self._kind):
             time = read_times(batch.table, "time", RowErrors(batch.table.num_rows))
             given = time.us[time.given]
             says_ttl |= "ttl_s" in batch.table.column_names
@@ -154,9 +186,11 @@ class EventFile:
 
     def _read(self) -> Iterator[Events]:
         """Yield the rows of each batch that have a time."""
-        for batch in open_table(self._path):
+        for batch in open_table(self._path, self._reading, kind=self._kind):
+            self._seen(batch)
             self._reject(batch.rejects)
-            table, errors = batch.table, RowErrors(batch.table.num_rows)
+            errors = RowErrors(batch.table.num_rows)
+            table = our_columns(batch.table, self._kind)
             time = read_times(table, "time", errors)
             errors.add(~time.given, "time", "is missing; a replay needs the time of every row")
             if self._lives:
@@ -164,4 +198,5 @@ class EventFile:
             self._reject(errors.rejects(table, batch))
             kept = np.flatnonzero(errors.valid)
             self.bytes_read = batch.bytes_read
-            yield Events(table.take(pa.array(kept)), time.us[kept], batch.rows[kept])
+            number = np.zeros(len(kept), np.int64)
+            yield Events(table.take(pa.array(kept)), time.us[kept], [batch], number, kept)

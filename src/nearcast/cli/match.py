@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,16 +16,31 @@ from nearcast.cli.output import (
     show_table,
 )
 from nearcast.cli.ranked_options import Distance, Similarity
+from nearcast.cli.reading_options import (
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
+)
 from nearcast.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from nearcast.cli.match_job import Summary
+    from nearcast.intake import Reading
 
 __all__ = ["match"]
 
 _MAX_REASONS = 12
+_MAX_NAMES = 12
 
 
 def match(
-    subscriptions: Annotated[Path, typer.Option(help="Parquet, GeoParquet, CSV or NDJSON.")],
-    messages: Annotated[Path, typer.Option(help="Parquet, CSV or NDJSON.")],
+    subscriptions: Annotated[
+        Path, typer.Option(help="Parquet, CSV, NDJSON or GeoJSON: a file, folder or pattern.")
+    ],
+    messages: Annotated[Path, typer.Option(help="The same formats.")],
     out: Annotated[Path, typer.Option(help="File for the matches: .parquet, .csv or .ndjson.")],
     moves: Annotated[
         Path | None,
@@ -52,6 +67,11 @@ def match(
         int | None,
         typer.Option(min=1, help="At most this many matches a message, the best first."),
     ] = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     rejects: Annotated[
         Path | None, typer.Option(help="File for invalid rows.  [default: OUT.rejects.ndjson]")
     ] = None,
@@ -65,14 +85,19 @@ def match(
 
     Boolean and ranked subscriptions may be mixed in one file. Invalid rows are skipped and written
     to the rejects file with the reason. A subscription that has expired by the time of a message
-    does not match it.
+    does not match it. The exit code is 1 if all rows of a file are invalid.
     """
     options = parse_assignments(option or [])
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
+    paths = {"subscriptions": subscriptions, "messages": messages}
     rejects_path = rejects or out.with_name(f"{out.name}.rejects.ndjson")
     if moves is not None:
         _refuse("does not go with --moves", top=top, map=map_path, threads=threads > 1 or None)
         files = subscriptions, messages, moves, out, rejects_path
-        given = ReplayOptions(*files, index or "twin-lists", options, ttl, similarity, distance)
+        readings = reading.readings({**paths, "moves": moves})
+        given = ReplayOptions(
+            *files, index or "twin-lists", options, ttl, similarity, distance, readings
+        )
         _replay(given, strict=strict, as_json=as_json)
         return
     _refuse("needs --moves", ttl=ttl)
@@ -88,7 +113,10 @@ def match(
     _check_map_path(map_path)
     builder = indexes.create(index, **options)
     scoring = Scoring(similarity, distance)
-    job = MatchJob(subscriptions, messages, out, rejects_path, builder, threads, scoring, top)
+    readings = reading.readings(paths)
+    job = MatchJob(
+        subscriptions, messages, out, rejects_path, builder, threads, scoring, top, readings
+    )
     map_data = _map_data(map_path)
     with progress(not as_json) as start:
         summary = job.run(start, map_data)
@@ -111,6 +139,15 @@ def match(
         show_json(result)
     else:
         _show(result)
+    _exit(summary, (*paths,), strict)
+
+
+def _exit(summary: "Summary", sources: tuple[str, ...], strict: bool) -> None:
+    """Exit with the code of a job that is done, and say why if it failed."""
+    failure = summary.failure(sources)
+    if failure is not None:
+        typer.echo(f"nearcast: {failure}", err=True)
+        raise typer.Exit(1)
     if strict and summary.rejected.total():
         raise typer.Exit(3)
 
@@ -129,6 +166,7 @@ class ReplayOptions:
     ttl_s: float | None
     similarity: str
     distance: str
+    readings: "dict[str, Reading]"
 
 
 def _replay(given: ReplayOptions, *, strict: bool, as_json: bool) -> None:
@@ -143,6 +181,8 @@ def _replay(given: ReplayOptions, *, strict: bool, as_json: bool) -> None:
         "options": given.options,
         **{name: summary.rows(name) for name in names},
         "rejects": summary.reasons_list(),
+        "columns": summary.columns(),
+        "hints": summary.hints,
         "updates": summary.matches,
         "seconds": summary.seconds,
         "out": str(given.out),
@@ -158,8 +198,8 @@ def _replay(given: ReplayOptions, *, strict: bool, as_json: bool) -> None:
             "written to": result["out"],
         }
         show_pairs(f"replayed with {given.index}", pairs)
-    if strict and summary.rejected.total():
-        raise typer.Exit(3)
+        _show_hints(result)
+    _exit(summary, names, strict)
 
 
 def _refuse(problem: str, **options: Any) -> None:
@@ -187,12 +227,31 @@ def _show_rows(result: dict[str, Any], names: tuple[str, ...]) -> None:
     header = ["file", "read", "accepted", "rejected"]
     rows = [[name, *(format_count(result[name][key]) for key in header[1:])] for name in names]
     show_table("rows", header, rows)
+    columns = {}
+    for name, found in result["columns"].items():
+        if found["taken"]:
+            taken = [f"{theirs} as {ours}" for ours, theirs in found["taken"].items()]
+            columns[f"{name}: recognized"] = ", ".join(taken)
+        if found["unused"]:
+            columns[f"{name}: unused"] = _short_list(found["unused"])
+    if columns:
+        show_pairs("columns", columns)
     if result["rejects"]:
         shown = result["rejects"][:_MAX_REASONS]
         reasons = [[r["source"], r["field"], r["reason"], format_count(r["rows"])] for r in shown]
         more = len(result["rejects"]) - len(shown)
         caption = f"and {more} more reasons; see {result['rejects_file']}" if more else ""
         show_table("rejected", ["file", "field", "reason", "rows"], reasons, caption)
+
+
+def _short_list(names: list[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _show_hints(result: dict[str, Any]) -> None:
+    for hint in result["hints"]:
+        typer.echo(f"hint: {hint}")
 
 
 def _show(result: dict[str, Any]) -> None:
@@ -217,3 +276,4 @@ def _show(result: dict[str, Any]) -> None:
     if "map" in result:
         pairs["map"] = result["map"]
     show_pairs(f"matched with {result['index']}", pairs)
+    _show_hints(result)

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from nearcast.cli.match_hints import Hints
 from nearcast.cli.writers import open_writer
 from nearcast.columns import Scoring
 from nearcast.errors import InvalidInput
 from nearcast.indexes.warm import warm_reading, warm_up
-from nearcast.intake import load_messages, load_subscriptions
+from nearcast.intake import Reading, find_files, load_messages, load_subscriptions
 from nearcast.segments import Part, Scorer, Segment, deliver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from nearcast.cli.output import Advance
@@ -58,6 +59,27 @@ class Summary:
     examined: int = 0
     visited: int = 0
     matched_messages: int = 0
+    taken: dict[str, dict[str, str]] = field(default_factory=dict)
+    unused: dict[str, dict[str, None]] = field(default_factory=dict)
+    hints: list[str] = field(default_factory=list)
+
+    def add_columns(self, source: str, batch: Batch) -> None:
+        """Remember which columns of a file were recognized by a similar name, or not used."""
+        self.taken.setdefault(source, {}).update(batch.taken)
+        self.unused.setdefault(source, {}).update(dict.fromkeys(batch.unused))
+
+    def failure(self, sources: tuple[str, ...]) -> str | None:
+        """Return why the command failed: a file without a valid row, or nothing to index."""
+        for source in sources:
+            rejected = self.rejected[source]
+            if rejected and not self.accepted[source]:
+                reasons = {k[1:]: rows for k, rows in self.reasons.items() if k[0] == source}
+                name, reason = max(reasons, key=lambda key: reasons[key])
+                why = f"{name} {reason}".strip()
+                return f"all {rejected:,} rows of the {source} were rejected; most often: {why}"
+        if not self.accepted["subscriptions"]:
+            return "there is no subscription to match with"
+        return None
 
     def add_rejects(self, source: str, rejects: Rejects) -> None:
         """Count rejected rows by field and reason, leaving out the values in the reasons."""
@@ -73,6 +95,8 @@ class Summary:
             "subscriptions": self.rows("subscriptions"),
             "messages": self.rows("messages"),
             "rejects": self.reasons_list(),
+            "columns": self.columns(),
+            "hints": self.hints,
             "matches": self.matches,
             "matched_messages": self.matched_messages,
             "matches_per_message": self.matches / messages if messages else 0.0,
@@ -93,6 +117,13 @@ class Summary:
         """Return how many rows of a file were read, accepted and rejected."""
         accepted, rejected = self.accepted[source], self.rejected[source]
         return {"read": accepted + rejected, "accepted": accepted, "rejected": rejected}
+
+    def columns(self) -> dict[str, dict[str, Any]]:
+        """Return which columns of each file have a similar name, and which were not used."""
+        return {
+            source: {"taken": self.taken[source], "unused": [*self.unused[source]]}
+            for source in self.taken
+        }
 
 
 class Stopwatch:
@@ -128,6 +159,8 @@ class MatchJob:
         How ranked subscriptions compare words and measure distance.
     top
         If given, only that many matches of each message, the best first.
+    readings
+        How the files are read, by ``subscriptions`` and ``messages``.
     """
 
     subscriptions: Path
@@ -138,6 +171,7 @@ class MatchJob:
     threads: int
     scoring: Scoring = field(default_factory=Scoring)
     top: int | None = None
+    readings: Mapping[str, Reading] = field(default_factory=dict)
 
     def run(self, start: Callable[[str], Advance], map_data: MapData | None = None) -> Summary:
         """Run the job; ``start`` starts a progress bar, ``map_data`` collects the map."""
@@ -156,8 +190,12 @@ class MatchJob:
             watch.lap("build")
             if map_data is not None:
                 map_data.add_boxes(columns.clauses.box)
-            matching = _Matching(self, segment, summary, watch, map_data)
+            hints = Hints()
+            hints.add_subscriptions(columns.clauses.box)
+            matching = _Matching(self, segment, summary, watch, map_data, hints)
             matching.run(rejects, start("messages"))
+        if not summary.matches:
+            summary.hints = hints.found(summary.reasons, summary.accepted + summary.rejected)
         return summary
 
     def _read(
@@ -165,7 +203,10 @@ class MatchJob:
     ) -> tuple[Vocabulary, Subscriptions]:
         vocabulary = self.builder.vocabulary()
         columns, rejected = load_subscriptions(
-            self.subscriptions, vocabulary, progress=_progress(advance)
+            self.subscriptions,
+            vocabulary,
+            reading=self.readings.get("subscriptions", Reading()),
+            progress=_progress("subscriptions", summary, advance),
         )
         summary.accepted["subscriptions"] = len(columns)
         write_rejects(rejects, "subscriptions", rejected, summary)
@@ -182,17 +223,22 @@ class _Matching:
         summary: Summary,
         watch: Stopwatch,
         map_data: MapData | None,
+        hints: Hints,
     ) -> None:
         self._job = job
         self._segment = segment
         self._summary = summary
         self._watch = watch
         self._map_data = map_data
+        self._hints = hints
 
     def run(self, rejects: TableWriter, advance: Advance) -> None:
         """Read, match and write the messages batch by batch."""
         batches = load_messages(
-            self._job.messages, now_us=time.time_ns() // 1000, progress=_progress(advance)
+            self._job.messages,
+            now_us=time.time_ns() // 1000,
+            reading=self._job.readings.get("messages", Reading()),
+            progress=_progress("messages", self._summary, advance),
         )
         schema = pa.schema(
             [
@@ -205,6 +251,7 @@ class _Matching:
             for batch, rejected in batches:
                 write_rejects(rejects, "messages", rejected, self._summary)
                 self._summary.accepted["messages"] += len(batch)
+                self._hints.add_messages(batch)
                 self._watch.lap("read_messages")
                 for first in range(0, len(batch), _MESSAGES_PER_BATCH):
                     rows = np.arange(first, min(first + _MESSAGES_PER_BATCH, len(batch)))
@@ -228,14 +275,19 @@ class _Matching:
 
 
 def check_paths(read: list[Path], **written: Path) -> None:
-    """Raise unless all files of a command are different."""
-    used = [*read]
+    """Raise unless what a command writes is different from what it reads."""
+    used = [file for path in read for file in (path, *_files_of(path))]
     for name, path in written.items():
         if any(path.resolve() == other.resolve() for other in used):
             raise InvalidInput(
                 name, str(path), "is already used by this command; choose another file"
             )
         used.append(path)
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return the files of a folder or a pattern; those of a file are it alone, or none."""
+    return [] if path.is_file() else find_files(path)
 
 
 def write_rejects(out: TableWriter, source: str, rejects: Rejects, summary: Summary) -> None:
@@ -246,5 +298,9 @@ def write_rejects(out: TableWriter, source: str, rejects: Rejects, summary: Summ
         out.write(table.add_column(0, "source", pa.array([source] * len(rejects))))
 
 
-def _progress(advance: Advance) -> Callable[[Batch], None]:
-    return lambda batch: advance(batch.bytes_read, batch.bytes_total)
+def _progress(source: str, summary: Summary, advance: Advance) -> Callable[[Batch], None]:
+    def after(batch: Batch) -> None:
+        summary.add_columns(source, batch)
+        advance(batch.bytes_read, batch.bytes_total)
+
+    return after

@@ -1,92 +1,135 @@
-"""Options that say how files are read, for all commands that read files."""
+"""Options of all commands that read files: formats, encodings, columns and ids.
+
+Each option holds for all files of a command, or for one of them: ``--encoding latin-1``,
+``--encoding messages=latin-1``, ``--column lon=x``, ``--column messages.lon=x``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping
+    from pathlib import Path
 
     from nearcast.intake import Reading
 
-__all__ = ["Column", "Delimiter", "Encoding", "Format", "MakeIds", "reading_of"]
+__all__ = ["Columns", "Delimiters", "Encodings", "Formats", "MadeIds", "ReadingOptions"]
 
-Format = Annotated[
-    str | None,
-    typer.Option("--format", help="parquet, csv, json or geojson.  [default: by the name]"),
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option(help="Encoding of text files.  [default: UTF-8, or by the byte order mark]"),
-]
-Delimiter = Annotated[
-    str | None, typer.Option(help="Delimiter of CSV, such as ; or tab.  [default: detected]")
-]
-Column = Annotated[
+Columns = Annotated[
     list[str] | None,
     typer.Option(
+        "--column",
         metavar="OURS=THEIRS",
-        help="Where a column of ours is, such as lon=place.x; may be repeated. OURS= leaves it "
-        "out, messages.OURS=THEIRS is for messages only.",
+        help="Column with another name, such as lon=x, messages.lon=x or "
+        "'lon=geometry.coordinates[0]'; OURS= leaves it out. May be repeated.",
     ),
 ]
-MakeIds = Annotated[
-    str | None,
-    typer.Option("--id", help="row or hash: make ids where there are none."),
+MadeIds = Annotated[
+    list[str] | None,
+    typer.Option("--id", metavar="row|hash", help="Make ids where there are none."),
+]
+Encodings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--encoding", help="Encoding of text files.  [default: UTF-8, or by the byte order mark]"
+    ),
+]
+Delimiters = Annotated[
+    list[str] | None,
+    typer.Option("--delimiter", help="Delimiter of CSV: , ; | or tab.  [default: detected]"),
+]
+Formats = Annotated[
+    list[str] | None,
+    typer.Option("--format", help="parquet, csv, json or geojson.  [default: by the name]"),
 ]
 
-_KINDS = ("messages", "subscriptions", "changes", "moves")
+
+class ReadingOptions(NamedTuple):
+    """The options as they were given."""
+
+    columns: list[str] | None = None
+    ids: list[str] | None = None
+    encodings: list[str] | None = None
+    delimiters: list[str] | None = None
+    formats: list[str] | None = None
+
+    def readings(self, paths: Mapping[str, str | Path]) -> dict[str, Reading]:
+        """Return how each file is read, by its kind: ``messages``, ``subscriptions``, ``moves``.
+
+        A column that is given for all files is looked for in each, and must be in one of them.
+        """
+        from nearcast.intake import Reading
+
+        plain = {
+            kind: Reading(
+                format=_for_kind(self.formats, kind),
+                encoding=_for_kind(self.encodings, kind),
+                delimiter=_for_kind(self.delimiters, kind),
+                ids=_for_kind(self.ids, kind),
+            )
+            for kind in paths
+        }
+        said = _columns(self.columns or [], paths, plain)
+        return {
+            kind: replace(reading, columns=tuple(said[kind].items()))
+            for kind, reading in plain.items()
+        }
 
 
-def reading_of(
-    kind: str,
-    *,
-    format: str | None = None,
-    column: Sequence[str] | None = None,
-    ids: str | None = None,
-    encoding: str | None = None,
-    delimiter: str | None = None,
-    kinds: Iterable[str] = (),
-) -> Reading:
-    """Return how files of a kind are read.
+def _for_kind(texts: list[str] | None, kind: str) -> str | None:
+    """Return the value for one kind of file: the last that was given for it, or for all."""
+    chosen = None
+    for text in texts or []:
+        name, sign, value = text.partition("=")
+        if sign and name in _KINDS:
+            chosen = value if name == kind else chosen
+        else:
+            chosen = text
+    return chosen
 
-    Parameters
-    ----------
-    kind
-        ``messages``, ``subscriptions`` or ``changes``.
-    format, column, ids, encoding, delimiter
-        The options. A column with the name of a kind before it is for that kind only.
-    kinds
-        All kinds of files that the command reads; a column may belong to another one of them.
 
-    Raises
-    ------
-    UnknownName
-        When a column, the format or the way to make ids is unknown.
+_KINDS = ("messages", "subscriptions", "moves", "changes")
 
-    Examples
-    --------
-    >>> reading_of("messages", column=["text=body", "subscriptions.id=key"]).columns
-    (('text', 'body'),)
-    """
-    from nearcast.errors import UnknownName
-    from nearcast.intake import Reading
-    from nearcast.intake.names import COLUMNS
 
-    chosen: dict[str, str] = {}
-    for text in column or ():
-        ours, sign, theirs = (part.strip() for part in text.partition("="))
-        if not (ours and sign):
-            raise typer.BadParameter(f"expected ours=theirs, got {text!r}", param_hint="--column")
-        prefix, dot, name = ours.rpartition(".")
-        if dot and prefix not in _KINDS:
-            raise UnknownName("kind of files", prefix, _KINDS)
-        if dot and prefix != kind and not (prefix == "moves" and kind == "changes"):
-            continue
-        if name in COLUMNS[kind]:
-            chosen[name] = theirs
-        elif not any(name in COLUMNS[other] for other in kinds):
-            raise UnknownName(f"column of {kind}", name, COLUMNS[kind])
-    return Reading(format, encoding, delimiter, tuple(chosen.items()), ids)
+def _has(names: list[str] | None, path: str) -> bool:
+    """Whether a path begins in one of these columns; None if they are not known."""
+    from nearcast.intake.names import root_of
+
+    return names is None or root_of(path, names) in names
+
+
+def _columns(
+    texts: list[str], paths: Mapping[str, str | Path], plain: Mapping[str, Reading]
+) -> dict[str, dict[str, str]]:
+    from nearcast.errors import UnknownName, UnsupportedFile
+    from nearcast.intake.files import column_names
+    from nearcast.intake.names import COLUMNS, root_of
+
+    said: dict[str, dict[str, str]] = {kind: {} for kind in paths}
+    names: dict[str, list[str] | None] = {}
+    for text in texts:
+        target, sign, source = (part.strip() for part in text.partition("="))
+        if not sign or not target:
+            raise typer.BadParameter(f"expected --column OURS=THEIRS, got {text!r}")
+        prefix, dot, inner = target.partition(".")
+        chosen = [prefix] if dot and prefix in paths else [*paths]
+        ours = inner if dot and prefix in paths else target
+        known = [kind for kind in chosen if ours in COLUMNS[kind]]
+        if not known:
+            raise UnknownName("column", ours, dict.fromkeys(n for k in chosen for n in COLUMNS[k]))
+        if len(chosen) > 1 and source:
+            for kind in known:
+                names.setdefault(kind, column_names(paths[kind], plain[kind]))
+            known = [kind for kind in known if _has(names[kind], source)]
+            if not known:
+                found = "; ".join(f"{kind}: {', '.join(names[kind] or [])}" for kind in names)
+                raise UnsupportedFile(
+                    f"--column {text}: no file has the column {root_of(source)!r} ({found})"
+                )
+        for kind in known:
+            said[kind][ours] = source
+    return said

@@ -9,12 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.cli.event_files import EventFile
+from nearcast.cli.match_hints import Hints
 from nearcast.cli.match_job import REJECTS, Stopwatch, Summary, check_paths, write_rejects
 from nearcast.cli.writers import open_writer
 from nearcast.columns import NEVER
 from nearcast.engine import Engine
 from nearcast.engine.recording import TIME, ReplayClock, begun_updates
-from nearcast.intake import open_table
+from nearcast.intake import Reading, open_table
+from nearcast.intake.files import file_of, naming
+from nearcast.intake.renaming import our_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,6 +57,8 @@ class ReplayJob:
         How long messages live that do not say it.
     similarity, distance
         How ranked subscriptions compare words and measure distance.
+    readings
+        How the files are read, by ``subscriptions``, ``messages`` and ``moves``.
     """
 
     subscriptions: Path
@@ -66,6 +71,7 @@ class ReplayJob:
     ttl_s: float | None = None
     similarity: str = "containment"
     distance: str = "geodesic"
+    readings: Mapping[str, Reading] = field(default_factory=dict)
 
     def run(self, start: Callable[[str], Advance]) -> Summary:
         """Run the job; ``start`` starts a progress bar."""
@@ -86,8 +92,18 @@ class ReplayJob:
             def reject(source: str) -> Callable[[Rejects], None]:
                 return lambda rows: write_rejects(rejects, source, rows, summary)
 
-            messages = EventFile(self.messages, reject("messages"), lives=True, ttl_s=self.ttl_s)
-            moves = EventFile(self.moves, reject("moves"))
+            def events(kind: str, path: Path, ttl_s: float | None = None) -> EventFile:
+                return EventFile(
+                    path,
+                    self.readings.get(kind, Reading()),
+                    kind,
+                    reject(kind),
+                    seen=lambda batch: summary.add_columns(kind, batch),
+                    ttl_s=ttl_s,
+                )
+
+            messages = events("messages", self.messages, self.ttl_s)
+            moves = events("moves", self.moves)
             watch.lap("read_messages")
             first = min(messages.next_us, moves.next_us)
             clock.now_us = first if first < NEVER else 0
@@ -97,16 +113,26 @@ class ReplayJob:
                 replay = _Replay(engine, clock, summary, rejects, out)
                 replay.run(moves, messages, start("events"))
             watch.lap("match")
+        if not summary.matches:
+            summary.hints = Hints().found(summary.reasons, summary.accepted + summary.rejected)
         return summary
 
     def _subscribe(
         self, engine: Engine, rejects: TableWriter, summary: Summary, advance: Advance
     ) -> None:
-        for batch in open_table(self.subscriptions):
-            found = engine.subscribe_table(batch.table)
-            numbered = replace(found, row=batch.rows[found.row])
-            write_rejects(rejects, "subscriptions", batch.rejects, summary)
-            write_rejects(rejects, "subscriptions", numbered, summary)
+        kind = "subscriptions"
+        for batch in open_table(self.subscriptions, self.readings.get(kind, Reading()), kind=kind):
+            with naming(file_of(self.subscriptions, batch)):
+                found = engine.subscribe_table(our_columns(batch.table, kind))
+            numbered = replace(
+                found,
+                row=batch.rows[found.row],
+                file=(batch.file,) * len(found),
+                record=batch.records(found.row.tolist()),
+            )
+            summary.add_columns(kind, batch)
+            write_rejects(rejects, kind, batch.rejects, summary)
+            write_rejects(rejects, kind, numbered, summary)
             summary.accepted["subscriptions"] += batch.table.num_rows - len(found)
             advance(batch.bytes_read, batch.bytes_total)
 
@@ -147,8 +173,7 @@ class _Replay:
         self._write(begun_updates(published, messages.table["id"], messages.time_us))
 
     def _refuse(self, source: str, events: Events, rejects: Rejects) -> None:
-        numbered = replace(rejects, row=events.row[rejects.row])
-        write_rejects(self.rejects, source, numbered.in_order(), self.summary)
+        write_rejects(self.rejects, source, events.in_files(rejects).in_order(), self.summary)
 
     def _write(self, updates: pa.Table) -> None:
         """Write updates, and before them what expired until then."""

@@ -42,10 +42,11 @@ if TYPE_CHECKING:
     from nearcast.intake.batches import Batch
     from nearcast.text import Tokenizer, Vocabulary
 
-__all__ = ["load_messages", "load_subscriptions", "open_file", "open_table"]
+__all__ = ["column_names", "load_messages", "load_subscriptions", "open_file", "open_table"]
 
 _BATCH_ROWS = 200_000
 _BLOCK_BYTES = 1 << 25
+_HEADER_BYTES = 1 << 16
 _LINES = (".ndjson", ".jsonl")
 _AS_IT_IS = Reading()
 
@@ -161,6 +162,24 @@ def open_file(
             raise UnsupportedFile("there is no such file; check the path") from None
         except (pa.ArrowException, OSError) as error:
             raise UnsupportedFile(f"cannot be read as {form}: {error}") from error
+
+
+def column_names(path: str | os.PathLike[str], reading: Reading = _AS_IT_IS) -> list[str] | None:
+    """Return the columns of the first of some files; None if each record has its own, as in JSON.
+
+    Raises
+    ------
+    UnsupportedFile
+        As for `open_table`.
+    """
+    file = find_files(path)[0]
+    with naming(file):
+        if format_of(file.name, reading) not in {"csv", "parquet"}:
+            return None
+    plain = replace(reading, columns=(), ids=None)
+    batches = open_file(file, plain, kind=None, batch_rows=1, block_bytes=_HEADER_BYTES)
+    batch = next(batches, None)
+    return [] if batch is None else list(batch.table.column_names)
 
 
 def load_subscriptions(

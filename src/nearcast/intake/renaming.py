@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nearcast.intake.names import Names
     from nearcast.intake.reading import Reading
 
-__all__ = ["renamed", "with_our_names"]
+__all__ = ["our_columns", "renamed", "with_our_names"]
 
 
 def with_our_names(batch: Batch, reading: Reading, kind: str | None) -> Batch:
@@ -57,6 +57,11 @@ def renamed(table: pa.Table, names: Names, kind: str | None) -> pa.Table:
             root, *inside = steps(source)
             columns[ours] = follow(table.column(own.index(str(root))), tuple(inside))
     return pa.table(columns | {name: table.column(own.index(name)) for name in others})
+
+
+def our_columns(table: pa.Table, kind: str) -> pa.Table:
+    """Return a table with our names without the columns that are not ours."""
+    return table.select([name for name in COLUMNS[kind] if name in table.column_names])
 
 
 def _is_placed(table: pa.Table, said: dict[str, str], kind: str | None) -> bool:

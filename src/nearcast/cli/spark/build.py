@@ -16,12 +16,12 @@ from nearcast.cli.output import (
 )
 from nearcast.cli.ranked_options import Distance, Similarity
 from nearcast.cli.reading_options import (
-    Column,
-    Delimiter,
-    Encoding,
-    Format,
-    MakeIds,
-    reading_of,
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
 )
 from nearcast.cli.spark.frames import (
     Json,
@@ -62,11 +62,11 @@ def build(
     ] = None,
     similarity: Similarity = "containment",
     distance: Distance = "geodesic",
-    format: Format = None,
-    column: Column = None,
-    ids: MakeIds = None,
-    encoding: Encoding = None,
-    delimiter: Delimiter = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     rejects: Rejects = None,
     master: Master = None,
     strict: Strict = False,
@@ -86,18 +86,12 @@ def build(
     from nearcast.spark.files import FileSet
 
     check_arguments(mode, shards, shard_size, index, options)
-    given: dict[str, Any] = {
-        "column": column,
-        "encoding": encoding,
-        "delimiter": delimiter,
-        "ids": ids,
-        "kinds": ("messages", "subscriptions"),
-    }
-    reading = reading_of("subscriptions", format=format, **given)
-    files = FileSet.find(subscriptions, "subscriptions", reading)
-    typical = None
+    paths = {"subscriptions": subscriptions}
     if messages is not None:
-        typical = FileSet.find(messages, "messages", reading_of("messages", **given))
+        paths["messages"] = messages
+    readings = ReadingOptions(column, id, encoding, delimiter, format).readings(paths)
+    found = {kind: FileSet.find(path, kind, readings[kind]) for kind, path in paths.items()}
+    files, typical = found["subscriptions"], found.get("messages")
     spark = open_session(master)
 
     rejects_path = rejects_folder(rejects, out)

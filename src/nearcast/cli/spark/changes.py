@@ -7,12 +7,12 @@ import typer
 
 from nearcast.cli.output import format_count, format_seconds, format_size, show_json, show_pairs
 from nearcast.cli.reading_options import (
-    Column,
-    Delimiter,
-    Encoding,
-    Format,
-    MakeIds,
-    reading_of,
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
 )
 from nearcast.cli.spark.frames import (
     IndexPath,
@@ -24,6 +24,7 @@ from nearcast.cli.spark.frames import (
     columns_of,
     end_with,
     errors_in_one_line,
+    find_files,
     open_session,
     rejects_folder,
     show_columns,
@@ -40,11 +41,11 @@ def changes(
         str,
         typer.Option("--changes", help="Files with op, id and the columns of subscriptions."),
     ],
-    format: Format = None,
-    column: Column = None,
-    ids: MakeIds = None,
-    encoding: Encoding = None,
-    delimiter: Delimiter = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     rejects: Rejects = None,
     master: Master = None,
     strict: Strict = False,
@@ -59,17 +60,8 @@ def changes(
     exist already, invalid rows) are written to the rejects folder with the reason.
     """
     check_index(index_path)
-    reading = reading_of(
-        "changes",
-        format=format,
-        column=column,
-        ids=ids,
-        encoding=encoding,
-        delimiter=delimiter,
-    )
-    from nearcast.spark.files import FileSet
-
-    files = FileSet.find(source, "changes", reading)
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
+    files = find_files(source, "changes", reading)
     spark = open_session(master)
     from nearcast.spark.changes import changes as run
 

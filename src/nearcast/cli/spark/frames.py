@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from nearcast.cli.reading_options import ReadingOptions
     from nearcast.spark.artifact.versions import Version
     from nearcast.spark.files import FileSet
 
@@ -38,6 +39,7 @@ __all__ = [
     "end_with",
     "errors_in_one_line",
     "exists",
+    "find_files",
     "open_session",
     "rejects_folder",
     "show_columns",
@@ -129,6 +131,13 @@ def check_index(path: str, mode: str = "auto", version: int | None = None) -> Ve
     return artifact.latest() if version is None else artifact.read(version)
 
 
+def find_files(path: str, kind: str, options: ReadingOptions) -> FileSet:
+    """Return the files of a path, with the columns that they have; this needs no Java."""
+    from nearcast.spark.files import FileSet
+
+    return FileSet.find(path, kind, options.readings({kind: path})[kind])
+
+
 def columns_of(files: FileSet) -> dict[str, Any]:
     """Return which columns were recognized by a similar name, and which are not used."""
     if files.survey is None:
@@ -141,7 +150,8 @@ def show_columns(columns: Mapping[str, Any]) -> dict[str, str]:
     """Return the lines of a summary about columns."""
     pairs = {}
     if columns["taken"]:
-        pairs["recognized columns"] = ", ".join(f"{o}={t}" for o, t in columns["taken"].items())
+        taken = [f"{theirs} as {ours}" for ours, theirs in columns["taken"].items()]
+        pairs["recognized columns"] = ", ".join(taken)
     if columns["unused"]:
         more = len(columns["unused"]) - _MAX_COLUMNS
         names = [*columns["unused"][:_MAX_COLUMNS], *([f"{more} more"] if more > 0 else [])]

@@ -7,12 +7,12 @@ import typer
 
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
 from nearcast.cli.reading_options import (
-    Column,
-    Delimiter,
-    Encoding,
-    Format,
-    MakeIds,
-    reading_of,
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
 )
 from nearcast.cli.spark.frames import (
     IndexPath,
@@ -26,6 +26,7 @@ from nearcast.cli.spark.frames import (
     columns_of,
     end_with,
     errors_in_one_line,
+    find_files,
     open_session,
     rejects_folder,
     show_columns,
@@ -45,11 +46,11 @@ def match(
     version: Annotated[
         int | None, typer.Option(help="Version of the index.  [default: the latest]")
     ] = None,
-    format: Format = None,
-    column: Column = None,
-    ids: MakeIds = None,
-    encoding: Encoding = None,
-    delimiter: Delimiter = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     rejects: Rejects = None,
     overwrite: Overwrite = False,
     master: Master = None,
@@ -64,17 +65,8 @@ def match(
     """
     check_index(index_path, mode, version)
     check_new("--out", out, overwrite=overwrite)
-    reading = reading_of(
-        "messages",
-        format=format,
-        column=column,
-        ids=ids,
-        encoding=encoding,
-        delimiter=delimiter,
-    )
-    from nearcast.spark.files import FileSet
-
-    files = FileSet.find(messages, "messages", reading)
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
+    files = find_files(messages, "messages", reading)
     spark = open_session(master)
     from pyspark.sql import Observation
 

@@ -7,12 +7,12 @@ import typer
 
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
 from nearcast.cli.reading_options import (
-    Column,
-    Delimiter,
-    Encoding,
-    Format,
-    MakeIds,
-    reading_of,
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
 )
 from nearcast.cli.spark.frames import (
     Json,
@@ -25,6 +25,7 @@ from nearcast.cli.spark.frames import (
     end_with,
     errors_in_one_line,
     exists,
+    find_files,
     open_session,
     rejects_folder,
     show_columns,
@@ -43,11 +44,11 @@ def prepare(
         str, typer.Option("--input", metavar="F", help="File, folder or pattern of raw records.")
     ],
     out: Annotated[str, typer.Option(help="Folder for the clean rows, as Parquet.")],
-    format: Format = None,
-    column: Column = None,
-    ids: MakeIds = None,
-    encoding: Encoding = None,
-    delimiter: Delimiter = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     rejects: Rejects = None,
     keep_duplicates: Annotated[
         bool, typer.Option("--keep-duplicates", help="Keep rows with the id of an earlier row.")
@@ -71,18 +72,10 @@ def prepare(
         raise UnknownName("kind", kind, ("messages", "subscriptions"))
     check_new("--out", out, overwrite=overwrite)
     check_new("--rejects", rejects_path, overwrite=overwrite)
-    reading = reading_of(
-        kind,
-        format=format,
-        column=column,
-        ids=ids,
-        encoding=encoding,
-        delimiter=delimiter,
-    )
-    from nearcast.spark.files import FileSet
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
     from nearcast.spark.prepare import prepare as run
 
-    files = FileSet.find(source, kind, reading)
+    files = find_files(source, kind, reading)
     spark = open_session(master)
     if not overwrite and exists(spark, rejects_path):
         raise InvalidInput("--rejects", rejects_path, "exists already; add --overwrite")

@@ -15,12 +15,12 @@ from nearcast.cli.output import (
     show_table,
 )
 from nearcast.cli.reading_options import (
-    Column,
-    Delimiter,
-    Encoding,
-    Format,
-    MakeIds,
-    reading_of,
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
 )
 from nearcast.cli.spark.frames import (
     Json,
@@ -29,6 +29,7 @@ from nearcast.cli.spark.frames import (
     columns_of,
     end_with,
     errors_in_one_line,
+    find_files,
     open_session,
     show_columns,
 )
@@ -63,11 +64,11 @@ def statistics(
         ),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Plot them as a PNG file.")] = None,
-    format: Format = None,
-    column: Column = None,
-    ids: MakeIds = None,
-    encoding: Encoding = None,
-    delimiter: Delimiter = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     master: Master = None,
     overwrite: Overwrite = False,
     strict: Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")] = False,
@@ -84,18 +85,10 @@ def statistics(
     if out.exists() and not overwrite:
         raise InvalidInput("--out", str(out), "exists already; add --overwrite")
     sides = None if box is None else _parse_box(box)
-    reading = reading_of(
-        kind.value,
-        format=format,
-        column=column,
-        ids=ids,
-        encoding=encoding,
-        delimiter=delimiter,
-    )
-    from nearcast.spark.files import FileSet
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
     from nearcast.spark.statistics import statistics as run
 
-    files = FileSet.find(input, kind.value, reading)
+    files = find_files(input, kind.value, reading)
     spark = open_session(master)
     began = time.perf_counter()
     with errors_in_one_line():

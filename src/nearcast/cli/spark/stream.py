@@ -11,12 +11,12 @@ import typer
 
 from nearcast.cli.output import format_count, show_json, show_pairs
 from nearcast.cli.reading_options import (
-    Column,
-    Delimiter,
-    Encoding,
-    Format,
-    MakeIds,
-    reading_of,
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
 )
 from nearcast.cli.spark.frames import (
     IndexPath,
@@ -47,11 +47,11 @@ def stream(
     ],
     out: Annotated[str, typer.Option(help="Folder for matches, or kafka://HOST:PORT/TOPIC.")],
     checkpoint: Annotated[str, typer.Option(help="Folder for Spark's progress.")],
-    format: Format = None,
-    column: Column = None,
-    ids: MakeIds = None,
-    encoding: Encoding = None,
-    delimiter: Delimiter = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     files_per_batch: Annotated[
         int | None, typer.Option(min=1, help="Largest number of files in a micro-batch.")
     ] = None,
@@ -92,19 +92,12 @@ def stream(
     """
     _check(checkpoint, moves, {"--ttl": ttl, "--partitions": partitions}, mode)
     check_index(index_path, mode)
-    given: dict[str, Any] = {
-        "format": format,
-        "column": column,
-        "ids": ids,
-        "encoding": encoding,
-        "delimiter": delimiter,
-        "kinds": ("messages", "changes") if moves is not None else (),
-    }
-    readings = {"messages": reading_of("messages", **given)}
-    _check_source("--messages", messages)
+    paths = {"messages": messages}
     if moves is not None:
-        readings["moves"] = reading_of("changes", **given)
-        _check_source("--moves", moves)
+        paths["moves"] = moves
+    for kind, source in paths.items():
+        _check_source(f"--{kind}", source)
+    readings = ReadingOptions(column, id, encoding, delimiter, format).readings(paths)
     spark = open_session(master, _packages(messages, moves or "", out))
     from nearcast.spark.sources import open_stream
     from nearcast.spark.stream import stream as run

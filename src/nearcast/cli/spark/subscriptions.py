@@ -8,12 +8,12 @@ import typer
 from nearcast.cli.options import parse_counts, parse_shares
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
 from nearcast.cli.reading_options import (
-    Column,
-    Delimiter,
-    Encoding,
-    Format,
-    MakeIds,
-    reading_of,
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
 )
 from nearcast.cli.spark.frames import (
     Json,
@@ -22,6 +22,7 @@ from nearcast.cli.spark.frames import (
     check_new,
     columns_of,
     errors_in_one_line,
+    find_files,
     open_session,
     show_columns,
     write_frame,
@@ -41,11 +42,11 @@ def subscriptions(
         str,
         typer.Option(metavar="A-B", help="Area of its box, as a share of where the messages are."),
     ] = "0.0001-0.01",
-    format: Format = None,
-    column: Column = None,
-    ids: MakeIds = None,
-    encoding: Encoding = None,
-    delimiter: Delimiter = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     master: Master = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -59,17 +60,8 @@ def subscriptions(
 
     ends, area = parse_counts(tokens), parse_shares(share)
     check_new("--out", out, overwrite=overwrite)
-    reading = reading_of(
-        "messages",
-        format=format,
-        column=column,
-        ids=ids,
-        encoding=encoding,
-        delimiter=delimiter,
-    )
-    from nearcast.spark.files import FileSet
-
-    files = FileSet.find(messages, "messages", reading)
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
+    files = find_files(messages, "messages", reading)
     spark = open_session(master)
     began = time.perf_counter()
     with errors_in_one_line():

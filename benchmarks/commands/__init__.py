@@ -2,12 +2,23 @@
 
 import typer
 
-from benchmarks.commands import calls, churn, compare, costs, moving, paper, readme, sliders, spark
+from benchmarks.commands import (
+    calls,
+    churn,
+    compare,
+    costs,
+    moving,
+    paper,
+    read,
+    readme,
+    sliders,
+    spark,
+)
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Measure indexes, changes, moves, calls, text, start-up and Spark; rerun the papers.",
+    help="Measure indexes, changes, moves, calls, text, files, start-up and Spark; rerun papers.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -17,6 +28,7 @@ app.command("calls")(calls.calls)
 app.command("moving")(moving.moving)
 app.command("text")(costs.text)
 app.command("start")(costs.start)
+app.command("read")(read.read)
 app.command("spark")(spark.spark)
 app.add_typer(paper.app, name="paper")
 app.command("sliders")(sliders.sliders)

@@ -20,6 +20,7 @@ from nearcast.intake.batches import Batch, RawRecords
 from nearcast.intake.json_documents import document_records, is_document
 from nearcast.intake.json_records import (
     IDS,
+    LISTS,
     TIMES,
     JsonColumns,
     Record,
@@ -232,4 +233,6 @@ def _arrow_type(name: str, example: object) -> pa.DataType:
         return pa.int64() if isinstance(example, int) else pa.string()
     if name in TIMES:
         return pa.float64() if isinstance(example, int | float) else pa.string()
+    if name in LISTS and isinstance(example, str):
+        return pa.string()
     return column_type(name)

@@ -73,7 +73,7 @@ class JsonColumns:
         self.kind, self.ids, self.file, self.features = kind, ids, file, features
         self.paths: dict[str, tuple[Step, ...]] = {o: steps(p) for o, p in said.items() if p}
         self.said = said
-        self.ours = tuple(name for name in COLUMNS[kind] if name not in said)
+        self.ours = frozenset(COLUMNS[kind]).difference(said)
         self.taken: dict[str, str] = {}
         self.unused: dict[str, None] = {}
         self.first = True
@@ -87,27 +87,35 @@ class JsonColumns:
         """Return the values of our columns, or raise `InvalidInput`."""
         assert isinstance(record.value, dict)
         fields = self._fields(record.value)
-        given = {name: fields[name] for name in self.ours if fields.get(name) is not None}
+        given = {n: v for n, v in fields.items() if v is not None and n in self.ours}
+        if len(given) < len(fields) or self.features or self.paths:
+            given = self._others(record.value, fields, given)
+        row = {name: _cell(name, value) for name, value in given.items()}
+        if self.makes_ids and "id" not in row:
+            row["id"] = self._made_id(record, fields)
+        self.first = False
+        return row
+
+    def _others(
+        self, value: dict[str, Any], fields: dict[str, Any], given: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the values of our columns, including those that are called differently."""
         used = {*given}
         for ours, path in self.paths.items():
-            value = _follow(fields, path)
-            if value is None and self.features:
-                value = _follow(record.value, path)
+            found = _follow(fields, path)
+            if found is None and self.features:
+                found = _follow(value, path)
             used.add(str(path[0]))
-            if value is not None:
-                given[ours] = value
+            if found is not None:
+                given[ours] = found
         if self.features and "geometry" in given:  # then that is the place
             given = {n: v for n, v in given.items() if n not in _PLACE or n in self.paths}
         for name, ours in self._similar(fields, given, used).items():
             given[ours] = fields[name]
             used.add(name)
         if len(used) < len(fields):
-            self.unused |= dict.fromkeys(name for name in fields if name not in used)
-        row = {name: _cell(name, value) for name, value in given.items()}
-        if self.makes_ids and "id" not in row:
-            row["id"] = self._made_id(record, fields)
-        self.first = False
-        return row
+            self.unused.update((name, None) for name in fields if name not in used)
+        return given
 
     def _fields(self, value: dict[str, Any]) -> dict[str, Any]:
         if not self.features:
@@ -190,8 +198,10 @@ def read_records(
 def parsed(text: bytes | str, invalid: str) -> dict[str, Any] | InvalidInput:
     """Return the object of a text, or the error, which is not raised."""
     try:
-        value = json.loads(text if isinstance(text, str) else text.decode())
-        json.dumps(value, ensure_ascii=False).encode()  # fails for half a surrogate pair
+        decoded = text if isinstance(text, str) else text.decode()
+        value = json.loads(decoded)
+        if "\\u" in decoded:
+            json.dumps(value, ensure_ascii=False).encode()  # fails for half a surrogate pair
     except UnicodeDecodeError:
         return InvalidInput("", text, invalid)
     except UnicodeEncodeError:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from tests.intake.same_rows import FORMATS, KINDS, outcome, rows_of, write
+from same_rows import FORMATS, KINDS, outcome, rows_of, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,8 +23,10 @@ __all__ = ["document_records", "is_document"]
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
-_TOKEN = re.compile(r'[\[\]{},]|"[^"\\]*(?:\\.[^"\\]*)*("|$)', re.DOTALL)
+_TOKEN = re.compile(r'[\[\]{},]|"[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)', re.DOTALL)
 _FEATURE = re.compile(r'\{\s*"type"\s*:\s*"Feature"\s*[,}]')
+_NEXT_FEATURE = re.compile(r",\s*(?=" + _FEATURE.pattern + ")")
+_NEXT_OBJECT = re.compile(r',\s*(?=\{\s*")')
 _NOT_JSON = object()
 _MAX_RECORD_CHARS = 1 << 26
 _CHUNK_BYTES = 1 << 22
@@ -72,6 +74,7 @@ class _Text:
         self._source = source
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._text = ""
+        self._next_record = _NEXT_OBJECT
         self.at = 0
 
     def next(self) -> str:
@@ -99,6 +102,7 @@ class _Text:
         self.skip_space()
         if self.next() == "[":
             return self.at + 1
+        self._next_record = _NEXT_FEATURE
         while True:
             begin = _begin_of_features(self._text, self.at)
             if begin:
@@ -110,13 +114,14 @@ class _Text:
         """Return the next record; one that is not JSON ends where the next one seems to begin."""
         while True:
             value, end = _decoded(self._text, self.at)
-            # A number may go on in the text that has not been read.
-            if value is not _NOT_JSON and end < len(self._text):
+            after = _skip_space(self._text, end)
+            if value is not _NOT_JSON and self._text[after : after + 1] in {",", "]"}:
                 break
-            found = _end_of_record(self._text, self.at)
-            if found is not None:
-                end = found
-                break
+            if value is _NOT_JSON or after < len(self._text):
+                found = _end_of_record(self._text, self.at, self._next_record)
+                if found is not None:
+                    end = found
+                    break
             if len(self._text) - self.at > _MAX_RECORD_CHARS or not self.more():
                 end = len(self._text)
                 break
@@ -147,36 +152,41 @@ def _decoded(text: str, at: int) -> tuple[Any, int]:
         return _NOT_JSON, at
 
 
-def _end_of_record(text: str, at: int) -> int | None:
+def _end_of_record(text: str, at: int, next_record: re.Pattern[str]) -> int | None:
     """Return the end of a record that may be broken; None if it is not in the text.
 
-    It ends with its last bracket, or before the next feature, if a bracket or a quote is missing.
+    It ends with its last bracket. If a bracket or a quote is missing, it ends before what looks
+    like the beginning of the next record.
     """
-    end = _end_of_brackets(text, at)
-    feature = _FEATURE.search(text, at + 1, len(text) if end is None else end)
-    if feature is None:
+    end, whole = _end_of_brackets(text, at)
+    if next_record is _NEXT_OBJECT and whole:
         return end
-    comma = text.rfind(",", at, feature.start())
-    return feature.start() if comma < 0 else comma
+    found = next_record.search(text, at + 1, end if whole else len(text))
+    if found is not None:
+        return found.start()
+    return end if whole else None
 
 
-def _end_of_brackets(text: str, at: int) -> int | None:
-    depth = 0
+def _end_of_brackets(text: str, at: int) -> tuple[int, bool]:
+    """Return the end of what begins here by its brackets, and whether they match."""
+    open_brackets: list[str] = []
     for token in _TOKEN.finditer(text, at):
         first = token[0][0]
-        if first == '"' and not token[1]:
-            return None
-        if first in "[{":
-            depth += 1
-        elif first in "]}":
-            if depth == 0:
-                return token.start()
-            depth -= 1
-            if depth == 0:
-                return token.end()
-        elif first == "," and depth == 0:
-            return token.start()
-    return None
+        if first == '"':
+            if token[1] != '"':
+                return token.start(), False
+        elif first in "[{":
+            open_brackets.append("]" if first == "[" else "}")
+        elif first == ",":
+            if not open_brackets:
+                return token.start(), True
+        elif not open_brackets:
+            return token.start(), first == "]"
+        elif open_brackets.pop() != first:
+            return token.start(), False
+        elif not open_brackets:
+            return token.end(), True
+    return len(text), False
 
 
 def _begin_of_features(text: str, at: int) -> int | None:

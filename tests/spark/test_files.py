@@ -163,6 +163,26 @@ def test_large_files_of_json_are_surveyed_by_a_job(
     assert ids(frame) == [0, 1, 2]
 
 
+def test_what_cannot_be_opened_is_said_without_spark(tmp_path: Path) -> None:
+    find = files.FileSet.find
+    (tmp_path / "m.csv").write_text("id,text,lon,lat\na,tea,1,2\n")
+    for path, said in (
+        ("nowhere://host/m.csv", "cannot be opened"),
+        ("file:///no/such/file.csv", "there is no such file"),
+        (tmp_path / "nothing", "there is no such file"),
+    ):
+        with pytest.raises(UnsupportedFile, match=said):
+            find(path, "messages")
+    with pytest.raises(UnsupportedFile, match=r"m\.csv: not a table of subscriptions"):
+        find(tmp_path / "m.csv", "subscriptions")
+    with pytest.raises(UnsupportedFile, match="not a table of changes"):
+        find(tmp_path / "m.csv", "changes")
+    with pytest.raises(UnsupportedFile, match="no column 'body'"):
+        find(tmp_path / "m.csv", "messages", Reading(columns=(("text", "body"),)))
+    [piece] = find(f"file://{tmp_path}/m.csv", "messages").pieces
+    assert (piece.path, piece.name) == (str(tmp_path / "m.csv"), "m.csv")
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return files with a few invalid rows each, and columns that nobody knows."""

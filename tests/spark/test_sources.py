@@ -194,6 +194,20 @@ def test_nothing_of_a_stream_vanishes(spark: SparkSession, tmp_path: Path) -> No
     assert "cannot be read as csv" in reasons["deep/3.csv.gz"]
 
 
+def test_ids_of_another_type_are_rejected_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "messages"
+    folder.mkdir()
+    row = {"id": 1, "text": "tea", "lon": 1.0, "lat": 2.0}
+    parquet.write_table(pa.Table.from_pylist([row]), folder / "a.parquet")
+    frame = open_stream(spark, str(folder))
+    (folder / "b.csv").write_text("id,text,lon,lat\n2,tea,1,2\nthree,tea,1,2\n")
+    rows = Sunk(frame, tmp_path / "progress").rows
+    assert ids([row for row in rows if row.id is not None]) == [1]
+    assert {(row._file, row._line, row._rejected.reason) for row in rows if row.id is None} == {
+        ("b.csv", line, "must be an integer, as the ids of the first files are") for line in (2, 3)
+    }
+
+
 def test_moves_have_columns_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "moves"
     folder.mkdir()

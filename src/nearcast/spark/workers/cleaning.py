@@ -137,7 +137,8 @@ class Cleaning:
             "geometry": pa.binary() if binary_geometry else pa.string(),
         }
         there = {*names, "time"} if kind == "messages" else {*names}
-        fields = [(n, types.get(n, pa.float64())) for n in KNOWN_COLUMNS[kind] if n in there]
+        order = COLUMNS.get(kind, KNOWN_COLUMNS[kind])
+        fields = [(n, types.get(n, pa.float64())) for n in order if n in there]
         return cls(kind, pa.schema(fields), damaged, tidy)
 
     @property

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from same_rows import FORMATS, KINDS, rows_of, write
 
 from nearcast.intake import Rejects, open_table, read_messages, read_subscriptions
 from nearcast.spark import prepare, read_files
 from nearcast.text import Vocabulary
-from tests.intake.same_rows import FORMATS, KINDS, rows_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

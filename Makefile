@@ -73,7 +73,7 @@ tests-kafka: install
 ROUNDS ?= 20
 soak: install java
 	for seed in $$(seq 1 $(ROUNDS)); do \
-		NEARCAST_KILLS=40 NEARCAST_TEST_SEED=$$seed $(BIN)/pytest -x --hypothesis-seed=$$seed tests || exit 1; \
+		NEARCAST_KILLS=40 NEARCAST_MALFORMED_ROWS=1000000 NEARCAST_TEST_SEED=$$seed $(BIN)/pytest -x --hypothesis-seed=$$seed tests || exit 1; \
 	done
 
 bench: install java

@@ -35,8 +35,8 @@ for hour, rows in enumerate(hours):
         lines = "\n".join(json.dumps(row) for row in some)
         (folder / name / f"{hour}.json").write_text(lines)
     query = stream_updates(
-        open_stream(spark, str(folder / "messages"), kind="json"),
-        open_stream(spark, str(folder / "moves"), kind="json", rows="moves"),
+        open_stream(spark, str(folder / "messages")),
+        open_stream(spark, str(folder / "moves"), rows="moves"),
         folder / "index",
         to=folder / "updates",
         checkpoint=folder / "checkpoint",

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from nearcast.columns import UNITS
 from nearcast.datasets import Workload
 from nearcast.datasets.tables import message_table
+from nearcast.intake import Reading
 from nearcast.plots.match_map import MapData
 from nearcast.plots.statistics import plot_statistics
 from nearcast.plots.stream import plot_stream
@@ -29,7 +30,7 @@ from nearcast.spark import (
     open_stream,
     prepare,
     rates,
-    read_records,
+    read_files,
     session,
     statistics,
     stream,
@@ -39,7 +40,7 @@ from nearcast.spark import (
 NAMES = {"id": "key", "text": "body", "lon": "longitude", "lat": "latitude", "time": "at"}
 FILES = 6
 SHARE = (1e-6, 1e-4)
-"""The area of a subscription's box, as a share of the world: from a town to a province."""
+"""The area of a subscription's box, as a share of where the messages are."""
 
 
 def write_raw(path: Path, count: int) -> None:
@@ -135,11 +136,12 @@ def main(out: Path, messages: int, count: int) -> None:
     spark = session()
     write_raw(out / "raw.json", messages)
 
-    prepared = prepare(read_records(spark, f"{out}/raw.json", "json", NAMES), "messages", NAMES)
+    raw = read_files(spark, out / "raw.json", "messages", Reading(columns=tuple(NAMES.items())))
+    prepared = prepare(raw, "messages")
     prepared.rows.write.parquet(f"{out}/messages")
     print(f"prepare     {prepared.check()}")
     for row in prepared.rejects.collect():
-        print(f"            rejected: {row.field or 'line'} {row.reason}")
+        print(f"            rejected: {row.file}:{row.row} {row.field} {row.reason}")
 
     clean = spark.read.parquet(f"{out}/messages")
     counted = statistics(clean, "messages", out / "statistics")

@@ -23,7 +23,7 @@ for hour, text in enumerate(["Storm warning", "Sunny again", "Flood in the old t
     message = {"id": f"m{hour}", "text": text, "lon": 11.6, "lat": 48.1}
     (arriving / f"{hour}.json").write_text(json.dumps(message))
     query = stream(
-        open_stream(spark, str(arriving), kind="json"),
+        open_stream(spark, str(arriving)),
         folder / "index",
         to=str(folder / "matches"),
         checkpoint=str(folder / "checkpoint"),

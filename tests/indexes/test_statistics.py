@@ -25,15 +25,17 @@ Counted = tuple[int, dict[str, int], dict[tuple[int, str], int], dict[int, int],
 
 def cells_of(grid: Grid, west: int, south: int, east: int, north: int) -> list[int]:
     """Return the cells of a box by looking for every border, without arithmetic on the box."""
-    columns = [c for c in range(grid.across) if _meets(c, grid.across, west, east, 360 * UNITS)]
-    rows = [r for r in range(grid.up) if _meets(r, grid.up, south, north, 180 * UNITS)]
+    lon, lat = (grid.box[0], grid.box[2]), (grid.box[1], grid.box[3])
+    columns = [c for c in range(grid.across) if _meets(c, grid.across, west, east, *lon)]
+    rows = [r for r in range(grid.up) if _meets(r, grid.up, south, north, *lat)]
     return [r * grid.across + c for r in rows for c in columns]
 
 
-def _meets(number: int, of: int, low: int, high: int, extent: int) -> bool:
+def _meets(number: int, of: int, low: int, high: int, first: int, last: int) -> bool:
     # Compared as whole numbers: the cell reaches from number/of to (number+1)/of of the extent,
-    # the end excluded unless it is that of the world.
-    low, high = (low + extent // 2) * of, (high + extent // 2) * of
+    # the end excluded unless it is that of the grid.
+    extent = max(last - first, 1)
+    low, high = (low - first) * of, (high - first) * of
     begin, end = number * extent, (number + 1) * extent
     return high >= begin and (low < end or (number == of - 1 and low == end))
 
@@ -109,9 +111,32 @@ def dense(columns: Any) -> tuple[Any, list[str], Vocabulary]:
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"crowd", "ranges", "long_messages"}))
 def test_every_case_is_counted_as_by_hand(name: str, kind: str) -> None:
     columns, words, vocabulary = dense(getattr(draw(name, seed=3), kind))
-    grid = Grid(12, 6)
-    statistics = Statistics.count(columns, vocabulary, across=12, up=6)
-    assert as_dicts(statistics) == expected(columns, grid, words)
+    statistics = Statistics.count(columns, vocabulary, across=12, up=6, box=WORLD)
+    assert as_dicts(statistics) == expected(columns, Grid(12, 6), words)
+    own = Statistics.count(columns, vocabulary, across=12, up=6)
+    assert own.grid == Grid.around(columns, 12, 6)
+    assert as_dicts(own) == expected(columns, own.grid, words)
+
+
+def test_the_grid_covers_the_data_and_not_the_world(tmp_path: Path) -> None:
+    """The messages of a city lie in many cells; over the world, they would lie in one."""
+    draw = np.random.default_rng(0)
+    city = draw.integers([133_000_000, 524_000_000], [135_000_000, 526_000_000], (500, 2))
+    messages, words = Messages.of([[0]] * 500, city), Vocabulary(["tea"])
+    own = Statistics.count(messages, words, across=10, up=10)
+    assert own.grid.box == (*city.min(axis=0).tolist(), *city.max(axis=0).tolist())
+    assert np.count_nonzero(own.density) > 90
+    assert np.count_nonzero(Statistics.count(messages, words, box=WORLD).density) == 1
+    own.save(tmp_path / "own")
+    assert Statistics.load(tmp_path / "own").grid == own.grid
+    arrays, meta = read_arrays(tmp_path / "own", "statistics", mmap=False)
+    earlier = {name: meta[name] for name in ("documents", "rejected", "across", "up")}
+    write_arrays(tmp_path / "own", "statistics", arrays, earlier)
+    assert Statistics.load(tmp_path / "own").grid == Grid(10, 10)
+    across = Messages.of([[0], [0]], [[10, 5, 20, 6], [1_799_999_999, 0, -1_799_999_999, 9]])
+    assert Grid.around(across).box == (WORLD[0], 0, WORLD[2], 9)
+    with pytest.raises(InvalidInput, match="west <= east"):
+        Grid(1, 1, (5, 0, 4, 0)).checked()
 
 
 def test_tokens_are_ordered_by_frequency_and_then_by_bytes() -> None:
@@ -135,7 +160,7 @@ def test_borders_belong_to_the_cell_that_begins_there() -> None:
 def test_a_full_tally_goes_on_where_it_stopped() -> None:
     columns, _, vocabulary = dense(draw("alternatives", seed=1).messages)
     whole = Statistics.count(columns, vocabulary, across=30, up=20)
-    tally = Tally(Grid(30, 20), max_pairs=500)
+    tally = Tally(Grid.around(columns, 30, 20), max_pairs=500)
     sums: Counter[tuple[int, int]] = Counter()
     documents, row, rounds, extents = 0, 0, 0, np.zeros((2, BINS), np.int64)
     while row < len(columns):
@@ -158,7 +183,7 @@ def test_a_full_tally_goes_on_where_it_stopped() -> None:
 
 def test_batches_one_after_the_other_count_as_one() -> None:
     messages, _, vocabulary = dense(draw("antimeridian", seed=2).messages)
-    tally = Tally(Grid())
+    tally = Tally(Grid.around(messages))
     for first in range(0, len(messages), 7):
         tally.add(messages.take(np.arange(first, min(first + 7, len(messages)))))
     parts = Statistics.of(tally.grid, tally.counts(), vocabulary.tokens())
@@ -176,7 +201,7 @@ def test_nothing_is_counted_too(tmp_path: Path) -> None:
 
 def test_stored_statistics_come_back_and_pickle(tmp_path: Path) -> None:
     clauses, _, vocabulary = dense(draw("alternatives", seed=5).clauses)
-    statistics = Statistics.count(clauses, vocabulary, across=9, up=4)
+    statistics = Statistics.count(clauses, vocabulary, across=9, up=4, box=WORLD)
     statistics.save(tmp_path / "s")
     loaded = Statistics.load(tmp_path / "s")
     assert as_dicts(loaded) == as_dicts(statistics)

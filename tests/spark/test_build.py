@@ -87,7 +87,7 @@ def test_the_first_of_equal_ids_stays_and_every_row_is_accounted_for(
     assert built.duplicates > 40
     assert built.rejects.count() == built.rejected
     reasons = built.rejects.toArrow()
-    assert reasons.column_names == ["row", "field", "reason", "record"]
+    assert reasons.column_names == ["row", "file", "field", "reason", "record"]
     assert set(reasons["field"].to_pylist()) <= {"id", "west", "expression", "keywords", "place"}
 
 

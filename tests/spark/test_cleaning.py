@@ -130,6 +130,7 @@ def test_messages_of_text_become_typed() -> None:
             ("text", pa.string()),
             ("tokens", pa.list_(pa.string())),
             *[(n, pa.float64()) for n in ("lon", "lat", "west", "south", "east", "north")],
+            ("geometry", pa.string()),
             ("time", pa.timestamp("us", "UTC")),
             ("ttl_s", pa.float64()),
         ]

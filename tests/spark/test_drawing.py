@@ -160,6 +160,21 @@ def test_a_box_may_be_the_world() -> None:
     assert edges == [{-180.0}, {-90.0}, {180.0}, {90.0}]
 
 
+def test_boxes_of_a_city_are_shares_of_it(spark: SparkSession) -> None:
+    """Shares of the world would be boxes larger than the city, which match everything."""
+    places = [(f"m{i}", "hot tea", 13.3 + i % 7 / 30, 52.4 + i % 11 / 50) for i in range(80)]
+    frame = spark.createDataFrame(places, "id string, text string, lon double, lat double")
+    found = survey(frame.repartition(3))
+    west, south, east, north = (side / 1e7 for side in found.box)
+    assert (west, south) == (13.3, 52.4)
+    assert (east, north) == pytest.approx((13.5, 52.6))
+    for row in rows_of(subscriptions(frame, 160, share=(0.01, 0.04), surveyed=found)):
+        assert west <= row["west"] <= row["east"] <= east
+        assert south <= row["south"] <= row["north"] <= north
+        area = (row["east"] - row["west"]) * (row["north"] - row["south"])
+        assert 0.0099 < area / ((east - west) * (north - south)) < 0.0401
+
+
 def test_many_copies_come_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = hashed(table_of()).to_batches()
     whole = pa.Table.from_batches(draw_batches(batches, recipe=Recipe(), rounds=Rounds(0, 9)))

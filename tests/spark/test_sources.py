@@ -1,8 +1,10 @@
-"""Where streams come from: folders of Parquet, JSON and CSV files, and addresses of topics."""
+"""Where streams come from: folders of files, and topics."""
 
 from __future__ import annotations
 
+import gzip
 import json
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
-from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
+from nearcast.spark.files import read_files
 from nearcast.spark.prepare import prepare
-from nearcast.spark.sources import Topic, open_stream, topic_of
+from nearcast.spark.sources import Topic, open_stream, topic_of, value_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,13 +80,10 @@ def test_any_address_is_a_topic_or_none_or_refused(text: str) -> None:
 
 
 def test_what_cannot_be_opened_is_said(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UnknownName, match="csv, json, parquet"):
-        open_stream(spark, str(tmp_path), kind="orc")
     with pytest.raises(InvalidInput, match="must be at least 1"):
         open_stream(spark, str(tmp_path), files_per_batch=0)
-    for kind in ("parquet", "json", "csv"):
-        with pytest.raises(InvalidInput, match="must be an existing folder"):
-            open_stream(spark, str(tmp_path / "nothing"), kind=kind)
+    with pytest.raises(InvalidInput, match="must be an existing folder"):
+        open_stream(spark, str(tmp_path / "nothing"))
 
 
 def test_a_session_without_the_connector_is_told_how_to_get_it(spark: SparkSession) -> None:
@@ -95,7 +93,9 @@ def test_a_session_without_the_connector_is_told_how_to_get_it(spark: SparkSessi
         open_stream(spark, "kafka://localhost:9/messages")
 
 
-def test_parquet_files_give_their_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_give_our_columns_micro_batch_by_micro_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     folder = tmp_path / "messages"
     folder.mkdir()
     for number in range(3):
@@ -108,93 +108,163 @@ def test_parquet_files_give_their_columns(spark: SparkSession, tmp_path: Path) -
     sunk = Sunk(frame, tmp_path / "progress")
     assert [len(batch) for batch in sunk.batches] == [2, 1]
     assert ids(sunk.rows) == [0, 1, 2]
+    # Spark lists the files, and does not read their content.
+    jvm: Any = spark.read.format("binaryFile").load(str(folder)).select("path", "length")
+    assert "ReadSchema: struct<path:string,length:bigint>" in str(
+        jvm._jdf.queryExecution().executedPlan().toString()
+    )
 
 
-@pytest.mark.parametrize("kind", ["parquet", "json", "csv"])
-def test_an_empty_folder_waits_for_messages_as_files_have_them(
-    spark: SparkSession, tmp_path: Path, kind: str
+ROW = {"id": "a", "text": "tea", "lon": 1.0, "lat": 2.5}
+ARRIVING: dict[str, bytes] = {
+    "plain.csv": b"id,text,lon,lat\na,tea,1.0,2.5\n",
+    "other-order.csv": b"lat;lon;more;text;id\n2.5;1;x;tea;a\n",
+    "tabs.tsv": b"id\ttext\tlon\tlat\na\ttea\t1\t2.5\n",
+    "packed.csv.gz": gzip.compress(b"id,text,lon,lat\na,tea,1.0,2.5\n"),
+    "marked.csv": "id,text,lon,lat\na,tea,1.0,2.5\n".encode("utf-16"),
+    "lines.ndjson": json.dumps(ROW).encode(),
+    "array.json": json.dumps([ROW]).encode(),
+    "features.geojson": json.dumps(
+        {
+            "type": "FeatureCollection",
+            "features": [
+                {
+                    "type": "Feature",
+                    "id": "a",
+                    "properties": {"text": "tea", "lon": 1.0, "lat": 2.5},
+                    "geometry": None,
+                }
+            ],
+        }
+    ).encode(),
+}
+
+
+def test_a_stream_takes_files_of_all_formats_and_orders(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
+    """The folder is empty when the stream is opened."""
     folder = tmp_path / "messages"
     folder.mkdir()
-    frame = open_stream(spark, str(folder), kind=kind).select("id", "text", "lon", "lat", "time")
-    row = {"id": "a", "text": "tea", "lon": 1.0, "lat": 2.5, "time": None}
-    path = folder / f"a.{kind}"
-    if kind == "parquet":
-        schema = pa.schema(
-            [
-                ("id", pa.string()),
-                ("text", pa.string()),
-                ("lon", pa.float64()),
-                ("lat", pa.float64()),
-                ("time", pa.timestamp("us", "UTC")),
-            ]
-        )
-        parquet.write_table(pa.Table.from_pylist([row], schema), path)
-    elif kind == "json":
-        path.write_text(json.dumps(row) + "\n")
-    else:
-        path.write_text("id,text,lon,lat,time\na,tea,1.0,2.5,\n")
-    [found] = Sunk(frame, tmp_path / "progress").rows
-    assert (found.id, found.text, float(found.lon), float(found.lat)) == ("a", "tea", 1.0, 2.5)
-    assert found.time is None
+    frame = open_stream(spark, str(folder))
+    for name, content in ARRIVING.items():
+        (folder / name).write_bytes(content)
+    table = pa.Table.from_pylist(
+        [{**ROW, "time": datetime(2024, 5, 6), "ttl_s": timedelta(hours=1)}]
+    )
+    parquet.write_table(table, folder / "table.parquet")
+    rows = Sunk(frame, tmp_path / "progress").rows
+    assert {row._file for row in rows} == {*ARRIVING, "table.parquet"}
+    assert {(row.id, row.text, row.lon, row.lat) for row in rows} == {("a", "tea", 1.0, 2.5)}
+    [timed] = [row for row in rows if row._file == "table.parquet"]
+    assert (timed.time, timed.ttl_s) == (datetime(2024, 5, 6), 3600.0)
 
 
-def test_json_lines_that_are_no_messages_do_not_vanish(spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "messages"
-    folder.mkdir()
-    damaged = ['{"id": "b", "text": "tea", "lon', "[1, 2", '{"id": "c", "lon": "east", "lat": 1}']
-    good = [
+def test_nothing_of_a_stream_vanishes(spark: SparkSession, tmp_path: Path) -> None:
+    """Lines that cannot be read, invalid rows, and whole files are rejected with the reason."""
+    folder = tmp_path / "messages" / "deep"
+    folder.mkdir(parents=True)
+    lines = [
         '{"id": "a", "text": "tea", "lon": 1, "lat": 2, "time": 1700000000, "more": {}}',
+        '{"id": "b", "text": "tea", "lon',
+        '{"id": "c", "text": "x", "lon": "east", "lat": 1, "more": 5}',
         '{"id": 7, "tokens": ["tea", "ice"], "west": 1, "south": 1, "east": 2, "north": 2}',
     ]
-    (folder / "1.json").write_text("\n".join([good[0], *damaged, good[1]]) + "\n")
-    frame = open_stream(spark, str(folder), kind="json")
-    rows = Sunk(frame, tmp_path / "progress").rows
-    assert sorted(str(value) for value in ids(rows)) == ["7", "None", "None", "None", "a"]
-    assert sorted(row["_corrupt_record"] for row in rows if row.id is None) == sorted(damaged)
+    (folder / "1.json").write_text("\n".join(lines) + "\n")
+    (folder / "2.csv").write_text('id,text,lon,lat\nd,"hot\ntea",1.5,2\ne,tea\n007,tea,x,2\n')
+    (folder / "3.csv.gz").write_bytes(b"this is not gzip")
+    (folder / "4.txt").write_text("what is this?")
+    frame = open_stream(spark, str(tmp_path / "messages"))
     prepared = prepare(frame, "messages")
     clean = Sunk(prepared.rows, tmp_path / "clean").rows
-    assert sorted(ids(clean)) == ["7", "a"]
+    assert sorted(ids(clean)) == ["7", "a", "d"]
+    assert {row.text for row in clean if row.id == "d"} == {"hot tea"}
     rejects = Sunk(prepared.rejects, tmp_path / "rejects").rows
-    assert {row.reason for row in rejects} == {"cannot be read as a record"}
-    assert len(rejects) == 3
+    found = {(row.file, row.row): (row.field, row.record) for row in rejects}
+    assert found == {
+        ("deep/1.json", 2): ("", json.dumps(lines[1])),
+        ("deep/1.json", 3): ("lon", lines[2]),
+        ("deep/2.csv", 4): ("", '"e,tea"'),
+        ("deep/2.csv", 5): ("lon", '{"id": "007", "text": "tea", "lon": "x", "lat": "2"}'),
+        ("deep/3.csv.gz", 0): ("", ""),
+        ("deep/4.txt", 0): ("", ""),
+    }
+    reasons = {row.file: row.reason for row in rejects}
+    assert "cannot tell the format from '.txt'" in reasons["deep/4.txt"]
+    assert "cannot be read as csv" in reasons["deep/3.csv.gz"]
 
 
-def test_csv_cells_are_text_and_ragged_lines_do_not_vanish(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_ids_of_another_type_are_rejected_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "messages"
     folder.mkdir()
-    lines = ["id,text,lon,lat", 'a,"tea, ice",1.5,2', "b,tea", "c,tea,1,2,3", "007,tea,x,2"]
-    (folder / "1.csv").write_text("\n".join(lines) + "\n")
-    frame = open_stream(spark, str(folder), kind="csv")
-    assert {kind for _, kind in frame.dtypes} == {"string"}
+    row = {"id": 1, "text": "tea", "lon": 1.0, "lat": 2.0}
+    parquet.write_table(pa.Table.from_pylist([row]), folder / "a.parquet")
+    frame = open_stream(spark, str(folder))
+    (folder / "b.csv").write_text("id,text,lon,lat\n2,tea,1,2\nthree,tea,1,2\n")
     rows = Sunk(frame, tmp_path / "progress").rows
-    assert sorted(str(value) for value in ids(rows)) == ["007", "None", "None", "a"]
-    assert {row["_corrupt_record"] for row in rows if row.id is None} == {"b,tea", "c,tea,1,2,3"}
-    clean = Sunk(prepare(frame, "messages").rows, tmp_path / "clean").rows
-    assert [(row.id, row.text, row.lon) for row in clean] == [("a", "tea, ice", 1.5)]
-
-
-def test_a_csv_file_with_other_columns_is_not_taken_for_the_first(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    folder = tmp_path / "messages"
-    folder.mkdir()
-    (folder / "1.csv").write_text("id,text,lon,lat\na,tea,1,2\n")
-    frame = open_stream(spark, str(folder), kind="csv")
-    (folder / "2.csv").write_text("id,text,lat,lon\nb,tea,1,2\n")
-    with pytest.raises(PySparkException, match=r"2\.csv"):
-        Sunk(frame.select("id", F.col("lon").cast("double")), tmp_path / "progress")
+    assert ids([row for row in rows if row.id is not None]) == [1]
+    assert {(row._file, row._line, row._rejected.reason) for row in rows if row.id is None} == {
+        ("b.csv", line, "must be an integer, as the ids of the first files are") for line in (2, 3)
+    }
 
 
 def test_moves_have_columns_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
-    for kind in ("parquet", "csv", "json"):
-        frame = open_stream(spark, str(tmp_path), kind=kind, rows="moves")
-        assert {"time", "west", "north"} <= {*frame.columns}
-        assert ("op" in frame.columns) == (kind == "json")
-        assert ({"id", "subscription_id"} & {*frame.columns}) == {
-            "id" if kind == "json" else "subscription_id"
-        }
+    folder = tmp_path / "moves"
+    folder.mkdir()
+    frame = open_stream(spark, str(folder), rows="moves")
+    (folder / "1.csv").write_text("subscription_id,time,lon,lat\ns1,5,1,2\n,5,1,2\n")
+    (folder / "2.json").write_text('{"op": "delete", "id": "s2"}\n{"id": "s3", "lon": 1, "lat": 1}')
+    rows = Sunk(frame, tmp_path / "progress").rows
+    assert sorted((row.op, row.id) for row in rows if row.id) == [
+        ("delete", "s2"),
+        ("move", "s1"),
+        ("move", "s3"),
+    ]
+    [rejected] = [row for row in rows if row.id is None]
+    assert (rejected._rejected.field, rejected._line) == ("subscription_id", 3)
     with pytest.raises(UnknownName, match="unknown kind of rows 'stars'"):
         open_stream(spark, str(tmp_path), rows="stars")
+
+
+def test_values_of_a_topic_are_read_as_lines_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    """The same objects as values and as lines give the same rows and the same rejects."""
+    values: list[bytes | None] = [
+        b'{"id": "a", "text": "tea", "lon": "1.5", "lat": 2, "time": "2024-05-06", "ttl_s": 5}',
+        b'{"id": 7, "tokens": ["tea"], "lon": 1, "lat": 2}',
+        b'{"id": true, "text": "tea", "lon": 1, "lat": 2}',
+        b'{"id": "b", "text": 5, "lon": 1, "lat": 2}',
+        b'{"id": "c", "text": "tea", "lon": 1}',
+        b'{"id": "d", "text": "tea", "lng": 1, "Lat": 2}',
+        b'{"id": "e", "body": "tea", "lon": 1, "lat": 2}',
+        b'{"id": "f"}{"id": "g"}',
+        b"[1]",
+        b'{"id": "\xff", "text": "tea", "lon": 1, "lat": 2}',
+        b'{"type": "FeatureCollection", "features": []}',
+        b'{"id": "h", "text": "tea", "lon": 200, "lat": 2}',
+    ]
+    path = tmp_path / "values.json"
+    first = b'{"id": "z", "text": "first", "lon": 1, "lat": 2}'
+    path.write_bytes(b"\n".join([first, *(value for value in values if value)]))
+    several = b'{"id": "i",\n "text": "tea", "lon": 1, "lat": 2}'
+    records = [
+        (value, "topic", 3, 40 + at) for at, value in enumerate([first, *values, several, None])
+    ]
+    schema = "value binary, topic string, partition int, offset bigint"
+    found = value_rows(spark.createDataFrame(records, schema))
+    lines = read_files(spark, path)
+    columns = [name for name in lines.columns if not name.startswith("_")]
+    own = found.where("_line < 53")
+    assert sorted(own.select(*columns).collect(), key=str) == sorted(
+        lines.select(*columns).collect(), key=str
+    )
+    why = ["_rejected.field", "_rejected.reason", "_rejected.record"]
+    shifted = lines.selectExpr("_line + 39 as line", *why).where("field is not null")
+    assert sorted(own.selectExpr("_line as line", *why).where("field is not null").collect()) == (
+        sorted(shifted.collect())
+    )
+    [whole, nothing] = sorted(found.where("_line >= 53").collect(), key=lambda row: row._line)
+    assert (whole.id, whole._file, nothing._rejected.reason) == (
+        "i",
+        "topic/3",
+        "is not a JSON object",
+    )

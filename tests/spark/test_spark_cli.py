@@ -96,6 +96,37 @@ def test_the_commands_give_what_one_process_gives(
     assert pairs(tmp_path / "after") == {pair for pair in pairs(alone) if pair[1] != gone}
 
 
+def test_nothing_valid_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    """The rejects are written and the summary is shown; an index is not replaced by nothing."""
+    (tmp_path / "m.csv").write_text("id,text,lon,lat\na,tea,1,2\n")
+    (tmp_path / "s.csv").write_text("id,keywords,west,south,east,north\ns,tea,0,0,9,9\n")
+    header = "id,text,lon,lat,west,south,east,north\n"
+    (tmp_path / "wrong.csv").write_text(f"{header}a,tea,500,2,8,8,8,1\n")
+    (tmp_path / "nobody.csv").write_text("op,id\ndelete,nobody\n")
+    (tmp_path / "empty.csv").write_text(header)
+    index, wrong, empty = (tmp_path / name for name in ("index", "wrong.csv", "empty.csv"))
+    out = {name: tmp_path / name for name in ("p1", "p2", "x", "y", "st", "su")}
+    run("spark", "build", "--subscriptions", tmp_path / "s.csv", "--out", index, "--json")
+    prepare = ("prepare", "--kind", "messages", "--input")
+    by_index = ("--index-path", index)
+    for words, said in (
+        ((*prepare, wrong, "--out", out["p1"]), "no clean messages: all 1 were"),
+        ((*prepare, empty, "--out", out["p2"]), "no clean messages: there were"),
+        (("build", "--subscriptions", empty, "--out", index), "no subscriptions to index: there"),
+        (("build", "--subscriptions", wrong, "--out", index), "no subscriptions to index: all 1"),
+        (("match", *by_index, "--messages", wrong, "--out", out["x"]), "no valid messages: all 1"),
+        (("changes", *by_index, "--changes", tmp_path / "nobody.csv"), "no valid changes: all 1"),
+        (("statistics", *prepare[1:], wrong, "--out", out["st"]), "no valid messages: all 1"),
+        (("subscriptions", "--messages", wrong, "--out", out["su"]), "at least one with words"),
+    ):
+        assert said in run("spark", *words, code=1)
+    assert [path.name for path in (index / "versions").iterdir()] == ["00000001.json"]
+    for name in ("p1", "index", "x", "nobody.csv"):
+        assert spark.read.json(f"{tmp_path}/{name}.rejects").count() == 1
+    given = (*by_index, "--messages", tmp_path / "m.csv", "--out", out["y"])
+    assert run("spark", "match", *given, "--json")["matches"] == 1
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -202,7 +202,7 @@ def test_what_cannot_be_streamed_is_said_at_once(pipeline: StreamPipeline) -> No
     with pytest.raises(InvalidInput, match="left out for a stream"):
         match(pipeline.messages(), pipeline.index, version=1)
     with pytest.raises(UnsupportedFile, match="place"):
-        stream(pipeline.messages().drop("lon", "lat"), pipeline.index, **where)
+        stream(pipeline.messages().drop("lon", "west", "geometry"), pipeline.index, **where)
     with pytest.raises(StorageError, match="holds no index"):
         stream(pipeline.messages(), pipeline.folder / "nothing", **where)
     with pytest.raises(InvalidInput, match="kafka://HOST:PORT/TOPIC"):

@@ -151,10 +151,16 @@ def test_the_command_streams_moves_in_json(pipeline: UpdatesPipeline) -> None:
     ]
     rejects = pipeline.spark.read.json(str(folder / "out.rejects")).collect()
     assert sorted((row.source, row.reason) for row in rejects) == [
-        ("messages", "cannot be read as a record"),
-        ("moves", "cannot be read as a record"),
+        ("messages", "is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        ("moves", "is not JSON: Expecting value: line 1 column 2 (char 1)"),
         ("moves", "is not registered"),
     ]
+    records = {(row.source, row.file, row.row): row.record for row in rejects}
+    assert records == {
+        ("messages", "0.json", 2): '"no JSON"',
+        ("moves", "0.json", 3): lines["moves"][2],
+        ("moves", "0.json", 4): '"["',
+    }
 
 
 def test_what_cannot_be_streamed_is_said_at_once(pipeline: UpdatesPipeline) -> None:

@@ -57,7 +57,7 @@ class ReadingOptions(NamedTuple):
     delimiters: list[str] | None = None
     formats: list[str] | None = None
 
-    def readings(self, paths: Mapping[str, Path]) -> dict[str, Reading]:
+    def readings(self, paths: Mapping[str, str | Path]) -> dict[str, Reading]:
         """Return how each file is read, by its kind: ``messages``, ``subscriptions``, ``moves``.
 
         A column that is given for all files is looked for in each, and must be in one of them.
@@ -103,7 +103,7 @@ def _has(names: list[str] | None, path: str) -> bool:
 
 
 def _columns(
-    texts: list[str], paths: Mapping[str, Path], plain: Mapping[str, Reading]
+    texts: list[str], paths: Mapping[str, str | Path], plain: Mapping[str, Reading]
 ) -> dict[str, dict[str, str]]:
     from nearcast.errors import UnknownName, UnsupportedFile
     from nearcast.intake.files import column_names

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import UNITS
+from nearcast.columns import UNITS, WORLD
 from nearcast.datasets.places import gazetteer
 from nearcast.plots.figures import (
     BASE_COLOR,
@@ -65,13 +65,14 @@ def _density(figure: Any, statistics: Statistics, kind: str) -> None:
 
     axes = figure.add_axes((0.045, 0.135, 0.56, 0.675))
     style_axes(axes, "longitude (degrees)", "latitude (degrees)")
-    across, up = statistics.grid
+    across, up, box = statistics.grid
+    west, south, east, north = _drawn_box(box)
     density = np.ma.masked_equal(statistics.density.reshape(up, across), 0)
     low, high = _color_range(statistics.density)
     shade = axes.imshow(
         density,
         origin="lower",
-        extent=(-180, 180, -90, 90),
+        extent=(west, east, south, north),
         cmap=LinearSegmentedColormap.from_list("density", ["#dbe7f1", BASE_COLOR, "#15304d"]),
         norm=LogNorm(low, high),
         interpolation="nearest",
@@ -80,10 +81,11 @@ def _density(figure: Any, statistics: Statistics, kind: str) -> None:
     )
     cities = gazetteer()
     axes.scatter(cities.lon, cities.lat, s=1, c=TEXT_COLOR, alpha=0.12, linewidths=0, zorder=2)
-    axes.set_xlim(-180, 180)
-    axes.set_ylim(-90, 90)
-    axes.set_xticks(range(-180, 181, 60))
-    axes.set_yticks(range(-90, 91, 30))
+    axes.set_xlim(west, east)
+    axes.set_ylim(south, north)
+    if box == WORLD:
+        axes.set_xticks(range(-180, 181, 60))
+        axes.set_yticks(range(-90, 91, 30))
     bar = figure.colorbar(shade, cax=figure.add_axes((0.613, 0.135, 0.011, 0.675)))
     bar.set_label(f"{kind} per cell (logarithmic)", color=TEXT_COLOR, fontsize=11)
     bar.set_ticks(_ticks(low, high))
@@ -91,6 +93,12 @@ def _density(figure: Any, statistics: Statistics, kind: str) -> None:
     bar.ax.minorticks_off()
     bar.ax.tick_params(colors=TEXT_COLOR, labelsize=9)
     bar.outline.set_visible(False)
+
+
+def _drawn_box(box: tuple[int, int, int, int]) -> tuple[float, float, float, float]:
+    """Return a box in degrees; one without width or height gets a little."""
+    west, south, east, north = (side / UNITS for side in box)
+    return west, south, max(east, west + 1e-6), max(north, south + 1e-6)
 
 
 def _color_range(density: NDArray[np.int64]) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 Every step over a whole data set is a job over frames:
 
+- `read_files`: messages, subscriptions or changes of files, by the rules of ``nearcast match``.
 - `prepare` (or `clean`, for ``frame.transform``): clean raw messages or subscriptions.
 - `statistics`: token frequencies, in all and by grid cell.
 - `subscriptions`: subscriptions drawn from messages.
@@ -23,10 +24,10 @@ except ImportError as error:
 from nearcast.spark.build import Built, build
 from nearcast.spark.changes import Changed, changes
 from nearcast.spark.compact import Compacted, compact
+from nearcast.spark.files import read_files
 from nearcast.spark.kafka import connector
 from nearcast.spark.match import match
 from nearcast.spark.prepare import Prepared, clean, prepare
-from nearcast.spark.records import read_records
 from nearcast.spark.session import session
 from nearcast.spark.sources import open_stream
 from nearcast.spark.statistics import statistics
@@ -48,7 +49,7 @@ __all__ = [
     "open_stream",
     "prepare",
     "rates",
-    "read_records",
+    "read_files",
     "session",
     "statistics",
     "stream",

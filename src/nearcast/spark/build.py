@@ -14,12 +14,13 @@ from pyspark.sql import functions as F
 from nearcast import indexes
 from nearcast.columns import DISTANCES, SIMILARITIES, Messages, Scoring
 from nearcast.errors import InvalidInput, UnknownName
-from nearcast.intake import read_messages, read_subscriptions
+from nearcast.intake import SUBSCRIPTION_COLUMNS, read_messages, read_subscriptions
 from nearcast.model.json_form import RANKED
 from nearcast.segments import Part, Scorer, routing_clauses
 from nearcast.spark.artifact.segments import write_router
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Stored, Version
 from nearcast.spark.artifact.working import working
+from nearcast.spark.files import map_rows, with_tokenizer
 from nearcast.spark.frames import (
     ddl,
     id_type,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from nearcast.spark.shards.router import Router
     from nearcast.text import Tokenizer
 
-__all__ = ["MODES", "Built", "build"]
+__all__ = ["MODES", "Built", "build", "check_arguments"]
 
 MODES = ("auto", "replicated", "sharded")
 
@@ -100,6 +101,7 @@ def build(
     similarity: str = SIMILARITIES[0],
     distance: str = DISTANCES[0],
     tokenizer: str | Tokenizer = words,
+    empty: bool = True,
 ) -> Built:
     """Build an index over subscriptions as a new version of an artifact.
 
@@ -133,6 +135,9 @@ def build(
         What makes tokens of keywords and texts: ``words``, ``stem:<language>``, ``cjk``,
         ``module:function`` or a function that workers can import. The version keeps its name, and
         all other jobs use it.
+    empty
+        Whether an index without subscriptions comes into force. Otherwise the old version stays
+        in force, and the version that is returned has the number 0.
 
     Raises
     ------
@@ -141,6 +146,22 @@ def build(
     StorageError
         When the artifact cannot be written. The old version stays in force.
     """
+    builder = check_arguments(mode, shards, shard_size, index, options or {})
+    if getattr(subscriptions, "isStreaming", False):
+        raise InvalidInput(
+            "subscriptions", "a stream", "must be a batch; use changes for later ones"
+        )
+    scoring, name = Scoring(similarity, distance), loadable_name(tokenizer)
+    given = with_tokenizer(subscriptions, name)
+    return _Build(given, Artifact(out), builder, scoring, name, empty).run(
+        mode, shards, shard_size, messages
+    )
+
+
+def check_arguments(
+    mode: str, shards: int | None, shard_size: int, index: str, options: dict[str, Any]
+) -> indexes.Builder:
+    """Return the index to build, or raise an error for arguments that do not go together."""
     if mode not in MODES:
         raise UnknownName("mode", mode, MODES)
     if shards is not None and shards < 1:
@@ -149,14 +170,11 @@ def build(
         raise InvalidInput("shards", shards, "must be left out if the mode is replicated")
     if shard_size < 1:
         raise InvalidInput("shard_size", shard_size, "must be at least 1")
-    if getattr(subscriptions, "isStreaming", False):
-        raise InvalidInput(
-            "subscriptions", "a stream", "must be a batch; use changes for later ones"
-        )
-    scoring, name = Scoring(similarity, distance), loadable_name(tokenizer)
-    return _Build(subscriptions, Artifact(out), index, options or {}, scoring, name).run(
-        mode, shards, shard_size, messages
-    )
+    builder = indexes.create(index, **options)
+    if len(builder.vocabulary()):
+        problem = "need one vocabulary, but every shard has its own; leave them out"
+        raise InvalidInput("options", options, problem)
+    return builder
 
 
 class _Build:
@@ -166,15 +184,14 @@ class _Build:
         self,
         subscriptions: DataFrame,
         artifact: Artifact,
-        index: str,
-        options: dict[str, Any],
+        builder: indexes.Builder,
         scoring: Scoring,
         tokenizer: str,
+        empty: bool,
     ) -> None:
-        self._builder = indexes.create(index, **options)
-        if len(self._builder.vocabulary()):
-            problem = "need one vocabulary, but every shard has its own; leave them out"
-            raise InvalidInput("options", options, problem)
+        self._builder = builder
+        self._empty = empty
+        self._subscriptions = subscriptions
         self._given = subscription_columns(subscriptions)
         self._spark = subscriptions.sparkSession
         self._artifact = artifact
@@ -190,11 +207,11 @@ class _Build:
         with plain_errors():
             count = self._shards(mode, shards, shard_size)
             router, plan = self._plan(count, messages)
-            prepared = prepare(self._given, "subscriptions", tokenizer=self._tokenizer)
+            prepared = prepare(self._subscriptions, "subscriptions", tokenizer=self._tokenizer)
             # The task that builds a single shard finds duplicate ids itself.
             duplicates = count > 1 and _has_duplicate_ids(self._given)
             with working(self._artifact) as work:
-                made = None if duplicates else self._write(self._given, work, router, plan)
+                made = None if duplicates else self._write(self._subscriptions, work, router, plan)
                 if made is None:
                     made = self._write(prepared.rows, work, router, plan)
                     assert made is not None
@@ -202,7 +219,9 @@ class _Build:
                 else:
                     counts = {"rejected": made[1], "duplicates": 0}
                 source = {"by": "build", **counts, **made[0].source}
-                version = self._artifact.commit(replace(made[0], source=source))
+                version = replace(made[0], source=source)
+                if version.rows or self._empty:
+                    version = self._artifact.commit(version)
         return Built(version, counts["rejected"], counts["duplicates"], prepared.rejects, plan)
 
     def _shards(self, mode: str, shards: int | None, shard_size: int) -> int:
@@ -239,7 +258,8 @@ class _Build:
         stored = None if router is None else write_router(folder, data_name(), router)
         written = Written(1 if router is None else router.shards)
         writing = WriteParts(folder.uri, work, stored, self._tokenizer)
-        written.add(frame.mapInArrow(writing, ddl(PARTS)).collect())
+        columns = [name for name in frame.columns if name in SUBSCRIPTION_COLUMNS]
+        written.add(map_rows(frame, columns, writing, ddl(PARTS)).collect())
         weights = self._weights(written)
         if stored is not None and weights is not None:
             unrouted = json.dumps(written.unrouted)

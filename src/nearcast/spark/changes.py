@@ -21,7 +21,7 @@ from nearcast.spark.workers.changing import (
     ResolveChanges,
     SpoolChanges,
 )
-from nearcast.spark.workers.cleaning import REJECTS
+from nearcast.spark.workers.cleaning import ORIGIN, RECORD, REJECTS
 from nearcast.spark.workers.effects import OPERATIONS
 from nearcast.text import opened
 
@@ -92,7 +92,7 @@ def changes(
         When the index cannot be read or written, or somebody else changed it meanwhile. It is not
         changed then.
     """
-    given = change_columns(frame)
+    given = change_columns(frame, *ORIGIN.names, RECORD)
     if frame.isStreaming:
         raise InvalidInput(
             "frame",
@@ -156,7 +156,7 @@ class _Change:
 
     def _changed(self, version: Version, results: list[Row]) -> Changed:
         invalid = [
-            (row.row, row.field, row.reason, row.record) for row in results if row.what == "reject"
+            tuple(row[name] for name in REJECTS.names) for row in results if row.what == "reject"
         ]
         rejects = self._spark.createDataFrame(invalid, ddl(REJECTS))
         return Changed(version, _taken(results), len(invalid), rejects)
@@ -194,7 +194,9 @@ def change_columns(frame: DataFrame, *others: str) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    if "id" not in frame.columns and "subscription_id" in frame.columns:
+    if "id" in frame.columns and "subscription_id" in frame.columns:
+        frame = frame.withColumn("id", F.coalesce("id", "subscription_id"))
+    elif "subscription_id" in frame.columns:
         frame = frame.withColumnRenamed("subscription_id", "id")
         if "op" not in frame.columns and "time" in frame.columns:
             frame = frame.withColumn("op", F.lit("move"))

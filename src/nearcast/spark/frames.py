@@ -100,11 +100,15 @@ def ddl(schema: pa.Schema) -> str:
     >>> ddl(pa.schema([("id", pa.int64()), ("tokens", pa.list_(pa.string()))]))
     '`id` bigint, `tokens` array<string>'
     """
-    types = [
-        f"array<{_DDL[kind.value_type]}>" if pa.types.is_list(kind) else _DDL[kind]
-        for kind in schema.types
-    ]
-    return ", ".join(f"`{name}` {kind}" for name, kind in zip(schema.names, types, strict=True))
+    return ", ".join(f"`{field.name}` {_ddl_of(field.type)}" for field in schema)
+
+
+def _ddl_of(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"array<{_ddl_of(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {_ddl_of(field.type)}' for field in kind)}>"
+    return _DDL[kind]
 
 
 def struct(fields: str) -> StructType:

@@ -16,6 +16,7 @@ from nearcast.errors import InvalidInput, StorageError, UnknownName
 from nearcast.spark.artifact.leases import StreamLease, lease_version
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.build import MODES
+from nearcast.spark.files import map_rows
 from nearcast.spark.frames import ddl, id_type, message_columns, struct, warm
 from nearcast.spark.leases import hold_while_planned, released_on_error
 from nearcast.spark.workers.answers import answer_schema
@@ -108,7 +109,7 @@ def match(
     with released_on_error(lease):
         opened(chosen.tokenizer, tokenizer, index_path)
         now_us = time.time_ns() // 1000
-        answers = _answers(given, artifact, chosen, chosen.number, now_us, how)
+        answers = _answers(messages, given, artifact, chosen, chosen.number, now_us, how)
         hold_while_planned(answers, lease)
     return _pairs(answers if observation is None else _observed(answers, observation))
 
@@ -129,7 +130,7 @@ def plan_stream(
     opened(latest.tokenizer, tokenizer, artifact.folder.uri)
     lease = StreamLease(artifact)
     with released_on_error(lease):
-        answers = _answers(given, artifact, latest, None, 0, how)
+        answers = _answers(given, given, artifact, latest, None, 0, how)
         hold_while_planned(answers, lease)
     return _pairs(_observed(answers, METRICS)), lease
 
@@ -154,6 +155,7 @@ class _Mode:
 
 
 def _answers(
+    messages: DataFrame,
     given: DataFrame,
     artifact: Artifact,
     version: Version,
@@ -163,7 +165,8 @@ def _answers(
 ) -> DataFrame:
     """Return the answers to messages, as `nearcast.spark.workers.answers` explains them.
 
-    ``number`` is None for a stream: each micro-batch has its own version.
+    ``given`` has the columns of ``messages`` that are used. ``number`` is None for a stream: each
+    micro-batch has its own version.
     """
     uri = artifact.folder.uri
     builder = indexes.create(version.index, **version.options)
@@ -171,9 +174,11 @@ def _answers(
     ids = pa.int64() if version.ids == "integer" else pa.string()
     schema = answer_schema(id_type(given), ids, owners=mode.owners)
     if mode.replicates(version):
-        return given.mapInArrow(MatchMessages(uri, number, now_us, schema), ddl(schema))
+        matching = MatchMessages(uri, number, now_us, schema)
+        return map_rows(messages, given.columns, matching, ddl(schema))
     keys = _keys(given.sparkSession, len(version.shards))
-    return _routed(given, RouteMessages(uri, number, now_us, keys), MatchRouted(uri, schema))
+    routing = RouteMessages(uri, number, now_us, keys)
+    return _routed(messages, given, routing, MatchRouted(uri, schema))
 
 
 def _lease(artifact: Artifact, number: int | None) -> tuple[Version, Lease]:
@@ -197,11 +202,14 @@ def _pairs(answers: DataFrame) -> DataFrame:
     return pairs.select("message_id", "subscription_id", *more)
 
 
-def _routed(given: DataFrame, routing: RouteMessages, matching: MatchRouted) -> DataFrame:
+def _routed(
+    messages: DataFrame, given: DataFrame, routing: RouteMessages, matching: MatchRouted
+) -> DataFrame:
     """Route messages to their shards, shuffle once, and match."""
     own = given.drop(NOW).schema.fields
     copies = StructType([*own, *struct(ddl(ROUTE)).fields])
-    spread = given.mapInArrow(routing, copies).repartition(len(routing.keys), "_key")
+    routed = map_rows(messages, given.columns, routing, copies)
+    spread = routed.repartition(len(routing.keys), "_key")
     return spread.mapInArrow(matching, ddl(matching.schema))
 
 

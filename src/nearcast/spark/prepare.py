@@ -2,7 +2,7 @@
 
 Records are read once for the rows (parsed, counted, duplicates dropped), and again for the rejects
 if they are used. Nothing is collected on the driver. `nearcast.spark.workers.cleaning` cleans a
-batch.
+batch; files are read and cleaned in one step.
 """
 
 from __future__ import annotations
@@ -24,23 +24,28 @@ from pyspark.sql.types import (
 )
 
 from nearcast.errors import NearcastError, UnknownName, UnsupportedFile
+from nearcast.spark.files import files_of
 from nearcast.spark.frames import INTEGERS, ddl
 from nearcast.spark.workers.cleaning import (
     COLUMNS,
     DAMAGED,
+    ORIGIN,
+    RECORD,
     REJECTS,
     Cleaning,
     clean_rejects,
     clean_rows,
     require_columns,
 )
+from nearcast.spark.workers.reading import counted_batches, reject_batches
 from nearcast.text import loadable_name, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
+    from nearcast.spark.files import FileSet
     from nearcast.text import Tokenizer
 
 __all__ = ["Prepared", "clean", "prepare"]
@@ -57,8 +62,10 @@ class Prepared:
     """Clean rows, invalid records, and their counts.
 
     ``rows`` and ``rejects`` are separate plans: writing both reads the records twice. ``rejects``
-    has the columns ``row``, ``field``, ``reason`` and ``record``, where ``row`` is the position of
-    a record in its partition, plus the number of the partition times 2 to the 33.
+    has the columns ``row``, ``file``, ``field``, ``reason`` and ``record``, the whole original
+    record. ``row`` is its line or row in the file. For frames that are not from
+    `nearcast.spark.read_files`, ``file`` is empty and ``row`` is the position of a record in its
+    partition, plus the number of the partition times 2 to the 33.
     """
 
     rows: DataFrame
@@ -71,8 +78,8 @@ class Prepared:
         """The numbers of records ``read``, ``clean``, ``rejected`` and ``duplicates``.
 
         They come from the first action on ``rows``, which should evaluate all rows (a write, a
-        count); this waits for it. A plan that Spark evaluates twice in one action, for example to
-        sort a whole frame, is counted twice.
+        count). If there was none yet, this counts the rows, which is a job. A plan that Spark
+        evaluates twice in one action, for example to sort a whole frame, is counted twice.
 
         Raises
         ------
@@ -85,6 +92,8 @@ class Prepared:
                 "use counts_in(progress) with the progress of its query"
             )
         try:
+            if not _is_observed(self.observation):
+                self.rows.count()
             return _counts(self.observation.get)
         except Py4JJavaError:
             # Spark skips the counting if there are no rows, and then has no result.
@@ -171,12 +180,12 @@ def prepare(
         raise UnknownName("kind", kind, COLUMNS)
     if duplicates not in DUPLICATES:
         raise UnknownName("way with duplicates", duplicates, DUPLICATES)
-    raw = _chosen(frame, kind, columns or {})
-    cleaning = replace(_cleaning(raw, kind, damaged), tokenizer=loadable_name(tokenizer))
-    parsed = raw.mapInArrow(
-        partial(clean_rows, cleaning=cleaning), schema=ddl(cleaning.counted_schema)
-    )
-    rejects = raw.mapInArrow(partial(clean_rejects, cleaning=cleaning), schema=ddl(REJECTS))
+    name = loadable_name(tokenizer)
+    files = files_of(frame)
+    if files is not None and files.kind == kind and not columns:
+        parsed, rejects = _of_files(replace(files, tokenizer=name), frame.sparkSession)
+    else:
+        parsed, rejects = _of_frame(frame, kind, columns or {}, damaged, name)
     if frame.isStreaming:
         return Prepared(_streamed(parsed, kind, duplicates), rejects, kind, None)
     observation = Observation()
@@ -195,8 +204,41 @@ def clean(
     return prepare(frame, kind, columns).rows
 
 
-def _chosen(frame: DataFrame, kind: str, columns: Mapping[str, str | Column]) -> DataFrame:
-    """Return the columns that we use, under our names, and the number of the first row."""
+def _of_files(files: FileSet, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    """Return clean rows with counts, and rejects; files are read and cleaned in one step."""
+    schema = files.cleaning(tidy=True).counted_schema
+    parsed = files.read(spark, counted_batches, schema, tidy=True)
+    return parsed, files.read(spark, reject_batches, REJECTS, tidy=False)
+
+
+def _of_frame(
+    frame: DataFrame,
+    kind: str,
+    columns: Mapping[str, str | Column],
+    damaged: str,
+    tokenizer: str,
+) -> tuple[DataFrame, DataFrame]:
+    raw = _chosen(frame, kind, columns)
+    cleaning = replace(_cleaning(raw, kind, damaged), tokenizer=tokenizer)
+    parsed = raw.mapInArrow(
+        partial(clean_rows, cleaning=cleaning), schema=ddl(cleaning.counted_schema)
+    )
+    whole = _chosen(frame, kind, columns, with_record=True)
+    rejects = whole.mapInArrow(partial(clean_rejects, cleaning=cleaning), schema=ddl(REJECTS))
+    return parsed, rejects
+
+
+def _chosen(
+    frame: DataFrame,
+    kind: str,
+    columns: Mapping[str, str | Column],
+    *,
+    with_record: bool = False,
+) -> DataFrame:
+    """Return the columns that we use, under our names, and the number of the first row.
+
+    ``with_record`` adds the whole record as JSON.
+    """
     for name in columns:
         if name not in COLUMNS[kind]:
             raise UnknownName(f"column of {kind}", name, COLUMNS[kind])
@@ -204,10 +246,19 @@ def _chosen(frame: DataFrame, kind: str, columns: Mapping[str, str | Column]) ->
     taken = {*columns, *(source for source in columns.values() if isinstance(source, str))}
     others = [name for name in frame.columns if name not in taken]
     require_columns(kind, [*columns, *others])
-    own = {n: _quoted(n) for n in others if n in COLUMNS[kind] or n == DAMAGED}
+    origin = (DAMAGED, *ORIGIN.names)
+    own = {n: _quoted(n) for n in others if n in COLUMNS[kind] or n in origin}
     first = F.shiftleft(F.spark_partition_id().cast("bigint"), _PARTITION_BITS)
-    named = [column.alias(name) for name, column in {**theirs, **own, "row": first}.items()]
-    return frame.select(*named)
+    chosen = {**theirs, **own, "row": first}
+    if with_record:
+        whole = F.struct(*(_quoted(name) for name in frame.columns if name not in origin))
+        chosen[RECORD] = F.to_json(whole)
+    try:
+        return frame.select(*(column.alias(name) for name, column in chosen.items()))
+    except AnalysisException:
+        if not with_record:
+            raise
+        return _chosen(frame, kind, columns)  # a type that JSON does not have
 
 
 def _found(frame: DataFrame, name: str, source: str | Column) -> Column:
@@ -266,6 +317,12 @@ def _streamed(parsed: DataFrame, kind: str, duplicates: str) -> DataFrame:
     rows = valid.drop("row", "read", "rejected")
     kept = rows if duplicates == "keep" else rows.dropDuplicates(["id"])
     return kept.observe(second, F.count("*").alias("clean"))
+
+
+def _is_observed(observation: Observation) -> bool:
+    """Whether an action has filled an observation, so that its values can be had at once."""
+    java: Any = observation._jo
+    return bool(java.future().isCompleted())
 
 
 def _metric_names(kind: str) -> tuple[str, str]:

@@ -1,52 +1,38 @@
-"""Sources of streams: files that arrive in a folder, or a Kafka topic."""
+"""Sources of streams: files that arrive in a folder, or a Kafka topic.
+
+Spark lists the files and remembers which ones it has read; workers read them as
+`nearcast.spark.read_files` does. Values of a topic are read as the lines of JSON files are.
+"""
 
 from __future__ import annotations
 
+import glob
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
-from nearcast.errors import InvalidInput, NearcastError, UnknownName
-from nearcast.spark.frames import struct
+from nearcast.errors import InvalidInput, NearcastError, UnknownName, UnsupportedFile
+from nearcast.intake.names import COLUMNS
+from nearcast.intake.reading import Reading, find_files, format_of
+from nearcast.spark.frames import ddl
+from nearcast.spark.workers.cleaning import Cleaning
+from nearcast.spark.workers.reading import Piece, ReadArriving, local_path
+from nearcast.spark.workers.surveying import survey_file
+from nearcast.spark.workers.values import ReadValues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FILES", "MESSAGES", "MOVES", "ROWS", "Topic", "kafka_rows", "open_stream", "topic_of"]
+__all__ = ["ROWS", "Topic", "kafka_rows", "open_stream", "topic_of", "value_rows"]
 
-FILES = ("parquet", "json", "csv")
+ROWS = {"messages": "messages", "moves": "changes"}
+"""What the rows of a stream may be, and the kind of files that they come from."""
 
-MESSAGES = (
-    "id string, text string, tokens array<string>, lon double, lat double, west double, "
-    "south double, east double, north double, time string, ttl_s double"
-)
-"""The columns of JSON messages; missing fields are null."""
-
-MOVES = (
-    "op string, id string, subscription_id string, time string, keywords array<string>, "
-    "expression string, west double, south double, east double, north double, lon double, "
-    "lat double, radius_m double, geometry string, owner string, expires_at string, delta double, "
-    "tau double, max_distance_m double, alpha double, theta double"
-)
-"""The columns of JSON moves and other changes; missing fields are null."""
-
-ROWS = {"messages": MESSAGES, "moves": MOVES}
-"""What the rows of a stream may be, and their columns."""
-
-_PARQUET = {
-    "messages": "id string, text string, lon double, lat double, time timestamp",
-    "moves": "subscription_id string, time timestamp, west double, south double, east double, "
-    "north double",
-}
-_CSV = {
-    "messages": "id string, text string, lon string, lat string, time string",
-    "moves": "subscription_id string, time string, west string, south string, east string, "
-    "north string",
-}
+_LISTED = "path string, modificationTime timestamp, length bigint, content binary"
 _KAFKA = "kafka://"
-_DAMAGED = "_corrupt_record"
+_AS_IT_IS = Reading()
 
 
 class Topic(NamedTuple):
@@ -77,7 +63,7 @@ def open_stream(
     spark: SparkSession,
     source: str,
     *,
-    kind: str = "parquet",
+    reading: Reading = _AS_IT_IS,
     files_per_batch: int | None = None,
     rows: str = "messages",
 ) -> DataFrame:
@@ -89,20 +75,25 @@ def open_stream(
         The session; for Kafka, it needs the package `nearcast.spark.kafka.connector`.
     source
         A folder, or ``kafka://HOST:PORT/TOPIC``. A topic is read from its beginning.
-    kind
-        The format of files: ``parquet`` (with the columns of existing files, or those of message
-        files if there are none yet), ``json`` (lines) or ``csv`` (with the same header in all
-        files). A line that cannot be parsed has no id, and its text in ``_corrupt_record``.
+    reading
+        How files are read; each may have a format and an order of columns of its own.
     files_per_batch
         The largest number of files in a micro-batch.
     rows
-        ``messages``, or ``moves`` for `nearcast.spark.stream_updates`. In JSON, a row without
-        ``op`` is a move, and ``subscription_id`` may stand for ``id``.
+        ``messages``, or ``moves`` for `nearcast.spark.stream_updates`. A move without ``op`` is a
+        move, and ``subscription_id`` may stand for ``id``.
+
+    Returns
+    -------
+    DataFrame
+        All columns of messages or changes, with the types that `nearcast.spark.read_files` gives
+        them, and where each row comes from. Ids are integers if there is a Parquet file with such
+        ids already, otherwise text. A file that cannot be read is one rejected row.
 
     Raises
     ------
     UnknownName
-        When the format or the kind of rows is unknown.
+        When the kind of rows is unknown.
     InvalidInput
         When the folder does not exist, or the URI names no topic.
     """
@@ -111,34 +102,29 @@ def open_stream(
     topic = topic_of(source)
     if topic is not None:
         return kafka_rows(spark, topic, rows)
-    if kind not in FILES:
-        raise UnknownName("kind of files", kind, FILES)
     if files_per_batch is not None and files_per_batch < 1:
         raise InvalidInput("files_per_batch", files_per_batch, "must be at least 1")
-    reader = spark.readStream.format("text" if kind == "json" else kind)
-    if kind != "json":
-        reader = reader.schema(_schema_of(spark, source, kind, rows))
-    if kind == "csv":
-        # Otherwise Spark would read a file whose columns have another order as if they had not.
-        reader = reader.option("header", True).option("enforceSchema", False)
+    reader = spark.readStream.format("binaryFile").schema(_LISTED)
+    reader = reader.option("recursiveFileLookup", True)
     if files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", files_per_batch)
     try:
-        records = reader.load(source)
+        listed = reader.load(source).select("path", "length")  # so the content is not read here
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         raise InvalidInput("source", source, "must be an existing folder") from None
-    if kind == "json":
-        records = _from_json(records.where("trim(value) != ''"), rows)
-    return _without_damaged(records)
+    integers = _has_integer_ids(source, ROWS[rows], reading)
+    cleaning = Cleaning.of(ROWS[rows], COLUMNS[ROWS[rows]], integer_ids=integers, tidy=False)
+    work = ReadArriving(reading, cleaning, _folder_of(source))
+    return _named(listed.mapInArrow(work, ddl(cleaning.frame_schema)), rows)
 
 
 def kafka_rows(spark: SparkSession, topic: Topic, rows: str = "messages") -> DataFrame:
     """Return the messages or moves of a topic, JSON objects with the fields of their files.
 
-    Ids are text here. A value that is not such an object has no id, and its text in
-    ``_corrupt_record``: it is counted as rejected, and `nearcast.spark.prepare` shows it.
+    Ids are text here. A value that is not such an object is rejected; it is called by its topic and
+    partition, and its line is the offset.
     """
     reader = (
         spark.readStream.format("kafka")
@@ -153,46 +139,46 @@ def kafka_rows(spark: SparkSession, topic: Topic, rows: str = "messages") -> Dat
             f"this session cannot read from Kafka ({str(error).splitlines()[0]}); start the "
             "process with nearcast.spark.session(packages=[nearcast.spark.connector()])"
         ) from None
-    return _without_damaged(_from_json(records, rows))
+    return value_rows(records, rows)
 
 
-def _from_json(records: DataFrame, rows: str) -> DataFrame:
-    """Return the fields of each JSON value as columns; other values are damaged."""
-    text = F.col("value").cast("string")
-    schema = struct(f"{ROWS[rows]}, {_DAMAGED} string")
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _DAMAGED}
-    read = records.select(
-        F.from_json(text, schema, options).alias("read"),
-        F.make_valid_utf8(text).alias("text"),
-        # Spark reads the first object of a text, ignores the rest, and replaces invalid bytes.
-        F.is_valid_utf8(text).alias("valid"),
-        F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))).alias("objects"),
-    )
-    one = F.col("valid") & (F.col("objects") == 1)
-    damaged = F.when(one, F.col(f"read.{_DAMAGED}")).otherwise(F.col("text"))
-    fields = [F.col(f"read.{field}") for field in struct(ROWS[rows]).names]
-    found = read.select(*fields, damaged.alias(_DAMAGED))
+def value_rows(records: DataFrame, rows: str = "messages") -> DataFrame:
+    """Return the rows of records of Kafka: ``value``, ``topic``, ``partition`` and ``offset``."""
+    cleaning = Cleaning.of(ROWS[rows], COLUMNS[ROWS[rows]], tidy=False)
+    chosen = records.select("value", "topic", "partition", "offset")
+    return _named(chosen.mapInArrow(ReadValues(cleaning), ddl(cleaning.frame_schema)), rows)
+
+
+def _named(found: DataFrame, rows: str) -> DataFrame:
+    """Return changes with an id and an operation."""
     if rows == "messages":
         return found
     found = found.withColumn("id", F.coalesce("id", "subscription_id"))
-    return found.drop("subscription_id").withColumn("op", F.coalesce("op", F.lit("move")))
+    moved = F.when(F.col("id").isNotNull(), F.coalesce("op", F.lit("move")))
+    return found.drop("subscription_id").withColumn("op", moved)
 
 
-def _without_damaged(records: DataFrame) -> DataFrame:
-    """Remove the id of records that were parsed only in part, so that they are rejected."""
-    for name in ("id", "subscription_id"):
-        if _DAMAGED in records.columns and name in records.columns:
-            records = records.withColumn(name, F.when(F.col(_DAMAGED).isNull(), F.col(name)))
-    return records
-
-
-def _schema_of(spark: SparkSession, folder: str, kind: str, rows: str) -> StructType:
-    """Return the columns of existing files."""
-    reader = spark.read.option("header", True) if kind == "csv" else spark.read
+def _has_integer_ids(source: str, kind: str, reading: Reading) -> bool:
+    """Whether the first Parquet file that is there already has integers for ids."""
+    where = local_path(source)
+    if "://" in where:
+        return False
     try:
-        found = reader.format(kind).load(folder).schema
-    except AnalysisException:
-        found = StructType()
-    if not found.fields:
-        found = struct((_CSV if kind == "csv" else _PARQUET)[rows])
-    return found.add(_DAMAGED, "string") if kind == "csv" else found
+        for file in find_files(where):
+            if format_of(file.name, reading) == "parquet":
+                found = survey_file(Piece(str(file), file.name, 0), reading, kind)
+                return found.ids == ("integer",)
+    except UnsupportedFile:
+        pass
+    return False
+
+
+def _folder_of(source: str) -> str:
+    """Return the folder within which files of a stream are named."""
+    where = local_path(source)
+    if "://" in where:
+        return where
+    folder = os.path.abspath(where)
+    while glob.has_magic(folder) and not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    return folder

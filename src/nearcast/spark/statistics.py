@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from nearcast.columns import UNITS, WORLD
 from nearcast.errors import InvalidInput
 from nearcast.indexes.statistics import Grid, Statistics
+from nearcast.spark.files import with_tokenizer
 from nearcast.spark.workers.counting import (
+    BOUNDS,
     COUNTED,
     DOCUMENTS,
     HEIGHT,
     PAIR,
     WEIGHTED,
     WIDTH,
+    bound_batches,
     count_batches,
     known_columns,
     weigh_tokens,
@@ -35,12 +39,17 @@ if TYPE_CHECKING:
     from nearcast.text import Tokenizer
 
 __all__ = [
+    "bounding_box",
     "box_statistics",
     "cell_statistics",
     "density",
     "statistics",
     "token_statistics",
 ]
+
+
+Box = tuple[float, float, float, float]
+"""West, south, east and north in degrees."""
 
 
 def statistics(
@@ -51,6 +60,7 @@ def statistics(
     across: int = 100,
     up: int = 100,
     tokenizer: str | Tokenizer = words,
+    box: Box | None = None,
 ) -> Statistics:
     """Count tokens, cells and extents in one pass, and write them as a folder.
 
@@ -70,6 +80,9 @@ def statistics(
         The number of grid cells from west to east, and from south to north.
     tokenizer
         What makes tokens of keywords and texts, as for `nearcast.spark.build`.
+    box
+        West, south, east and north of the grid in degrees; what lies outside counts in the nearest
+        cell. By default the bounding box of the rows, which takes one more pass.
 
     Raises
     ------
@@ -85,7 +98,8 @@ def statistics(
     path = os.fspath(out)
     if "://" in path:
         raise InvalidInput("out", path, "must be a path on a disk that all machines see")
-    grid = Grid(across, up).checked()
+    frame = with_tokenizer(frame, loadable_name(tokenizer))
+    grid = _grid(frame, kind, across, up, box)
     counted = _counted(frame, kind, grid, tokenizer=tokenizer)
     # An empty frame has no task that could write, so add a row that counts nothing.
     none = frame.sparkSession.range(1).selectExpr(
@@ -113,35 +127,57 @@ def token_statistics(
     return ordered.mapInArrow(weigh_tokens, WEIGHTED)
 
 
+def bounding_box(frame: DataFrame, kind: Kind) -> Box | None:
+    """Return west, south, east and north of all valid rows in degrees; None if there are none.
+
+    Rows across the antimeridian make it as wide as the world.
+
+    Examples
+    --------
+    >>> bounding_box(messages, "messages")  # doctest: +SKIP
+    (13.09, 52.34, 13.76, 52.67)
+    """
+    found = _bounds(frame, kind)
+    if found is None:
+        return None
+    west, south, east, north = (side / UNITS for side in found)
+    return west, south, east, north
+
+
 def cell_statistics(
     frame: DataFrame,
     kind: Kind,
     across: int = 100,
     up: int = 100,
     *,
+    box: Box | None = None,
     tokenizer: str | Tokenizer = words,
 ) -> DataFrame:
     """Return ``cell``, ``token`` and ``df``, the documents in the cell that have the token.
 
-    `nearcast.indexes.statistics.Grid` explains the numbers of cells.
+    `nearcast.indexes.statistics.Grid` explains the numbers of cells. ``box`` is as for
+    `statistics`; without it, this runs a job to find the box.
 
     Examples
     --------
     >>> messages.transform(cell_statistics, "messages", 360, 180)  # doctest: +SKIP
     """
-    counted = _counted(frame, kind, Grid(across, up), tokenizer=tokenizer)
+    grid = _grid(frame, kind, across, up, box)
+    counted = _counted(frame, kind, grid, tokenizer=tokenizer)
     inside = counted.where(F.col("what") == PAIR).where("cell >= 0 and token is not null")
     return inside.select("cell", "token", F.col("times").alias("df"))
 
 
-def density(frame: DataFrame, kind: Kind, across: int = 100, up: int = 100) -> DataFrame:
-    """Return ``cell`` and ``documents`` of the cells that have documents.
+def density(
+    frame: DataFrame, kind: Kind, across: int = 100, up: int = 100, box: Box | None = None
+) -> DataFrame:
+    """Return ``cell`` and ``documents`` of the cells that have documents; see `cell_statistics`.
 
     Examples
     --------
     >>> subscriptions.transform(density, "subscriptions")  # doctest: +SKIP
     """
-    counted = _counted(frame, kind, Grid(across, up), tokens=False)
+    counted = _counted(frame, kind, _grid(frame, kind, across, up, box), tokens=False)
     inside = counted.where(F.col("what") == PAIR)
     return inside.select("cell", F.col("times").alias("documents"))
 
@@ -162,6 +198,27 @@ def box_statistics(frame: DataFrame, kind: Kind) -> DataFrame:
     return extents.select(
         side.alias("side"), F.col("cell").alias("bin"), F.col("times").alias("boxes")
     )
+
+
+def _grid(frame: DataFrame, kind: Kind, across: int, up: int, box: Box | None) -> Grid:
+    """Return the grid over a box in degrees, or over the bounding box of the rows."""
+    sides = Grid(across, up).checked()
+    if box is None:
+        return sides._replace(box=_bounds(frame, kind) or WORLD)
+    west, south, east, north = (round(side * UNITS) for side in box)
+    return sides._replace(box=(west, south, east, north)).checked()
+
+
+def _bounds(frame: DataFrame, kind: Kind) -> tuple[int, int, int, int] | None:
+    """Return the bounding box of all valid rows in units; None if there are none."""
+    known = frame.select(known_columns(frame.columns, kind))
+    boxes = known.mapInArrow(partial(bound_batches, kind=kind), BOUNDS)
+    sides = [F.min("west"), F.min("south"), F.max("east"), F.max("north")]
+    [row] = boxes.agg(*(side.alias(f"side{at}") for at, side in enumerate(sides))).collect()
+    if row[0] is None:
+        return None
+    west, south, east, north = row
+    return west, south, east, north
 
 
 def _counted(

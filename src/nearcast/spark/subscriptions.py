@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from pyspark.sql import functions as F
 
+from nearcast.columns import WORLD
 from nearcast.errors import InvalidInput
 from nearcast.spark.workers.counting import known_columns
 from nearcast.spark.workers.drawing import (
@@ -37,13 +39,15 @@ class Survey(NamedTuple):
     """The messages from which subscriptions can be drawn with a seed.
 
     ``bucket[b]`` messages have a hash that starts with the 16 bits ``b``. ``wordless`` messages
-    have no words, and ``rejected`` rows are invalid.
+    have no words, and ``rejected`` rows are invalid. ``box`` is the bounding box of the messages
+    that have words, in units of 1e-7 degree.
     """
 
     seed: int
     bucket: NDArray[np.int64]
     wordless: int
     rejected: int
+    box: tuple[int, int, int, int] = WORLD
 
     @property
     def messages(self) -> int:
@@ -60,11 +64,16 @@ def survey(messages: DataFrame, seed: int = 0, *, tokenizer: str | Tokenizer = w
     """
     count = partial(survey_batches, tokenizer=_drawn_with(tokenizer))
     counted = _hashed(messages, seed).mapInArrow(count, SURVEYED)
-    rows = counted.groupBy("bucket").agg(F.sum("messages").alias("messages")).collect()
+    sides = [F.min("west"), F.min("south"), F.max("east"), F.max("north")]
+    named = [side.alias(f"side{at}") for at, side in enumerate(sides)]
+    rows = counted.groupBy("bucket").agg(F.sum("messages").alias("messages"), *named).collect()
     found = np.zeros(BUCKETS + 2, np.int64)
+    boxes = [row[2:] for row in rows if row[2] is not None]
     for row in rows:
         found[row["bucket"]] = row["messages"]
-    return Survey(seed, found[:BUCKETS], int(found[WORDLESS]), int(found[REJECTED]))
+    west, south, east, north = zip(*boxes, strict=True) if boxes else ([side] for side in WORLD)
+    box = min(west), min(south), max(east), max(north)
+    return Survey(seed, found[:BUCKETS], int(found[WORDLESS]), int(found[REJECTED]), box)
 
 
 def subscriptions(
@@ -95,7 +104,8 @@ def subscriptions(
     tokens
         The minimum and maximum number of tokens of a subscription; fewer if its message has fewer.
     share
-        The minimum and maximum area of its box, as shares of the world; the logarithm is uniform.
+        The minimum and maximum area of its box, as shares of the bounding box of the messages; the
+        logarithm is uniform. No box lies outside of that.
     surveyed
         The `survey` of the same messages and seed. By default, this runs one, which is a job.
     tokenizer
@@ -111,7 +121,7 @@ def subscriptions(
     --------
     >>> subscriptions(spark.read.parquet("messages"), 1_000_000, seed=7)  # doctest: +SKIP
     """
-    recipe = Recipe(tokens, share, _drawn_with(tokenizer))
+    recipe = Recipe(tokens, share, _drawn_with(tokenizer))  # checks them before a job runs
     if count < 1:
         raise InvalidInput("count", count, "must be at least 1")
     if surveyed is not None and surveyed.seed != seed:
@@ -120,6 +130,7 @@ def subscriptions(
     if not found.messages:
         counts = f"{found.wordless:,} have none, {found.rejected:,} rows are invalid"
         raise InvalidInput("messages", counts, "must have at least one with words")
+    recipe = replace(recipe, within=found.box)
     rounds, more = divmod(count, found.messages)
     # Use all messages of the buckets before that of the last message, and of its own bucket, which
     # is small, the first ones in order.

@@ -30,7 +30,7 @@ from nearcast.spark.leases import hold_while_planned, released_on_error
 from nearcast.spark.match import METRICS, keys_of_partitions
 from nearcast.spark.sources import topic_of
 from nearcast.spark.stream import has_begun, start_query
-from nearcast.spark.workers.cleaning import DAMAGED
+from nearcast.spark.workers.cleaning import DAMAGED, ORIGIN, RECORD
 from nearcast.spark.workers.events import CHANGE, EVENT, GIVEN, MESSAGE, PREFIX, RouteEvents
 from nearcast.spark.workers.updating import COUNTS, ApplyEvents, Task, update_schema
 from nearcast.text import opened
@@ -52,6 +52,7 @@ STATES = "nearcast"
 _BATCH = "streaming.sql.batchId"
 _RUN = "spark.jobGroup.id"
 _PARTITION_BITS = 33
+_ORIGIN = (DAMAGED, *ORIGIN.names, RECORD)
 
 
 def stream_updates(
@@ -187,8 +188,8 @@ def _events(
 ) -> DataFrame:
     """Return the rows of both streams in one frame, with the columns of `GIVEN`."""
     own = message_columns(messages).columns
-    damaged = [DAMAGED] if DAMAGED in messages.columns else []
-    chosen, changes = messages.select(*own, *damaged), change_columns(moves, DAMAGED)
+    origin = [name for name in _ORIGIN if name in messages.columns]
+    chosen, changes = messages.select(*own, *origin), change_columns(moves, *_ORIGIN)
     check_ids(changes, version)
     if ttl_s is None and "ttl_s" not in own:
         problem = "must be given: no message says how long it lives (column ttl_s)"

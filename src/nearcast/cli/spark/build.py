@@ -15,16 +15,25 @@ from nearcast.cli.output import (
     show_table,
 )
 from nearcast.cli.ranked_options import Distance, Similarity
+from nearcast.cli.reading_options import (
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
+)
 from nearcast.cli.spark.frames import (
-    Format,
     Json,
     Master,
     Rejects,
     Strict,
+    columns_of,
+    end_with,
     errors_in_one_line,
     open_session,
-    read_frame,
     rejects_folder,
+    show_columns,
     show_reasons,
     write_rejects,
 )
@@ -37,7 +46,7 @@ __all__ = ["build"]
 
 
 def build(
-    subscriptions: Annotated[str, typer.Option(help="Parquet, CSV or JSON; a file or a folder.")],
+    subscriptions: Annotated[str, typer.Option(help="A file, a folder or a pattern.")],
     out: Annotated[str, typer.Option(help="Folder of the index; gets a new version.")],
     mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
     shards: Annotated[int | None, typer.Option(min=1, help="Number of shards.")] = None,
@@ -55,7 +64,11 @@ def build(
     similarity: Similarity = "containment",
     distance: Distance = "geodesic",
     tokenizer: Tokenizer = "words",
-    format: Format = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     rejects: Rejects = None,
     master: Master = None,
     strict: Strict = False,
@@ -70,36 +83,48 @@ def build(
     written to the rejects folder with the reason.
     """
     options = parse_assignments(option or [])
-    spark = open_session(master)
     from nearcast.spark.build import build as run
+    from nearcast.spark.build import check_arguments
+    from nearcast.spark.files import FileSet
+
+    check_arguments(mode, shards, shard_size, index, options)
+    paths = {"subscriptions": subscriptions}
+    if messages is not None:
+        paths["messages"] = messages
+    readings = ReadingOptions(column, id, encoding, delimiter, format).readings(paths)
+    found = {kind: FileSet.find(path, kind, readings[kind]) for kind, path in paths.items()}
+    files, typical = found["subscriptions"], found.get("messages")
+    spark = open_session(master)
 
     rejects_path = rejects_folder(rejects, out)
     began = time.perf_counter()
     with errors_in_one_line():
+        files = files.surveyed(spark)
         built = run(
-            read_frame(spark, subscriptions, format),
+            files.frame(spark),
             out,
             mode=mode,
             shards=shards,
             shard_size=shard_size,
-            messages=None if messages is None else read_frame(spark, messages),
+            messages=None if typical is None else typical.frame(spark),
             index=index,
             options=options,
             similarity=similarity,
             distance=distance,
             tokenizer=tokenizer,
+            empty=False,
         )
         taken = time.perf_counter() - began
         reasons = write_rejects(spark, built.rejects, rejects_path, built.rejected)
     result = _summary(built) | {
         "rejects": reasons,
+        "columns": columns_of(files),
         "seconds": taken,
         "out": out,
         "rejects_file": rejects_path if reasons else None,
     }
     show_json(result) if as_json else _show(result)
-    if strict and built.rejected:
-        raise typer.Exit(3)
+    end_with(built.version.rows, built.rejected, what="subscriptions to index", strict=strict)
 
 
 def _summary(built: "Built") -> dict[str, Any]:
@@ -152,6 +177,7 @@ def _show(result: dict[str, Any]) -> None:
     if result["plan"]:
         pairs["shards per subscription"] = f"{result['plan']['subscription_copies']:.2f}"
         pairs["shards per message"] = f"{result['plan']['message_copies']:.2f}"
+    pairs |= show_columns(result["columns"])
     pairs |= {
         "size": format_size(result["bytes"]),
         "time": format_seconds(result["seconds"]),

@@ -6,17 +6,28 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.output import format_count, format_seconds, format_size, show_json, show_pairs
+from nearcast.cli.reading_options import (
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
+)
 from nearcast.cli.spark.frames import (
-    Format,
     IndexPath,
     Json,
     Master,
     Rejects,
     Strict,
+    check_index,
+    columns_of,
+    end_with,
     errors_in_one_line,
+    find_files,
     open_session,
-    read_frame,
     rejects_folder,
+    show_columns,
     show_reasons,
     write_rejects,
 )
@@ -29,12 +40,14 @@ def changes(
     index_path: IndexPath,
     source: Annotated[
         str,
-        typer.Option(
-            "--changes", help="File or folder with op, id and the columns of subscriptions."
-        ),
+        typer.Option("--changes", help="Files with op, id and the columns of subscriptions."),
     ],
     tokenizer: IndexTokenizer = None,
-    format: Format = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     rejects: Rejects = None,
     master: Master = None,
     strict: Strict = False,
@@ -48,13 +61,17 @@ def changes(
     Running streams use it from their next micro-batch. Invalid changes (unknown ids, ids that
     exist already, invalid rows) are written to the rejects folder with the reason.
     """
+    check_index(index_path)
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
+    files = find_files(source, "changes", reading)
     spark = open_session(master)
     from nearcast.spark.changes import changes as run
 
     rejects_path = rejects_folder(rejects, source)
     began = time.perf_counter()
     with errors_in_one_line():
-        changed = run(read_frame(spark, source, format), index_path, tokenizer=tokenizer)
+        files = files.surveyed(spark)
+        changed = run(files.frame(spark), index_path, tokenizer=tokenizer)
         taken = time.perf_counter() - began
         reasons = write_rejects(spark, changed.rejects, rejects_path, changed.rejected)
     result = {
@@ -63,6 +80,7 @@ def changes(
         **changed.taken,
         "rejected": changed.rejected,
         "rejects": reasons,
+        "columns": columns_of(files),
         "seconds": taken,
         "rejects_file": rejects_path if reasons else None,
     }
@@ -73,14 +91,15 @@ def changes(
         pairs = {name: format_count(number) for name, number in changed.taken.items()}
         pairs |= {
             "rejected": format_count(changed.rejected),
+            **show_columns(columns_of(files)),
             "current version": str(changed.version.number),
             "time": format_seconds(taken),
         }
         if reasons:
             pairs["rejected rows"] = rejects_path
         show_pairs("changed", pairs)
-    if strict and changed.rejected:
-        raise typer.Exit(3)
+    taken_in_all = sum(changed.taken.values())
+    end_with(taken_in_all, changed.rejected, what="valid changes", strict=strict)
 
 
 def compact(
@@ -98,6 +117,7 @@ def compact(
 
     Versions that a running match or stream needs are kept.
     """
+    check_index(index_path)
     spark = open_session(master)
     from nearcast.spark.compact import compact as run
 

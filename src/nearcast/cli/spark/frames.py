@@ -1,4 +1,8 @@
-"""Shared by the Spark commands: options, the session, and reading and writing frames."""
+"""Shared by the Spark commands: options, the session, and reading and writing frames.
+
+What a user gives is checked before Spark starts, as far as that is possible without it: a mistake
+costs no start of Java.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli.output import format_count, show_table
+from nearcast.cli.spark.java_output import JavaOutput
 from nearcast.errors import InvalidInput, NearcastError
 
 if TYPE_CHECKING:
@@ -17,20 +22,27 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from nearcast.cli.reading_options import ReadingOptions
+    from nearcast.spark.artifact.versions import Version
+    from nearcast.spark.files import FileSet
+
 __all__ = [
-    "Format",
     "IndexPath",
     "Json",
     "Master",
     "Overwrite",
     "Rejects",
     "Strict",
+    "check_index",
+    "check_new",
+    "columns_of",
+    "end_with",
     "errors_in_one_line",
     "exists",
-    "format_of",
+    "find_files",
     "open_session",
-    "read_frame",
     "rejects_folder",
+    "show_columns",
     "show_reasons",
     "write_frame",
     "write_rejects",
@@ -39,10 +51,6 @@ __all__ = [
 Master = Annotated[
     str | None,
     typer.Option(help="Spark master, such as local[4].  [default: local[*]]"),
-]
-Format = Annotated[
-    str | None,
-    typer.Option("--format", help="parquet, csv or json.  [default: by the name]"),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the content of OUT.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
@@ -54,26 +62,35 @@ Rejects = Annotated[
 Strict = Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")]
 
 _MAX_REASONS = 12
-
-FORMATS = {
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-}
+_MAX_COLUMNS = 12
 
 
 def open_session(master: str | None, packages: tuple[str, ...] = ()) -> SparkSession:
     """Return the session of this command; on a terminal, Spark shows its progress."""
     try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+
         from nearcast.spark.session import session
     except ImportError as error:
         raise NearcastError(str(error)) from error
-    shown = str(sys.stderr.isatty()).lower()
-    made = session(master, packages=packages, spark__ui__showConsoleProgress=shown)
-    made.sparkContext.setLogLevel("OFF")  # errors are shown in one line instead
-    return made
+    shown = sys.stderr.isatty()
+
+    def start() -> SparkSession:
+        made = session(master, packages=packages, spark__ui__showConsoleProgress=str(shown).lower())
+        made.sparkContext.setLogLevel("OFF")  # errors are shown in one line instead
+        return made
+
+    if SparkSession.getActiveSession() is not None:
+        return start()
+    from py4j.protocol import Py4JError
+
+    output = JavaOutput(shown=shown)
+    try:
+        return output.start(start)
+    except (PySparkException, Py4JError) as error:
+        said = output.problem() or str(error).strip().splitlines()[0]
+        raise NearcastError(f"Spark does not start: {said[:300]}") from None
 
 
 @contextmanager
@@ -96,46 +113,59 @@ def errors_in_one_line() -> Iterator[None]:
         raise NearcastError(str(cause.getMessage() or cause.toString())[:300]) from error
 
 
-def format_of(path: str, given: str | None) -> str:
-    """Return the format of a file or a folder: as given, or by its suffix, or Parquet.
-
-    Examples
-    --------
-    >>> format_of("raw/tweets.csv", None), format_of("raw", None), format_of("raw", "json")
-    ('csv', 'parquet', 'json')
-    """
-    if given is None:
-        return FORMATS.get(Path(path).suffix.lower(), "parquet")
-    if given not in FORMATS.values():
-        raise InvalidInput("--format", given, "must be parquet, csv or json")
-    return given
+def check_new(option: str, path: str, *, overwrite: bool) -> None:
+    """Raise an error if a local folder exists and must not be replaced."""
+    if not overwrite and "://" not in path and Path(path).exists():
+        raise InvalidInput(option, path, "exists already; add --overwrite")
 
 
-def read_frame(
-    spark: SparkSession,
-    path: str,
-    given: str | None = None,
-    columns: Mapping[str, str] | None = None,
-) -> DataFrame:
-    """Read files, including lines that cannot be parsed; all columns of CSV are text.
+def check_index(path: str, mode: str = "auto", version: int | None = None) -> Version:
+    """Return the version of an index, or raise an error that says why there is none."""
+    from nearcast.errors import UnknownName
+    from nearcast.spark.artifact.versions import Artifact
+    from nearcast.spark.build import MODES
 
-    Raises
-    ------
-    UnsupportedFile
-        When there are no files, or they cannot be read in this format.
-    """
-    from nearcast.spark.records import read_records
-
-    return read_records(spark, path, format_of(path, given), columns)
+    if mode not in MODES:
+        raise UnknownName("mode", mode, MODES)
+    artifact = Artifact(path)
+    return artifact.latest() if version is None else artifact.read(version)
 
 
-def write_frame(frame: DataFrame, path: str, given: str | None = None, *, overwrite: bool) -> None:
+def find_files(path: str, kind: str, options: ReadingOptions) -> FileSet:
+    """Return the files of a path, with the columns that they have; this needs no Java."""
+    from nearcast.spark.files import FileSet
+
+    return FileSet.find(path, kind, options.readings({kind: path})[kind])
+
+
+def columns_of(files: FileSet) -> dict[str, Any]:
+    """Return which columns were recognized by a similar name, and which are not used."""
+    if files.survey is None:
+        return {"taken": {}, "unused": []}
+    taken = dict(text.split("=", 1) for text in files.survey.taken)
+    return {"taken": taken, "unused": list(files.survey.unused)}
+
+
+def show_columns(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Return the lines of a summary about columns."""
+    pairs = {}
+    if columns["taken"]:
+        taken = [f"{theirs} as {ours}" for ours, theirs in columns["taken"].items()]
+        pairs["recognized columns"] = ", ".join(taken)
+    if columns["unused"]:
+        more = len(columns["unused"]) - _MAX_COLUMNS
+        names = [*columns["unused"][:_MAX_COLUMNS], *([f"{more} more"] if more > 0 else [])]
+        pairs["unused columns"] = ", ".join(names)
+    return pairs
+
+
+def write_frame(frame: DataFrame, path: str, form: str = "parquet", *, overwrite: bool) -> None:
     """Write a frame as a folder of files; replace an existing one only with ``overwrite``."""
     from pyspark.errors import AnalysisException
 
     writer = frame.write.mode("overwrite" if overwrite else "errorifexists")
     try:
-        writer.format(format_of(path, given)).save(path)
+        writer.format(form).save(path)
     except AnalysisException as error:
         if error.getCondition() != "PATH_ALREADY_EXISTS":
             raise
@@ -174,6 +204,18 @@ def show_reasons(reasons: list[dict[str, Any]]) -> None:
     if reasons:
         rows = [[r["field"], r["reason"], format_count(r["rows"])] for r in reasons]
         show_table("rejected", ["field", "reason", "rows"], rows)
+
+
+def end_with(accepted: int, rejected: int, *, what: str, strict: bool) -> None:
+    """Exit with 1 if nothing was accepted, and with 3 if rows were rejected and that is strict.
+
+    ``what`` are the rows.
+    """
+    if not accepted:
+        problem = f"all {rejected:,} were rejected" if rejected else "there were none"
+        raise NearcastError(f"no {what}: {problem}")
+    if strict and rejected:
+        raise typer.Exit(3)
 
 
 def exists(spark: SparkSession, path: str) -> bool:

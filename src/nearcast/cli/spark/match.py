@@ -6,18 +6,30 @@ from typing import Annotated, Any
 import typer
 
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
+from nearcast.cli.reading_options import (
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
+)
 from nearcast.cli.spark.frames import (
-    Format,
     IndexPath,
     Json,
     Master,
     Overwrite,
     Rejects,
     Strict,
+    check_index,
+    check_new,
+    columns_of,
+    end_with,
     errors_in_one_line,
+    find_files,
     open_session,
-    read_frame,
     rejects_folder,
+    show_columns,
     show_reasons,
     write_frame,
     write_rejects,
@@ -29,14 +41,21 @@ __all__ = ["match"]
 
 def match(
     index_path: IndexPath,
-    messages: Annotated[str, typer.Option(help="Parquet, CSV or JSON; a file or a folder.")],
+    messages: Annotated[str, typer.Option(help="A file, a folder or a pattern.")],
     out: Annotated[str, typer.Option(help="Folder for the matches, as Parquet.")],
     mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
     version: Annotated[
         int | None, typer.Option(help="Version of the index.  [default: the latest]")
     ] = None,
+    owners: Annotated[
+        bool, typer.Option("--owners", help="Write the owner of the subscription too.")
+    ] = False,
     tokenizer: IndexTokenizer = None,
-    format: Format = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     rejects: Rejects = None,
     overwrite: Overwrite = False,
     master: Master = None,
@@ -46,8 +65,13 @@ def match(
     """Match messages against the subscriptions of an index and write every pair.
 
     Pairs with ranked subscriptions have a score.
-    Invalid rows are left out and written to the rejects folder with the reason.
+    Invalid rows are left out and written to the rejects folder with the file, the line, the reason
+    and the whole record.
     """
+    check_index(index_path, mode, version)
+    check_new("--out", out, overwrite=overwrite)
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
+    files = find_files(messages, "messages", reading)
     spark = open_session(master)
     from pyspark.sql import Observation
 
@@ -58,7 +82,8 @@ def match(
     observed = Observation()
     began = time.perf_counter()
     with errors_in_one_line():
-        frame = read_frame(spark, messages, format)
+        files = files.surveyed(spark)
+        frame = files.frame(spark)
         matches = run(
             frame,
             index_path,
@@ -66,8 +91,9 @@ def match(
             version=version,
             observation=observed,
             tokenizer=tokenizer,
+            owners=owners,
         )
-        write_frame(matches, out, "parquet", overwrite=overwrite)
+        write_frame(matches, out, overwrite=overwrite)
         taken = time.perf_counter() - began
         metrics = observed.get
         invalid = prepare(frame, "messages", duplicates="keep").rejects
@@ -76,19 +102,20 @@ def match(
         "command": "spark match",
         **metrics,
         "rejects": reasons,
+        "columns": columns_of(files),
         "seconds": taken,
         "messages_per_second": metrics["messages"] / taken,
         "out": out,
         "rejects_file": rejects_path if reasons else None,
     }
     show_json(result) if as_json else _show(result)
-    if strict and metrics["rejected"]:
-        raise typer.Exit(3)
+    end_with(metrics["messages"], metrics["rejected"], what="valid messages", strict=strict)
 
 
 def _show(result: dict[str, Any]) -> None:
     show_reasons(result["rejects"])
     pairs = {name: format_count(result[name]) for name in ("messages", "rejected", "matches")}
+    pairs |= show_columns(result["columns"])
     pairs |= {
         "examined per message": format_count(result["examined_per_message"] or 0),
         "messages per second": format_count(round(result["messages_per_second"])),

@@ -6,25 +6,35 @@ from typing import Annotated, Any
 import typer
 
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
+from nearcast.cli.reading_options import (
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
+)
 from nearcast.cli.spark.frames import (
-    Format,
     Json,
     Master,
     Overwrite,
     Rejects,
     Strict,
+    check_new,
+    columns_of,
+    end_with,
     errors_in_one_line,
     exists,
-    format_of,
+    find_files,
     open_session,
-    read_frame,
     rejects_folder,
+    show_columns,
     show_reasons,
     write_frame,
     write_rejects,
 )
 from nearcast.cli.text_options import Tokenizer
-from nearcast.errors import InvalidInput
+from nearcast.errors import InvalidInput, UnknownName
 
 __all__ = ["prepare"]
 
@@ -32,14 +42,14 @@ __all__ = ["prepare"]
 def prepare(
     kind: Annotated[str, typer.Option(help="messages or subscriptions.")],
     source: Annotated[
-        str, typer.Option("--input", metavar="F", help="File or folder of raw records.")
+        str, typer.Option("--input", metavar="F", help="File, folder or pattern of raw records.")
     ],
     out: Annotated[str, typer.Option(help="Folder for the clean rows, as Parquet.")],
-    format: Format = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OURS=THEIRS", help="Column with another name; may be repeated."),
-    ] = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     rejects: Rejects = None,
     keep_duplicates: Annotated[
         bool, typer.Option("--keep-duplicates", help="Keep rows with the id of an earlier row.")
@@ -52,33 +62,32 @@ def prepare(
 ) -> None:
     """Clean raw records: check, round, normalize, drop duplicates, and count.
 
-    Invalid records are left out and written to the rejects folder with the reason. Of several rows
-    with the same id, the first is kept. CSV must have a header and one record per line.
+    Invalid records are left out and written to the rejects folder with the file, the line, the
+    reason and the whole record. Of several rows with the same id, the first is kept.
     """
-    columns = _columns(column or [])
     rejects_path = rejects_folder(rejects, out)
     if len({source.rstrip("/"), out.rstrip("/"), rejects_path.rstrip("/")}) < 3:
         raise InvalidInput(
             "--out", out, "is also read, or also used for rejects; use another folder"
         )
+    if kind not in ("messages", "subscriptions"):
+        raise UnknownName("kind", kind, ("messages", "subscriptions"))
+    check_new("--out", out, overwrite=overwrite)
+    check_new("--rejects", rejects_path, overwrite=overwrite)
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
+    from nearcast.spark.prepare import prepare as run
+
+    files = find_files(source, kind, reading)
     spark = open_session(master)
     if not overwrite and exists(spark, rejects_path):
         raise InvalidInput("--rejects", rejects_path, "exists already; add --overwrite")
     began = time.perf_counter()
-    from nearcast.spark.prepare import prepare as run
-    from nearcast.spark.records import REASONS
-
     with errors_in_one_line():
-        frame = read_frame(spark, source, format, columns)
-        prepared = run(
-            frame,
-            kind,
-            columns,
-            duplicates="keep" if keep_duplicates else "drop",
-            damaged=REASONS[format_of(source, format)],
-            tokenizer=tokenizer,
-        )
-        write_frame(prepared.rows, out, "parquet", overwrite=overwrite)
+        files = files.surveyed(spark)
+        duplicates = "keep" if keep_duplicates else "drop"
+        frame = files.frame(spark)
+        prepared = run(frame, kind, duplicates=duplicates, tokenizer=tokenizer)
+        write_frame(prepared.rows, out, overwrite=overwrite)
         counts = prepared.check()
         reasons = write_rejects(spark, prepared.rejects, rejects_path, counts["rejected"])
     result = {
@@ -86,23 +95,13 @@ def prepare(
         "kind": kind,
         **counts,
         "rejects": reasons,
+        "columns": columns_of(files),
         "seconds": time.perf_counter() - began,
         "out": out,
         "rejects_file": rejects_path if reasons else None,
     }
     show_json(result) if as_json else _show(result)
-    if strict and counts["rejected"]:
-        raise typer.Exit(3)
-
-
-def _columns(texts: list[str]) -> dict[str, str]:
-    columns = {}
-    for text in texts:
-        ours, sign, theirs = text.partition("=")
-        if not (ours and sign and theirs):
-            raise typer.BadParameter(f"expected ours=theirs, got {text!r}")
-        columns[ours] = theirs
-    return columns
+    end_with(counts["clean"], counts["rejected"], what=f"clean {kind}", strict=strict)
 
 
 def _show(result: dict[str, Any]) -> None:
@@ -110,6 +109,7 @@ def _show(result: dict[str, Any]) -> None:
     pairs = {
         name: format_count(result[name]) for name in ("read", "clean", "rejected", "duplicates")
     }
+    pairs |= show_columns(result["columns"])
     pairs |= {"time": format_seconds(result["seconds"]), "written to": result["out"]}
     if result["rejects_file"]:
         pairs["rejected records"] = result["rejects_file"]

@@ -14,15 +14,27 @@ from nearcast.cli.output import (
     show_pairs,
     show_table,
 )
+from nearcast.cli.reading_options import (
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
+)
 from nearcast.cli.spark.frames import (
-    Format,
     Json,
     Master,
     Overwrite,
+    columns_of,
+    end_with,
+    errors_in_one_line,
+    find_files,
     open_session,
-    read_frame,
+    show_columns,
 )
 from nearcast.cli.text_options import Tokenizer
+from nearcast.columns import UNITS
 from nearcast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -41,14 +53,24 @@ class Kind(StrEnum):
 
 
 def statistics(
-    input: Annotated[str, typer.Option(help="Parquet, CSV or JSON lines; a file or a folder.")],
+    input: Annotated[str, typer.Option(help="A file, a folder or a pattern.")],
     kind: Annotated[Kind, typer.Option(help="What the rows are.")],
     out: Annotated[Path, typer.Option(help="Folder for the statistics.")],
     across: Annotated[int, typer.Option(min=1, help="Cells from west to east.")] = 100,
     up: Annotated[int, typer.Option(min=1, help="Cells from south to north.")] = 100,
+    box: Annotated[
+        str | None,
+        typer.Option(
+            metavar="W,S,E,N", help="Box of the grid in degrees.  [default: that of the data]"
+        ),
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Plot them as a PNG file.")] = None,
     tokenizer: Tokenizer = "words",
-    format: Format = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     master: Master = None,
     overwrite: Overwrite = False,
     strict: Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")] = False,
@@ -64,16 +86,30 @@ def statistics(
         raise InvalidInput("--plot", str(plot), "must end in .png")
     if out.exists() and not overwrite:
         raise InvalidInput("--out", str(out), "exists already; add --overwrite")
+    sides = None if box is None else _parse_box(box)
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
     from nearcast.spark.statistics import statistics as run
 
-    frame = read_frame(open_session(master), input, format)
+    files = find_files(input, kind.value, reading)
+    spark = open_session(master)
     began = time.perf_counter()
-    found = run(frame, kind.value, out, across=across, up=up, tokenizer=tokenizer)
+    with errors_in_one_line():
+        files = files.surveyed(spark)
+        found = run(
+            files.frame(spark),
+            kind.value,
+            out,
+            across=across,
+            up=up,
+            box=sides,
+            tokenizer=tokenizer,
+        )
     taken = time.perf_counter() - began
     result = {
         "command": "spark statistics",
         "kind": kind.value,
         **_summary(found),
+        "columns": columns_of(files),
         "bytes": found.nbytes,
         "seconds": taken,
         "out": str(out),
@@ -87,8 +123,17 @@ def statistics(
         show_json(result)
     else:
         _show(result)
-    if strict and found.rejected:
-        raise typer.Exit(3)
+    end_with(found.documents, found.rejected, what=f"valid {kind.value}", strict=strict)
+
+
+def _parse_box(text: str) -> tuple[float, float, float, float]:
+    try:
+        west, south, east, north = (float(side) for side in text.split(","))
+    except ValueError:
+        raise InvalidInput("--box", text, "must be WEST,SOUTH,EAST,NORTH in degrees") from None
+    if not (-180 <= west < east <= 180 and -90 <= south < north <= 90):
+        raise InvalidInput("--box", text, "must have west < east and south < north, in the world")
+    return west, south, east, north
 
 
 def _summary(found: "Statistics") -> dict[str, Any]:
@@ -100,6 +145,7 @@ def _summary(found: "Statistics") -> dict[str, Any]:
         "tokens": len(frequency),
         "tokens_per_document": int(frequency.sum()) / max(found.documents, 1),
         "grid": [found.grid.across, found.grid.up],
+        "box": [side / UNITS for side in found.grid.box],
         "cells_in_use": int((found.density > 0).sum()),
         "cell_tokens": len(found.cell_token),
         "most_frequent": [
@@ -114,7 +160,7 @@ def _show(result: dict[str, Any]) -> None:
         [
             row["token"],
             format_count(row["df"]),
-            f"{row['df'] / result['documents']:.2%}",
+            f"{row['df'] / max(result['documents'], 1):.2%}",
             f"{row['idf']:.3f}",
         ]
         for row in result["most_frequent"]
@@ -128,6 +174,8 @@ def _show(result: dict[str, Any]) -> None:
         "tokens each": format_count(result["tokens_per_document"]),
         "cells in use": f"{format_count(result['cells_in_use'])} of {format_count(across * up)}",
         "tokens by cell": format_count(result["cell_tokens"]),
+        "box of the cells": ", ".join(f"{side:g}" for side in result["box"]),
+        **show_columns(result["columns"]),
         "counting": format_seconds(result["seconds"]),
         "written to": f"{result['out']} ({format_size(result['bytes'])})",
     }

@@ -1,14 +1,29 @@
 """``nearcast spark stream``: match messages as they arrive."""
 
+import glob
+import signal
+import threading
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from nearcast.cli.output import format_count, show_json, show_pairs
+from nearcast.cli.reading_options import (
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
+)
 from nearcast.cli.spark.frames import (
     IndexPath,
     Json,
     Master,
+    check_index,
+    end_with,
     errors_in_one_line,
     open_session,
     rejects_folder,
@@ -17,7 +32,7 @@ from nearcast.cli.text_options import IndexTokenizer
 from nearcast.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,9 +48,11 @@ def stream(
     ],
     out: Annotated[str, typer.Option(help="Folder for matches, or kafka://HOST:PORT/TOPIC.")],
     checkpoint: Annotated[str, typer.Option(help="Folder for Spark's progress.")],
-    kind: Annotated[
-        str, typer.Option("--format", help="Format of files: parquet, json or csv.")
-    ] = "parquet",
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     files_per_batch: Annotated[
         int | None, typer.Option(min=1, help="Largest number of files in a micro-batch.")
     ] = None,
@@ -46,6 +63,9 @@ def stream(
         bool, typer.Option("--once", help="Stop when all available messages are matched.")
     ] = False,
     mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
+    owners: Annotated[
+        bool, typer.Option("--owners", help="Write the owner of the subscription too.")
+    ] = False,
     moves: Annotated[
         str | None,
         typer.Option(help="Folder where files of moves arrive, or a topic; OUT gets updates."),
@@ -68,14 +88,23 @@ def stream(
 ) -> None:
     """Match messages as they arrive, until stopped; print a line for each micro-batch.
 
-    Started again with the same checkpoint, it continues where it stopped, even after a crash. The
-    next micro-batch uses changed subscriptions.
+    Ctrl-C stops it. Started again with the same checkpoint, it continues where it stopped, even
+    after a crash. The next micro-batch uses changed subscriptions.
 
     With --moves, messages live for a while and subscriptions move, come and go: OUT gets +1 where a
     match begins and -1 where it ends. The subscriptions to begin with are those of the index when
     the first micro-batch begins; after that, only the moves change them.
     """
     _check(checkpoint, moves, {"--ttl": ttl, "--partitions": partitions}, mode)
+    if owners and moves is not None:
+        raise InvalidInput("--owners", owners, "does not go with --moves; updates have none")
+    check_index(index_path, mode)
+    paths = {"messages": messages}
+    if moves is not None:
+        paths["moves"] = moves
+    for kind, source in paths.items():
+        _check_source(f"--{kind}", source)
+    readings = ReadingOptions(column, id, encoding, delimiter, format).readings(paths)
     spark = open_session(master, _packages(messages, moves or "", out))
     from nearcast.spark.sources import open_stream
     from nearcast.spark.stream import stream as run
@@ -84,15 +113,20 @@ def stream(
 
     pace: dict[str, Any] = {"every": every, "available_now": once}
     chosen = {"tokenizer": tokenizer, **pace}
-    files: dict[str, Any] = {"kind": kind, "files_per_batch": files_per_batch}
     to_kafka = out.startswith("kafka://")
     rejects_path = rejects or (None if to_kafka else rejects_folder(None, out))
-    with errors_in_one_line():
-        frame = open_stream(spark, messages, **files)
+
+    def opened(source: str, rows: str) -> Any:
+        return open_stream(
+            spark, source, reading=readings[rows], files_per_batch=files_per_batch, rows=rows
+        )
+
+    with errors_in_one_line(), stop_request() as stopping:
+        frame = opened(messages, "messages")
         if moves is not None:
             query = stream_updates(
                 frame,
-                open_stream(spark, moves, rows="moves", **files),
+                opened(moves, "moves"),
                 index_path,
                 to=out,
                 checkpoint=checkpoint,
@@ -103,21 +137,21 @@ def stream(
             )
             queries, reporter = [query], _UPDATES
         else:
-            query = run(frame, index_path, to=out, checkpoint=checkpoint, mode=mode, **chosen)
+            chosen |= {"mode": mode, "owners": owners}
+            query = run(frame, index_path, to=out, checkpoint=checkpoint, **chosen)
             queries, reporter = [query], _MATCHES
             if rejects_path is not None:
                 own = f"{checkpoint.rstrip('/')}/rejects"
                 queries.append(stream_rejects(frame, to=rejects_path, checkpoint=own, **pace))
         totals = dict.fromkeys(("batches", *reporter.counts), 0)
-        try:
-            _follow(queries, _reporter(totals, reporter, as_json))
-        except KeyboardInterrupt:
-            for running in queries:
-                running.stop()
+        _follow(queries, _reporter(totals, reporter, as_json), stopping)
     if not as_json:
         show_pairs(
             "streamed", {**{k: format_count(v) for k, v in totals.items()}, "written to": out}
         )
+    if once and totals["rejected"]:
+        valid = totals["messages"] + totals.get("changes", 0)
+        end_with(valid, totals["rejected"], what="valid messages", strict=False)
 
 
 def _check(checkpoint: str, moves: str | None, for_moves: dict[str, Any], mode: str) -> None:
@@ -129,6 +163,39 @@ def _check(checkpoint: str, moves: str | None, for_moves: dict[str, Any], mode: 
     for name, value in for_moves.items():
         if moves is None and value is not None:
             raise InvalidInput(name, value, "needs --moves")
+
+
+def _check_source(option: str, source: str) -> None:
+    """Raise an error unless a source is a topic, a URI, or a folder or pattern that exists."""
+    from nearcast.spark.sources import topic_of
+
+    if topic_of(source) is not None or "://" in source:
+        return
+    path = Path(source)
+    if not path.exists() and not glob.glob(source):
+        raise InvalidInput(option, source, "must be an existing folder")
+
+
+@contextmanager
+def stop_request() -> "Iterator[threading.Event]":
+    """Yield an event that Ctrl-C sets; the second one interrupts the program.
+
+    Spark's own handler would cancel the jobs, so that the streams fail.
+    """
+    stopping = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping
+        return
+
+    def stop(_number: int, _frame: object) -> None:
+        stopping.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield stopping
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Report(NamedTuple):
@@ -158,11 +225,16 @@ def _packages(*ends: str) -> tuple[str, ...]:
     return (connector(),)
 
 
-def _follow(queries: "list[StreamingQuery]", report: "Callable[[Any], None]") -> None:
-    """Report each micro-batch of the first query until all have ended."""
+def _follow(
+    queries: "list[StreamingQuery]", report: "Callable[[Any], None]", stopping: threading.Event
+) -> None:
+    """Report each micro-batch of the first query until all have ended, or should stop."""
     first, last = queries[0], -1
     running = True
     while running:
+        if stopping.is_set():
+            for query in queries:
+                query.stop()
         ended = [query.awaitTermination(_POLL_S) for query in queries]
         running = not all(ended)
         for progress in first.recentProgress:

@@ -7,31 +7,48 @@ import typer
 
 from nearcast.cli.options import parse_counts, parse_shares
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
+from nearcast.cli.reading_options import (
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
+)
 from nearcast.cli.spark.frames import (
-    Format,
     Json,
     Master,
     Overwrite,
+    check_new,
+    columns_of,
+    errors_in_one_line,
+    find_files,
     open_session,
-    read_frame,
+    show_columns,
     write_frame,
 )
 from nearcast.cli.text_options import Tokenizer
+from nearcast.columns import UNITS
 
 __all__ = ["subscriptions"]
 
 
 def subscriptions(
-    messages: Annotated[str, typer.Option(help="Parquet, CSV or JSON lines; a file or a folder.")],
+    messages: Annotated[str, typer.Option(help="A file, a folder or a pattern.")],
     out: Annotated[str, typer.Option(help="Folder for the subscriptions.")],
     count: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 100_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
     tokens: Annotated[str, typer.Option(metavar="A-B", help="Keywords of a subscription.")] = "1-5",
     share: Annotated[
-        str, typer.Option(metavar="A-B", help="Area of its box, as a share of the world.")
+        str,
+        typer.Option(metavar="A-B", help="Area of its box, as a share of where the messages are."),
     ] = "0.0001-0.01",
     tokenizer: Tokenizer = "words",
-    format: Format = None,
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     master: Master = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -44,22 +61,30 @@ def subscriptions(
     from nearcast.spark.subscriptions import survey
 
     ends, area = parse_counts(tokens), parse_shares(share)
-    frame = read_frame(open_session(master), messages, format)
+    check_new("--out", out, overwrite=overwrite)
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
+    files = find_files(messages, "messages", reading)
+    spark = open_session(master)
     began = time.perf_counter()
-    found = survey(frame, seed, tokenizer=tokenizer)
-    drawn = draw(
-        frame, count, seed=seed, tokens=ends, share=area, surveyed=found, tokenizer=tokenizer
-    )
-    write_frame(drawn, out, overwrite=overwrite)
+    with errors_in_one_line():
+        files = files.surveyed(spark)
+        frame = files.frame(spark)
+        found = survey(frame, seed, tokenizer=tokenizer)
+        drawn = draw(
+            frame, count, seed=seed, tokens=ends, share=area, surveyed=found, tokenizer=tokenizer
+        )
+        write_frame(drawn, out, overwrite=overwrite)
     result: dict[str, Any] = {
         "command": "spark subscriptions",
         "count": count,
         "seed": seed,
         "tokens": list(ends),
         "share": list(area),
+        "box": [side / UNITS for side in found.box],
         "messages": found.messages,
         "wordless": found.wordless,
         "rejected": found.rejected,
+        "columns": columns_of(files),
         "seconds": time.perf_counter() - began,
         "out": out,
     }
@@ -76,6 +101,7 @@ def _show(result: dict[str, Any]) -> None:
         "messages with words": format_count(result["messages"]),
         "messages without words": format_count(result["wordless"]),
         "rejected": format_count(result["rejected"]),
+        **show_columns(result["columns"]),
         "drawing": format_seconds(result["seconds"]),
         "written to": result["out"],
     }

@@ -137,6 +137,8 @@ def check_arrays(
         rank = rank[np.repeat(present, np.diff(clauses.token_start))]
     _check_ranks(tree, arrays["slot"], rank)
     _check_sample(arrays["sample.share"], arrays["sample.passed"])
+    west, south, east, north = _sample_box(arrays["sample.box"])
+    _require(west < east and south < north, "sample.box", "has no width or no height")
     _check_nodes(tree, present)
 
 
@@ -186,6 +188,13 @@ def _check_ranks(tree: Tree, slot: NDArray[np.uint64], rank: NDArray[np.int32]) 
     for name, ranks in (("slot", slot_ranks(used)), ("rank", rank)):
         inside = not len(ranks) or (first <= int(ranks.min()) and int(ranks.max()) < end)
         _require(inside, name, f"has ranks outside of {first:,} to {end:,}")
+
+
+def _sample_box(box: NDArray[np.float64]) -> list[float]:
+    finite = box.shape == (4,) and bool(np.isfinite(box).all())
+    _require(finite, "sample.box", "does not have four numbers")
+    sides: list[float] = box.tolist()
+    return sides
 
 
 def _check_sample(share: NDArray[np.float32], passed: NDArray[np.float64]) -> None:

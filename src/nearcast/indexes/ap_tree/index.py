@@ -150,24 +150,29 @@ class Sample(NamedTuple):
     """What a sample says of messages; empty arrays if there is none.
 
     - ``share`` float32[tokens]: the share of messages that have a token, by token id.
-    - ``passed`` float64[up + 1, across + 1]: for the crossings of a grid over the world, the
-      messages to the west and south; float64[1, 1] without a sample.
+    - ``passed`` float64[up + 1, across + 1]: for the crossings of a grid, the messages to the west
+      and south; float64[1, 1] without a sample.
+    - ``box`` float64[4]: the box of the grid, in units.
     """
 
     share: NDArray[np.float32]
     passed: NDArray[np.float64]
+    box: NDArray[np.float64]
 
     @classmethod
     def load(cls, folder: str | Statistics) -> Sample:
         """Read statistics of messages; without a folder, return an empty sample."""
         if not folder:
-            return cls(np.empty(0, np.float32), np.zeros((1, 1)))
+            return cls(np.empty(0, np.float32), np.zeros((1, 1)), np.array(WORLD, np.float64))
         found = Statistics.load(folder)
         share = found.vocabulary.frequency / max(found.documents, 1)
         density = found.density.reshape(found.grid.up, found.grid.across)
         passed = np.zeros((found.grid.up + 1, found.grid.across + 1))
         passed[1:, 1:] = density.cumsum(axis=0).cumsum(axis=1)
-        return cls(share.astype(np.float32), passed)
+        west, south, east, north = found.grid.box
+        # A box without width or height would be divided by.
+        box = np.array([west, south, max(east, west + 1), max(north, south + 1)], np.float64)
+        return cls(share.astype(np.float32), passed, box)
 
     def hit_model(self, slot: NDArray[np.uint64], ranks: int, tokens: float) -> HitModel:
         """Return hit probabilities by rank, for the ranks from 0 to before ``ranks`` of a table.
@@ -184,7 +189,7 @@ class Sample(NamedTuple):
             once = int(np.sum((self.share > 0) & (self.share * messages < 1.5)))
             share[unseen] = max(once, 1) / messages / max(int(np.sum(unseen)), 1)
         passed = read_only(self.passed, np.float64)
-        return HitModel(share, passed, np.array(WORLD, np.float64), tokens, no_motion())
+        return HitModel(share, passed, read_only(self.box, np.float64), tokens, no_motion())
 
 
 class ChangeScratch:
@@ -294,6 +299,8 @@ class ApTree(InPlaceIndex):
         sample = Sample(
             read_only(arrays["sample.share"], np.float32),
             read_only(arrays["sample.passed"], np.float64),
+            # The grids of earlier versions covered the world.
+            read_only(arrays.get("sample.box", WORLD), np.float64),
         )
         return cls(clauses, options, tree, table, sample, arrays["alive"])
 

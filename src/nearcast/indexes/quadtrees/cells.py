@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import WORLD, read_only
+from nearcast.columns import read_only
 from nearcast.compiled.jit import Number, kernel
 from nearcast.indexes.token_order.kernels import ANYWHERE, fingerprint, times
 
@@ -257,9 +257,10 @@ def shares_from_statistics(statistics: Statistics) -> NDArray[np.float32]:
 
     The grid of the statistics is another one: each of its cells counts as a square of points.
     """
-    across, up = (_POINTS * size for size in statistics.grid)
-    lon = WORLD[0] + (np.arange(across) + 0.5) * ((WORLD[2] - WORLD[0]) / across)
-    lat = WORLD[1] + (np.arange(up) + 0.5) * ((WORLD[3] - WORLD[1]) / up)
+    across, up = _POINTS * statistics.grid.across, _POINTS * statistics.grid.up
+    west, south, east, north = statistics.grid.box
+    lon = west + (np.arange(across) + 0.5) * ((east - west) / across)
+    lat = south + (np.arange(up) + 0.5) * ((north - south) / up)
     column = (lon.astype(np.int64) - int(WEST_END)) >> (32 - SHARE_LEVELS)
     row = (lat.astype(np.int64) - int(SOUTH_END)) >> (31 - SHARE_LEVELS)
     density = statistics.density.reshape(statistics.grid.up, -1) / _POINTS**2

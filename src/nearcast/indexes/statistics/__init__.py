@@ -8,6 +8,6 @@ counting, through their option ``statistics``.
 """
 
 from nearcast.indexes.statistics.statistics import Statistics
-from nearcast.indexes.statistics.tally import BINS, Counts, Grid, Tally
+from nearcast.indexes.statistics.tally import BINS, Counts, Grid, Tally, bounding_box
 
-__all__ = ["BINS", "Counts", "Grid", "Statistics", "Tally"]
+__all__ = ["BINS", "Counts", "Grid", "Statistics", "Tally", "bounding_box"]

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import Clauses, Messages, read_only
+from nearcast.columns import WORLD, Clauses, Messages, read_only
 from nearcast.columns.arrays import Arrays, freeze
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.indexes.statistics.tally import BINS, Counts, Grid, Tally
@@ -34,6 +34,7 @@ KIND = "statistics"
 
 _ARRAYS = {"cell_start": np.int64, "cell_token": np.int32, "cell_frequency": np.int64}
 _NUMBERS = ("documents", "rejected", "across", "up")
+_BOX = ("west", "south", "east", "north")
 _COUNTS = {"density": np.int64, "width": np.int64, "height": np.int64}
 
 
@@ -83,9 +84,14 @@ class Statistics(Arrays):
         *,
         across: int = 100,
         up: int = 100,
+        box: tuple[int, int, int, int] | None = None,
     ) -> Self:
-        """Count the documents of columns; their token ids are those of the vocabulary."""
-        tally = Tally(Grid(across, up))
+        """Count the documents of columns; their token ids are those of the vocabulary.
+
+        The grid covers ``box`` (units of 1e-7 degree), by default that of the documents.
+        """
+        grid = Grid.around(columns, across, up) if box is None else Grid(across, up, box)
+        tally = Tally(grid)
         tally.add(columns)
         return cls.of(tally.grid, tally.counts(), vocabulary.tokens())
 
@@ -151,7 +157,9 @@ class Statistics(Arrays):
         return {
             "documents": self.documents,
             "rejected": self.rejected,
-            **self.grid._asdict(),
+            "across": self.grid.across,
+            "up": self.grid.up,
+            **dict(zip(_BOX, self.grid.box, strict=True)),
         }
 
     @classmethod
@@ -168,14 +176,19 @@ class Statistics(Arrays):
     ) -> Self:
         """Make statistics from what `arrays` and `numbers` gave; ``folder`` is for errors."""
         try:
-            documents, rejected, *sides = (int(meta[name]) for name in _NUMBERS)
+            documents, rejected, across, up = (int(meta[name]) for name in _NUMBERS)
+            # Earlier versions counted over the world.
+            west, south, east, north = (
+                int(meta.get(name, side)) for name, side in zip(_BOX, WORLD, strict=True)
+            )
             own = {name: arrays[name] for name in (*_ARRAYS, *_COUNTS)}
         except (KeyError, TypeError, ValueError) as error:
             raise StorageError(
                 f"{folder}: {error} is missing or wrong; count the statistics again"
             ) from None
         vocabulary = Vocabulary.from_arrays(nested("vocabulary", arrays))
-        loaded = cls(documents, rejected, vocabulary, Grid(*sides), **own)
+        grid = Grid(across, up, (west, south, east, north))
+        loaded = cls(documents, rejected, vocabulary, grid, **own)
         if not loaded._sound():
             raise StorageError(
                 f"{folder}: the arrays do not fit together; count the statistics again"
@@ -185,7 +198,9 @@ class Statistics(Arrays):
     def _sound(self) -> bool:
         start, token = self.cell_start, self.cell_token
         return (
-            len(start) == self.grid.cells + 1
+            self.grid.box[0] <= self.grid.box[2]
+            and self.grid.box[1] <= self.grid.box[3]
+            and len(start) == self.grid.cells + 1
             and len(self.density) == self.grid.cells
             and len(self.width) == len(self.height) == BINS
             and len(token) == len(self.cell_frequency) == start[-1]

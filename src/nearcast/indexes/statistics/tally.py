@@ -17,7 +17,7 @@ from nearcast.indexes.statistics.counting import Pieces, count_pieces, move_pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BINS", "Counts", "Grid", "Tally"]
+__all__ = ["BINS", "Counts", "Grid", "Tally", "bounding_box"]
 
 BINS = 33
 """Bins of widths and heights: bin 0 is for 0, bin ``b`` from ``2**(b - 1)`` to ``2**b - 1``."""
@@ -27,18 +27,28 @@ _MIN_SLOTS = 1 << 12
 
 
 class Grid(NamedTuple):
-    """A grid of equal cells over the world, numbered from west to east, then from south to north.
+    """A grid of equal cells over a box, numbered from west to east, then from south to north.
 
-    A cell includes its west and south border; the last cells include the border of the world.
+    ``box`` is west, south, east, north in units of 1e-7 degree; by default the world. A cell
+    includes its west and south border; the last cells include the border of the box. What lies
+    outside of the box counts in the nearest cell.
 
     Examples
     --------
     >>> Grid(4, 2).cell_of([[-1_800_000_000, -900_000_000], [0, 0], [1_800_000_000, 900_000_000]])
     array([0, 6, 7])
+    >>> Grid(4, 2, (0, 0, 40, 20)).cell_of([[0, 0], [25, 10], [40, 20], [99, -99]])
+    array([0, 6, 7, 3])
     """
 
     across: int = 100
     up: int = 100
+    box: tuple[int, int, int, int] = WORLD
+
+    @classmethod
+    def around(cls, columns: Clauses | Messages, across: int = 100, up: int = 100) -> Self:
+        """Return a grid over the bounding box of documents; over the world if there are none."""
+        return cls(across, up, bounding_box(columns) or WORLD)
 
     @property
     def cells(self) -> int:
@@ -52,6 +62,11 @@ class Grid(NamedTuple):
                 raise InvalidInput(name, getattr(self, name), "must be at least 1")
         if self.cells > _MAX_CELLS:
             raise InvalidInput("across", self.across, f"times up must be at most {_MAX_CELLS:,}")
+        west, south, east, north = self.box
+        inside = WORLD[0] <= west <= east <= WORLD[2] and WORLD[1] <= south <= north <= WORLD[3]
+        if not inside:
+            problem = "must be west <= east and south <= north, inside the world"
+            raise InvalidInput("box", self.box, problem)
         return self
 
     def cell_of(self, points: Any) -> NDArray[np.int64]:
@@ -67,8 +82,31 @@ class Grid(NamedTuple):
 
     def _columns_and_rows(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
         size = np.array([self.across, self.up], np.int64)
-        extent = np.array([WORLD[2] - WORLD[0], WORLD[3] - WORLD[1]], np.int64)
-        return np.minimum((points - np.array(WORLD[:2])) * size // extent, size - 1)  # type: ignore[no-any-return]
+        corner = np.array(self.box, np.int64)
+        extent = np.maximum(corner[2:] - corner[:2], 1)
+        at: NDArray[np.int64] = np.clip((points - corner[:2]) * size // extent, 0, size - 1)
+        return at
+
+
+def bounding_box(columns: Clauses | Messages) -> tuple[int, int, int, int] | None:
+    """Return the box around all documents in units; None if there are none.
+
+    It has no side on the antimeridian: a document that lies across it makes it as wide as the
+    world.
+
+    Examples
+    --------
+    >>> bounding_box(Messages.of([[], []], [[5, 7], [1, 9]]))
+    (1, 7, 5, 9)
+    """
+    box = columns.box
+    if not len(box):
+        return None
+    west, south = box[:, :2].min(axis=0).tolist()
+    east, north = box[:, 2:].max(axis=0).tolist()
+    if bool((box[:, 0] > box[:, 2]).any()):
+        west, east = WORLD[0], WORLD[2]
+    return west, south, east, north
 
 
 class Counts(NamedTuple):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import WORLD
 from nearcast.compiled.jit import Number, kernel, prefetch
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ AHEAD = 12
 _USED = np.uint64(1 << 63)
 _COUNT_BITS = np.uint64(28)
 _MASK35 = np.uint64((1 << 35) - 1)
-_WEST, _SOUTH = np.int64(WORLD[0]), np.int64(WORLD[1])
-_WIDTH, _HEIGHT = np.int64(WORLD[2] - WORLD[0]), np.int64(WORLD[3] - WORLD[1])
 
 
 class Frequencies(NamedTuple):
@@ -43,7 +40,7 @@ class Frequencies(NamedTuple):
     - ``anywhere`` uint64[slots]: counts over all clauses.
     - ``local`` uint64[slots]: counts by cell; without slots if the order is not local.
     - ``used`` int64[2]: the number of slots in use, in either table.
-    - ``grid`` int64[2]: the number of cells across and up.
+    - ``grid`` int64[6]: the number of cells across and up, and the box of the grid.
     """
 
     anywhere: NDArray[np.uint64]
@@ -73,11 +70,11 @@ class OrderedTokens(NamedTuple):
 
 @kernel
 def center_cell(box: NDArray[np.int32], clause: Number, grid: NDArray[np.int64]) -> Number:
-    """Return the cell of the center of a clause's box."""
-    x = ((np.int64(box[clause, 0]) + np.int64(box[clause, 2])) >> 1) - _WEST
-    y = ((np.int64(box[clause, 1]) + np.int64(box[clause, 3])) >> 1) - _SOUTH
-    column = min(x * grid[0] // _WIDTH, grid[0] - 1)
-    return min(y * grid[1] // _HEIGHT, grid[1] - 1) * grid[0] + column
+    """Return the cell of the center of a clause's box; the nearest one if that is outside."""
+    x = ((np.int64(box[clause, 0]) + np.int64(box[clause, 2])) >> 1) - grid[2]
+    y = ((np.int64(box[clause, 1]) + np.int64(box[clause, 3])) >> 1) - grid[3]
+    column = min(max(x, 0) * grid[0] // max(grid[4] - grid[2], 1), grid[0] - 1)
+    return min(max(y, 0) * grid[1] // max(grid[5] - grid[3], 1), grid[1] - 1) * grid[0] + column
 
 
 @kernel

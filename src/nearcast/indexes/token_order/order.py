@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nearcast.columns import Clauses, read_only
+from nearcast.columns import WORLD, Clauses, read_only
 from nearcast.compiled.clauses import clause_columns
 from nearcast.errors import StorageError, UnknownName
 from nearcast.indexes.damage import require
@@ -151,13 +151,15 @@ class TokenOrder:
             read_only(arrays["used"], np.int64),
             read_only(arrays["grid"], np.int64),
         )
-        if tables.used.shape != (2,) or tables.grid.shape != (2,):
+        if tables.grid.shape == (2,):  # of an earlier version, whose grids covered the world
+            tables = tables._replace(grid=read_only([*tables.grid, *WORLD], np.int64))
+        if tables.used.shape != (2,) or tables.grid.shape != (6,):
             raise StorageError(
-                "order.used or order.grid does not have two numbers; "
+                "order.used or order.grid does not have two or six numbers; "
                 "build the index again from its subscriptions"
             )
-        across, up = tables.grid.tolist()
-        return cls(kind, Grid(across, up), seed, tables)
+        across, up, *box = tables.grid.tolist()
+        return cls(kind, Grid(across, up, tuple(box)), seed, tables)
 
     def check_structure(self, name: str) -> None:
         """Raise `StorageError` unless stored frequencies are sound; ``name`` is the index's.
@@ -166,7 +168,10 @@ class TokenOrder:
         """
         if self._tables is None:
             return
-        sound = min(self.grid) >= 1 and self.grid.cells <= _MAX_CELLS
+        sound = min(self.grid[:2]) >= 1 and self.grid.cells <= _MAX_CELLS
+        west, south, east, north = self.grid.box
+        sound = sound and WORLD[0] <= west <= east <= WORLD[2]
+        sound = sound and WORLD[1] <= south <= north <= WORLD[3]
         for field, used in zip(self._names, self._tables.used.tolist(), strict=False):
             table = getattr(self._tables, field)
             # As a signed number, a slot in use is negative and a free one is 0.
@@ -249,7 +254,7 @@ class TokenOrder:
             np.zeros(anywhere, np.uint64),
             np.zeros(local if self._local else 0, np.uint64),
             np.zeros(2, np.int64),
-            np.array(self.grid, np.int64),
+            np.array([*self.grid[:2], *self.grid.box], np.int64),
         )
 
     def _writable(self) -> Frequencies:

@@ -39,6 +39,7 @@ from nearcast.spark.workers.building import (
     several_shards,
     write_parts,
 )
+from nearcast.spark.workers.cleaning import ORIGIN, RECORD, located
 from nearcast.spark.workers.resolving import Found, number_ids, resolve
 from nearcast.storage import ids_from_arrays, ids_to_arrays, read_arrays
 from nearcast.text import IdTable, tokenizer
@@ -70,6 +71,7 @@ RESOLVED = pa.schema(
         ("nbytes", pa.int64()),
         ("rows", pa.int64()),
         ("row", pa.int64()),
+        ("file", pa.string()),
         ("field", pa.string()),
         ("reason", pa.string()),
         ("record", pa.string()),
@@ -174,9 +176,12 @@ class ResolveChanges:
         folder = artifact.folder
         found = [_read_found(folder, stored) for stored in self.found]
         version = artifact.read(self.version)
+        table = read_changes(folder, self.changes)
+        origin = [name for name in (*ORIGIN.names, RECORD) if name in table.column_names]
         part, dead, rejects, taken = resolve(
-            read_changes(folder, self.changes), found, tokenizer(version.tokenizer)
+            table.drop_columns(origin), found, tokenizer(version.tokenizer)
         )
+        rejects = located(rejects, table.take(pa.array(rejects.row)))
         results: list[dict[str, Any]] = [
             {"what": what, "rows": rows} for what, rows in taken.items()
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +27,10 @@ from nearcast.intake import (
 from nearcast.intake.arrow_columns import column_array, read_lists, read_numbers, read_texts
 from nearcast.intake.ids import read_ids, read_owners
 from nearcast.intake.lines import LineErrors
+from nearcast.intake.names import COLUMNS as KNOWN_COLUMNS
 from nearcast.intake.places import BOX, POINT
 from nearcast.intake.rejects import RowErrors, cell_value
-from nearcast.intake.times import read_times
+from nearcast.intake.times import read_durations, read_times
 from nearcast.text import Vocabulary
 from nearcast.text import tokenizer as find_tokenizer
 
@@ -38,19 +39,37 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nearcast.intake import Batch
+
 __all__ = [
     "COLUMNS",
     "DAMAGED",
+    "FILE",
+    "LINE",
+    "ORIGIN",
+    "RECORD",
+    "REJECTED",
     "REJECTS",
     "Cleaning",
     "clean_rejects",
     "clean_rows",
+    "invalid_rows",
+    "located",
     "normalized",
     "require_columns",
+    "typed_columns",
 ]
 
 COLUMNS = {"messages": MESSAGE_COLUMNS, "subscriptions": SUBSCRIPTION_COLUMNS}
-"""The columns of each kind of row."""
+"""The columns of each kind of row that can be cleaned."""
+
+FILE, LINE, REJECTED, RECORD = "_file", "_line", "_rejected", "_record"
+"""Columns that say where a row comes from: its file, its line or row there, why it was rejected
+when the file was read, and the whole record."""
+
+_WHY = pa.struct([("field", pa.string()), ("reason", pa.string()), ("record", pa.string())])
+ORIGIN = pa.schema([(REJECTED, _WHY), (FILE, pa.string()), (LINE, pa.int64())])
+"""The columns that a frame of files has beside those of its rows."""
 
 DAMAGED = "_corrupt_record"
 """The column for lines that Spark could not parse."""
@@ -61,11 +80,12 @@ REJECTS = Rejects.empty().to_table().schema
 _TIME = pa.timestamp("us", "UTC")
 _LIST = pa.list_(pa.string())
 _TYPES = {
-    **dict.fromkeys(("id", "text", "expression", "owner", "geometry"), pa.string()),
+    **dict.fromkeys(("text", "expression", "owner", "op"), pa.string()),
     **dict.fromkeys(("tokens", "keywords"), _LIST),
     **dict.fromkeys(("time", "expires_at"), _TIME),
 }
 _COORDINATES = (*POINT, *BOX)
+_IDS = ("id", "subscription_id")
 _MAX_TOKENS = 1_000_000
 # Single spaces are left alone: they are everywhere, and replacing them would be slow.
 _UNTIDY = r"[\p{Cc}\p{Z}]{2,}|[^\PZ ]|\p{Cc}"
@@ -85,12 +105,15 @@ class Cleaning:
         The reason for rejecting lines in the column `DAMAGED`.
     tokenizer
         The name of the tokenizer of keywords.
+    tidy
+        Whether text is normalized and coordinates are rounded; otherwise they are only checked.
     """
 
     kind: str
     schema: pa.Schema
     damaged: str = "cannot be read as a record"
     tokenizer: str = "words"
+    tidy: bool = True
 
     @classmethod
     def of(
@@ -102,8 +125,9 @@ class Cleaning:
         binary_geometry: bool = False,
         damaged: str = damaged,
         tokenizer: str = tokenizer,
+        tidy: bool = True,
     ) -> Cleaning:
-        """Return the cleaning of records with these columns; messages always get a time.
+        """Return the cleaning of records with these columns; clean messages always get a time.
 
         Examples
         --------
@@ -111,21 +135,42 @@ class Cleaning:
         >>> cleaning.schema.names
         ['id', 'text', 'lon', 'lat', 'time']
         """
-        if kind not in COLUMNS:
+        if kind not in KNOWN_COLUMNS:
             raise UnknownName("kind", kind, COLUMNS)
         types = _TYPES | {
-            "id": pa.int64() if integer_ids else pa.string(),
+            **dict.fromkeys(_IDS, pa.int64() if integer_ids else pa.string()),
             "geometry": pa.binary() if binary_geometry else pa.string(),
         }
         there = {*names, "time"} if kind == "messages" else {*names}
-        fields = [(n, types.get(n, pa.float64())) for n in COLUMNS[kind] if n in there]
-        return cls(kind, pa.schema(fields), damaged, tokenizer)
+        order = COLUMNS.get(kind, KNOWN_COLUMNS[kind])
+        fields = [(n, types.get(n, pa.float64())) for n in order if n in there]
+        return cls(kind, pa.schema(fields), damaged, tokenizer, tidy)
 
     @property
     def counted_schema(self) -> pa.Schema:
         """The schema of the output of `clean_rows`."""
         numbers = [pa.field(name, pa.int64()) for name in ("row", "read", "rejected")]
         return pa.schema([*self.schema, *numbers])
+
+    @property
+    def frame_schema(self) -> pa.Schema:
+        """The schema of a frame of files: also where rows come from."""
+        record = [(RECORD, pa.string())] if self.kind == "changes" else []
+        return pa.schema([*self.schema, *record, *ORIGIN])
+
+    def counted(
+        self, columns: Sequence[pa.Array], rows: NDArray[np.int64], read: int, rejected: int
+    ) -> pa.RecordBatch:
+        """Return clean rows and one more row with the counts, in the `counted_schema`."""
+        numbers = [pa.array(rows, pa.int64()), *[pa.nulls(len(rows), pa.int64())] * 2]
+        every = [
+            *(pa.concat_arrays([c, pa.nulls(1, c.type)]) for c in columns),
+            *(
+                pa.concat_arrays([c, pa.array([n], c.type)])
+                for c, n in zip(numbers, (None, read, rejected), strict=True)
+            ),
+        ]
+        return pa.record_batch(every, schema=self.counted_schema)
 
 
 def clean_rows(batches: Iterable[pa.RecordBatch], cleaning: Cleaning) -> Iterator[pa.RecordBatch]:
@@ -137,8 +182,9 @@ def clean_rows(batches: Iterable[pa.RecordBatch], cleaning: Cleaning) -> Iterato
     Parameters
     ----------
     batches
-        Records with columns as `nearcast.intake` reads them, unparsed lines in `DAMAGED`, and
-        ``row``: the number of the first row of this task.
+        Records with columns as `nearcast.intake` reads them, unparsed lines in `DAMAGED`, the
+        columns of `ORIGIN` if they come from files, and ``row``: the number of the first row of
+        this task.
     cleaning
         How to clean them.
 
@@ -157,16 +203,8 @@ def clean_rows(batches: Iterable[pa.RecordBatch], cleaning: Cleaning) -> Iterato
         valid = np.ones(len(rows), np.bool_)
         valid[rejects.row] = False
         kept = table.filter(pa.array(valid)) if len(rejects) else table
-        numbers = [pa.array(rows[valid]), *[pa.nulls(kept.num_rows, pa.int64())] * 2]
-        counts = [None, len(rows), len(rejects)]
-        columns = [
-            *(pa.concat_arrays([c, pa.nulls(1, c.type)]) for c in _columns(kept, cleaning.schema)),
-            *(
-                pa.concat_arrays([c, pa.array([n], c.type)])
-                for c, n in zip(numbers, counts, strict=True)
-            ),
-        ]
-        yield pa.record_batch(columns, schema=cleaning.counted_schema)
+        columns = typed_columns(kept, cleaning, RowErrors(len(kept)))  # no errors: all are valid
+        yield cleaning.counted(columns, rows[valid], len(rows), len(rejects))
 
 
 def clean_rejects(
@@ -184,10 +222,34 @@ def clean_rejects(
     >>> rejects.to_pylist()[0]["row"], rejects.to_pylist()[0]["field"]
     (41, 'lon')
     """
-    for _, rows, rejects in _checked(batches, cleaning):
+    for table, rows, rejects in _checked(batches, cleaning):
         if len(rejects):
             numbered = replace(rejects, row=rows[rejects.row])
-            yield from numbered.to_table().combine_chunks().to_batches()
+            found = located(numbered, table.take(pa.array(rejects.row)))
+            yield from found.to_table().combine_chunks().to_batches()
+
+
+def located(rejects: Rejects, table: pa.Table, prefix: str = "") -> Rejects:
+    """Return rejects with their files, lines and whole records, as far as a table says so.
+
+    Row ``i`` of the table is what reject ``i`` was; ``prefix`` begins the names of its columns.
+    """
+    names = [name for name in (*ORIGIN.names, RECORD) if f"{prefix}{name}" in table.column_names]
+    if not names or not len(rejects):
+        return rejects
+    rows = []
+    chosen = table.select([f"{prefix}{name}" for name in names]).rename_columns(names)
+    for at, origin in enumerate(chosen.to_pylist()):
+        why = origin.get(REJECTED) or {
+            "field": rejects.field[at],
+            "reason": rejects.reason[at],
+            "record": origin.get(RECORD) or rejects.record[at],
+        }
+        line = origin.get(LINE)
+        number = int(rejects.row[at]) if line is None else line
+        rows.append((number, origin.get(FILE) or "", *why.values()))
+    row, *texts = zip(*rows, strict=True)
+    return Rejects(np.array(row, np.int64), *texts)
 
 
 def require_columns(kind: str, names: Sequence[str]) -> None:
@@ -199,7 +261,7 @@ def require_columns(kind: str, names: Sequence[str]) -> None:
         When there is no column for the id, the words or the place, or a name occurs twice.
     """
     table = pa.Table.from_arrays([pa.nulls(0) for _ in names], names=list(names))
-    _invalid_rows(kind, table, Vocabulary(), "words")
+    invalid_rows(kind, table, Vocabulary())
 
 
 def normalized(text: pa.Array) -> pa.Array:
@@ -241,53 +303,88 @@ def _without_views(table: pa.Table) -> pa.Table:
 
 
 def _rejects_of(table: pa.Table, cleaning: Cleaning, vocabulary: Vocabulary) -> Rejects:
-    if DAMAGED not in table.column_names:
-        return _invalid_rows(cleaning.kind, table, vocabulary, cleaning.tokenizer)
-    readable = table.column(DAMAGED).is_null().to_numpy()
-    errors = LineErrors()
-    for row in np.flatnonzero(~readable).tolist():
-        errors.add(row, "", cleaning.damaged, cell_value(table, DAMAGED, row))
-    records = table.drop_columns(DAMAGED).filter(pa.array(readable))
-    invalid = _invalid_rows(cleaning.kind, records, vocabulary, cleaning.tokenizer)
-    position = np.flatnonzero(readable)[invalid.row]
-    numbered = replace(invalid, row=position)
-    return Rejects.concatenate([errors.rejects(), numbered])
-
-
-def _invalid_rows(kind: str, table: pa.Table, vocabulary: Vocabulary, tokenizer: str) -> Rejects:
     """Return the invalid rows by position."""
+    origin = [name for name in (DAMAGED, *ORIGIN.names, RECORD) if name in table.column_names]
+    own = table.drop_columns(origin)
+    unreadable = [name for name in (DAMAGED, REJECTED) if name in origin]
+    if not unreadable:
+        return invalid_rows(cleaning.kind, own, vocabulary, tokenizer=cleaning.tokenizer)
+    readable = np.ones(table.num_rows, np.bool_)
+    for name in unreadable:
+        readable &= table.column(name).is_null().to_numpy()
+    damaged = LineErrors()
+    for row in np.flatnonzero(~readable).tolist():
+        text = cell_value(table, DAMAGED, row) if DAMAGED in origin else ""
+        damaged.add(row, "", cleaning.damaged, text or "")
+    records = own.filter(pa.array(readable))
+    invalid = invalid_rows(cleaning.kind, records, vocabulary, tokenizer=cleaning.tokenizer)
+    numbered = replace(invalid, row=np.flatnonzero(readable)[invalid.row])
+    return Rejects.concatenate([damaged.rejects(), numbered])
+
+
+def invalid_rows(
+    kind: str,
+    table: pa.Table,
+    vocabulary: Vocabulary,
+    source: Batch | None = None,
+    *,
+    tokenizer: str = "words",
+) -> Rejects:
+    """Return the invalid rows of a table of messages or subscriptions.
+
+    ``source`` is what it was read from; without it, ``row`` is the position in the table.
+    """
     if kind == "messages":  # no message is invalid because of its tokens
-        return read_messages(table, now_us=0, unique=False)[1]
-    return read_subscriptions(table, vocabulary, find_tokenizer(tokenizer), unique=False)[1]
+        return read_messages(table, now_us=0, source=source, unique=False)[1]
+    split = find_tokenizer(tokenizer)
+    return read_subscriptions(table, vocabulary, split, source=source, unique=False)[1]
 
 
-def _columns(table: pa.Table, schema: pa.Schema) -> list[pa.Array]:
-    """Return the columns of valid rows in this schema."""
+def typed_columns(table: pa.Table, cleaning: Cleaning, errors: RowErrors) -> list[pa.Array]:
+    """Return the columns of a table in the schema of a cleaning.
+
+    Cells that cannot be converted are noted as errors.
+    """
     if not table.num_rows:
-        return [pa.nulls(0, field.type) for field in schema]
-    return [_column(table, field).cast(field.type) for field in schema]
+        return [pa.nulls(0, field.type) for field in cleaning.schema]
+    return [_column(table, field, cleaning, errors) for field in cleaning.schema]
 
 
-def _column(table: pa.Table, field: pa.Field) -> pa.Array:
+def _column(table: pa.Table, field: pa.Field, cleaning: Cleaning, errors: RowErrors) -> pa.Array:
     name, kind = field.name, field.type
-    errors = RowErrors(table.num_rows)  # stays empty: the rows are valid
-    if name == "id":
-        return read_ids(table, name, errors).to_arrow()
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, kind)
+    if name in _IDS:
+        return _ids(table, field, errors)
     if name == "owner":
         owner = read_owners(table, name, errors)
         return pa.nulls(table.num_rows, kind) if owner is None else owner
     if name == "geometry":
         return _geometries(table, kind)
     if kind == pa.string():
-        return normalized(read_texts(table, name, errors))
+        text = read_texts(table, name, errors)
+        return normalized(text) if cleaning.tidy else text.cast(kind)
     if kind == _LIST:
-        return _lists(table, name, errors)
+        return _lists(table, name, cleaning, errors)
     if kind == _TIME:
         time = read_times(table, name, errors)
-        return pa.array(time.us, mask=~time.given)
+        return pa.array(time.us, mask=~time.given).cast(kind)
+    if name == "ttl_s":
+        length = read_durations(table, name, errors)
+        return pa.array(length.us / 1_000_000, mask=~length.given)
     number = read_numbers(table, name, errors)
-    value = _rounded(number.value) if name in _COORDINATES else number.value
+    rounded = cleaning.tidy and name in _COORDINATES
+    value = _rounded(number.value) if rounded else number.value
     return pa.array(value, mask=~number.given)
+
+
+def _ids(table: pa.Table, field: pa.Field, errors: RowErrors) -> pa.Array:
+    ids = read_ids(table, field.name, errors).to_arrow()
+    if pa.types.is_integer(field.type) and not pa.types.is_integer(ids.type):
+        every = np.ones(table.num_rows, np.bool_)
+        errors.add(every, field.name, "must be an integer, as the ids of the first files are")
+        return pa.nulls(table.num_rows, field.type)
+    return ids.cast(field.type)
 
 
 def _rounded(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -296,22 +393,28 @@ def _rounded(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.rint(degrees * UNITS) / UNITS + 0.0  # no negative zero
 
 
-def _lists(table: pa.Table, name: str, errors: RowErrors) -> pa.Array:
+def _lists(table: pa.Table, name: str, cleaning: Cleaning, errors: RowErrors) -> pa.Array:
     lists = read_lists(table, name, errors)
     if lists is None:
         return pa.nulls(table.num_rows, _LIST)
     start = pa.array(lists.value_start.astype(np.int32))
-    return pa.ListArray.from_arrays(
-        start, normalized(lists.value), mask=pa.array(~lists.given, pa.bool_())
-    )
+    value = normalized(lists.value) if cleaning.tidy else lists.value.cast(pa.string())
+    return pa.ListArray.from_arrays(start, value, mask=pa.array(~lists.given, pa.bool_()))
 
 
 def _geometries(table: pa.Table, kind: pa.DataType) -> pa.Array:
-    """Return WKB or text as it is; GeoJSON structures become text."""
+    """Return WKB or text as it is, WKB as hexadecimal text where text is wanted.
+
+    GeoJSON structures become text.
+    """
     column = column_array(table, "geometry")
     if column is None:
         return pa.nulls(table.num_rows, kind)
-    if not pa.types.is_nested(column.type):
-        return column
-    cells = (cell_value(table, "geometry", row) for row in range(table.num_rows))
-    return pa.array([None if value is None else json.dumps(value) for value in cells], pa.string())
+    if pa.types.is_nested(column.type):
+        cells: Any = (cell_value(table, "geometry", row) for row in range(table.num_rows))
+        return pa.array([None if v is None else json.dumps(v) for v in cells], pa.string())
+    is_binary = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
+    if is_binary and kind == pa.string():
+        cells = column.to_pylist()
+        return pa.array([None if value is None else value.hex() for value in cells], kind)
+    return column.cast(kind)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from nearcast.columns import Clauses, Messages
 from nearcast.errors import UnknownName
-from nearcast.indexes.statistics import BINS, Counts, Grid, Statistics, Tally
+from nearcast.indexes.statistics import BINS, Counts, Grid, Statistics, Tally, bounding_box
 from nearcast.intake import (
     MESSAGE_COLUMNS,
     SUBSCRIPTION_COLUMNS,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "BOUNDS",
     "COUNTED",
     "DOCUMENTS",
     "HEIGHT",
@@ -40,6 +41,7 @@ __all__ = [
     "WEIGHTED",
     "WIDTH",
     "Kind",
+    "bound_batches",
     "count_batches",
     "known_columns",
     "weigh_tokens",
@@ -54,6 +56,9 @@ DOCUMENTS, PAIR, WIDTH, HEIGHT, REJECTED = range(5)
 
 COUNTED = "what tinyint, cell int, token string, times bigint"
 """The columns of counts; for extents, ``cell`` is the bin."""
+
+BOUNDS = "west bigint, south bigint, east bigint, north bigint"
+"""The columns of bounding boxes, in units of 1e-7 degree."""
 
 WEIGHTED = "token string, df bigint, idf double"
 """The columns of weighted tokens."""
@@ -129,6 +134,23 @@ def count_batches(
     yield from _rows(tally, vocabulary)
     if rejected:
         yield _batch([REJECTED], [-1], pa.nulls(1, pa.string()), [rejected])
+
+
+def bound_batches(batches: Iterable[pa.RecordBatch], *, kind: Kind) -> Iterator[pa.RecordBatch]:
+    """Yield the bounding box of the valid documents of each batch as a row of `BOUNDS`.
+
+    Examples
+    --------
+    >>> table = pa.table({"id": [1, 2], "text": ["a", "b"], "lon": [3, 1], "lat": [2, 4]})
+    >>> [row] = bound_batches(table.to_batches(), kind="messages")
+    >>> row.to_pylist()
+    [{'west': 10000000, 'south': 20000000, 'east': 30000000, 'north': 40000000}]
+    """
+    for batch in batches:
+        box = bounding_box(_read(pa.Table.from_batches([batch]), kind, Vocabulary())[0])
+        if box is not None:
+            sides = zip(("west", "south", "east", "north"), box, strict=True)
+            yield pa.record_batch({side: pa.array([value], pa.int64()) for side, value in sides})
 
 
 def write_statistics(

@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 
 from nearcast.columns import UNITS, WORLD, Messages, starts
 from nearcast.errors import InvalidInput
+from nearcast.indexes.statistics import bounding_box
 from nearcast.intake import read_messages
+from nearcast.spark.workers.counting import BOUNDS
 from nearcast.text import Vocabulary
 from nearcast.text import tokenizer as find_tokenizer
 from nearcast.text.keys import keys_of, string_buffers
@@ -43,8 +45,11 @@ DRAWN = (
 )
 """The columns of drawn subscriptions; ``hash`` is that of the message."""
 
-SURVEYED = "bucket int, messages bigint"
-"""The columns of a survey: the number of messages by the first 16 bits of their hash."""
+SURVEYED = f"bucket int, messages bigint, {BOUNDS}"
+"""The columns of a survey: the number of messages by the first 16 bits of their hash.
+
+Every row also has the bounding box of all messages of its task that have words.
+"""
 
 BUCKETS = 1 << 16
 WORDLESS, REJECTED = BUCKETS, BUCKETS + 1
@@ -55,7 +60,7 @@ MAX_ROWS = 20_000
 _GOLDEN = 0x9E3779B97F4A7C15
 _SIDES = ("west", "south", "east", "north")
 _NUMBER, _AREA, _ASPECT, _TOKENS = range(4)
-_ASPECTS = np.log(2.0)  # relative to the world, a box is at most twice as wide as high
+_ASPECTS = np.log(2.0)  # relative to the whole, a box is at most twice as wide as high
 
 
 @dataclass(frozen=True)
@@ -67,14 +72,17 @@ class Recipe:
     tokens
         The minimum and maximum number of tokens.
     share
-        The minimum and maximum area of its box, as shares of the world; the logarithm is uniform.
+        The minimum and maximum area of its box, as shares of ``within``; the logarithm is uniform.
     tokenizer
         The name of what splits messages into tokens.
+    within
+        Where boxes may lie, in units of 1e-7 degree: the bounding box of the messages.
     """
 
     tokens: tuple[int, int] = (1, 5)
     share: tuple[float, float] = (0.0001, 0.01)
     tokenizer: str = "words"
+    within: tuple[int, int, int, int] = WORLD
 
     def __post_init__(self) -> None:
         if not 1 <= self.tokens[0] <= self.tokens[1]:
@@ -136,13 +144,30 @@ def survey_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Count messages by bucket; the batches have an additional column ``hash``."""
     found = np.zeros(BUCKETS + 2, np.int64)
+    boxes = []
     for batch in batches:
         eligible, wordless, rejected = _eligible(batch, tokenizer)
+        boxes += [bounding_box(eligible.messages)]
         found[WORDLESS] += wordless
         found[REJECTED] += rejected
         found += np.bincount(_bucket(eligible.hash), minlength=len(found))
     bucket = np.flatnonzero(found)
-    yield pa.record_batch({"bucket": bucket.astype(np.int32), "messages": found[bucket]})
+    sides = _around([box for box in boxes if box is not None])
+    yield pa.record_batch(
+        {
+            "bucket": bucket.astype(np.int32),
+            "messages": found[bucket],
+            **{name: pa.array([side] * len(bucket), pa.int64()) for name, side in sides.items()},
+        }
+    )
+
+
+def _around(boxes: list[tuple[int, int, int, int]]) -> dict[str, int | None]:
+    """Return the sides of the box around boxes, null if there are none."""
+    if not boxes:
+        return dict.fromkeys(_SIDES)
+    west, south, east, north = zip(*boxes, strict=True)
+    return dict(zip(_SIDES, (min(west), min(south), max(east), max(north)), strict=True))
 
 
 def draw_batches(
@@ -197,7 +222,7 @@ def _draw(chosen: _Eligible, copy: NDArray[np.int64], recipe: Recipe) -> pa.Reco
     state = _mixed(chosen.hash, copy)
     keyword_start, keyword = _draw_tokens(chosen.messages, state, recipe.tokens)
     words = chosen.vocabulary.tokens().take(pa.array(keyword)).cast(pa.string())
-    box = _draw_boxes(chosen.messages.box, state, recipe.share) / UNITS
+    box = _draw_boxes(chosen.messages.box, state, recipe) / UNITS
     number = pa.array(copy).cast(pa.string())
     columns = {
         "id": pc.binary_join_element_wise(chosen.id, number, "#"),
@@ -224,19 +249,21 @@ def _draw_tokens(
 
 
 def _draw_boxes(
-    box: NDArray[np.int32], state: NDArray[np.uint64], share: tuple[float, float]
+    box: NDArray[np.int32], state: NDArray[np.uint64], recipe: Recipe
 ) -> NDArray[np.int64]:
-    """Return boxes around the centers of these boxes, moved inside the world, in units."""
-    low, high = np.log(share)
+    """Return boxes around the centers of these boxes, moved to where they may lie, in units."""
+    low, high = np.log(recipe.share)
+    corners = np.array(recipe.within, np.int64)
+    lowest, highest = corners[:2], corners[2:]
     area = np.exp(low + uniform(state, _AREA) * (high - low))
-    # Both sides are shares of the world, at most 1.
+    # Both sides are shares of the whole, at most 1.
     across = np.sqrt(area) * np.exp((uniform(state, _ASPECT) - 0.5) * _ASPECTS)
     across = np.clip(across, area, 1.0)
-    extent = np.array([WORLD[2] - WORLD[0], WORLD[3] - WORLD[1]])
-    size = np.stack([across, area / across], axis=1) * extent
-    corner = np.clip(_centers(box) - size / 2, WORLD[:2], WORLD[2:] - size)
+    size = np.stack([across, area / across], axis=1) * (highest - lowest)
+    corner = np.clip(_centers(box) - size / 2, lowest, highest - size)
     edges = np.rint(np.concatenate([corner, corner + size], axis=1))
-    inside: NDArray[np.int64] = np.clip(edges, WORLD[:2] * 2, WORLD[2:] * 2).astype(np.int64)
+    limits = np.tile(lowest, 2), np.tile(highest, 2)
+    inside: NDArray[np.int64] = np.clip(edges, *limits).astype(np.int64)
     return inside
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from nearcast.intake.ids import read_ids
 from nearcast.intake.rejects import RowErrors
 from nearcast.intake.times import read_times
+from nearcast.spark.workers.cleaning import FILE, ORIGIN, RECORD, located
 from nearcast.text import hash_ids
 
 if TYPE_CHECKING:
@@ -28,8 +29,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Ids
+    from nearcast.intake import Rejects
 
-__all__ = ["CHANGE", "EVENT", "GIVEN", "MESSAGE", "RouteEvents", "own_columns", "partition_of"]
+__all__ = [
+    "CHANGE",
+    "EVENT",
+    "GIVEN",
+    "MESSAGE",
+    "RouteEvents",
+    "own_columns",
+    "partition_of",
+    "with_origin",
+]
 
 CHANGE, MESSAGE, TICK = range(3)
 """The kinds of events; a tick only says how late it is."""
@@ -122,10 +133,25 @@ def partition_of(ids: Ids, partitions: int) -> NDArray[np.int64]:
 
 
 def own_columns(table: pa.Table, kind: int) -> pa.Table:
-    """Return the columns of a kind of events, as users call them."""
+    """Return the columns of a kind of events, as users call them; not where a row comes from."""
     prefix = PREFIX[kind]
-    names = [name for name in table.column_names if name.startswith(prefix)]
+    hidden = {f"{prefix}{name}" for name in (*ORIGIN.names, RECORD)}
+    names = [n for n in table.column_names if n.startswith(prefix) and n not in hidden]
     return table.select(names).rename_columns([name.removeprefix(prefix) for name in names])
+
+
+def with_origin(rejects: Rejects, events: pa.Table, kind: int) -> Rejects:
+    """Return rejects of events with the file, the line and the whole record, where they are known.
+
+    Their numbers are those of the events.
+    """
+    prefix = PREFIX[kind]
+    if not len(rejects) or f"{prefix}{FILE}" not in events.column_names:
+        return rejects
+    own = events.filter(pc.equal(events["_kind"], kind))
+    order = np.argsort(own["_row"].to_numpy(), kind="stable")
+    at = order[np.searchsorted(own["_row"].to_numpy()[order], rejects.row)]
+    return located(rejects, own.take(pa.array(at)), prefix)
 
 
 def _times(table: pa.Table) -> pa.Array:

@@ -23,7 +23,13 @@ from nearcast.spark.artifact.folders import open_folder
 from nearcast.spark.artifact.segments import open_scorer, open_segment
 from nearcast.spark.artifact.states import PartitionStates
 from nearcast.spark.artifact.versions import Artifact
-from nearcast.spark.workers.events import CHANGE, EVENT, MESSAGE, partition_of
+from nearcast.spark.workers.events import (
+    CHANGE,
+    EVENT,
+    MESSAGE,
+    partition_of,
+    with_origin,
+)
 from nearcast.spark.workers.living import LivingSet
 
 if TYPE_CHECKING:
@@ -122,7 +128,7 @@ class ApplyEvents:
         states.write_log(task.batch, events)
         if held.living is not None and held.snapshot_due(kept):
             states.write_snapshot(task.batch, held.living.save, held.living.meta)
-        self._write_rejects(task, applied)
+        self._write_rejects(task, applied, events)
         states.remove_before(kept)
         _keep(self._key(task), held)
         if applied is not None:
@@ -171,14 +177,14 @@ class ApplyEvents:
                 version.tokenizer,
             )
 
-    def _write_rejects(self, task: Task, applied: Applied | None) -> None:
+    def _write_rejects(self, task: Task, applied: Applied | None, events: pa.Table) -> None:
         if self.rejects is None or applied is None:
             return
         lines = []
         for kind, rejects in applied.rejects.items():
             # All partitions reject the same messages.
             if kind != MESSAGE or task.partition == 0:
-                rows = rejects.in_order().to_table().to_pylist()
+                rows = with_origin(rejects.in_order(), events, kind).to_table().to_pylist()
                 lines += [json.dumps({"source": SOURCE[kind], **row}) for row in rows]
         if lines:
             name = f"{task.batch:08d}-{task.partition:04d}.json"

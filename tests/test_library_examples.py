@@ -20,6 +20,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def test_all_examples_are_tested() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
         "own_index.py",
+        "own_tokenizer.py",
         "who_is_near.py",
     }
 
@@ -65,3 +66,13 @@ def test_own_index(
     )
     assert done.returncode == 0, done.stderr
     assert "own_index:WestToEast" in done.stdout
+
+
+def test_own_tokenizer(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "own_tokenizer.py"), run_name="__main__")
+    printed = capsys.readouterr().out.splitlines()
+    assert "words: keywords: '++' would be ignored" in printed[0]
+    found = ["Senior C++ engineer, remote: ann", "We teach c# and Java: ben"]
+    found.append("Vitamin C, 100 tablets: nobody")
+    assert printed[1:4] == printed[5:8] == found
+    assert "was made with the tokenizer '__main__:languages', not 'words'" in printed[4]

@@ -269,3 +269,48 @@ def test_matches_name_owners_on_request(
         *(("m2", "a", "ann"), ("m2", "b", None)),
         ("m3", "b", None),
     }
+
+
+def test_tokenizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = 'id,expression,west,south,east,north\na,floods,0,0,9,9\nb,"""old town""",0,0,9,9\n'
+    (tmp_path / "subscriptions.csv").write_text(wanted + "c,C++,0,0,9,9\nd,flood*,0,0,9,9\n")
+    said = "id,text,lon,lat\n1,Flooding of old towns,1,1\n2,town old,1,1\n3,C++,1,1\n"
+    (tmp_path / "messages.csv").write_text(said)
+    files = {f"--{n}": str(tmp_path / f"{n}.csv") for n in ("subscriptions", "messages")}
+    files["--out"] = str(tmp_path / "out.ndjson")
+    (tmp_path / "own_split.py").write_text("def split(text): return text.split()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    expected = {
+        "words": {("1", "d")},
+        "stem:english": {("1", "a"), ("1", "b"), ("1", "d")},
+        "own_split:split": {("3", "c")},
+    }
+    for name, pairs in expected.items():
+        done = match(files, "--tokenizer", name, "--json")
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        assert told["tokenizer"] == name
+        assert told["subscriptions"]["rejected"] == (name != "own_split:split")
+        found = lines(files["--out"])
+        assert {(m["message_id"], m["subscription_id"]) for m in found} == pairs
+    for name, problem in (("stem:klingon", "stem:english"), ("nowhere:f", "No module named")):
+        done = match(files, "--tokenizer", name)
+        assert done.exit_code != 0
+        assert problem in str(done.exception or "") + done.output
+
+
+def test_tokenizers_of_a_replay(tmp_path: Path) -> None:
+    wanted = 'id,expression,west,south,east,north\na,"""old towns""",0,0,9,9\n'
+    (tmp_path / "subscriptions.csv").write_text(wanted)
+    said = "id,text,lon,lat,time,ttl_s\n1,old town,1,1,100,50\n2,town old,1,1,100,50\n"
+    (tmp_path / "messages.csv").write_text(said)
+    moves = "subscription_id,time,west,south,east,north\na,110,5,5,9,9\na,120,0,0,9,9\n"
+    (tmp_path / "moves.csv").write_text(moves)
+    names = ("subscriptions", "messages", "moves")
+    files = {f"--{n}": str(tmp_path / f"{n}.csv") for n in names}
+    files["--out"] = str(tmp_path / "out.ndjson")
+    done = match(files, "--tokenizer", "stem:english", "--json")
+    assert done.exit_code == 0, done.output
+    found = [(u["message_id"], u["sign"]) for u in lines(files["--out"])]
+    assert found == [("1", 1), ("1", -1), ("1", 1)]

@@ -101,7 +101,12 @@ def _wants(draw: random.Random) -> dict[str, Any]:
     if form == "words":
         return {"keywords": _words(draw, 1, 4)}
     one, two, three = draw.sample(WORDS, 3)
-    text = draw.choice(["{} AND NOT {}", "{} OR {}", "({} OR {}) AND NOT {}", "{} AND ({} OR {})"])
+    text = draw.choice(
+        [
+            *("{} AND NOT {}", "{} OR {}", "({} OR {}) AND NOT {}", "{} AND ({} OR {})"),
+            *('"{} {}" OR {}', '{} NOT "{} {}"', "{}* NOT {}"),
+        ]
+    )
     return {"expression": text.format(one, two, three)}
 
 
@@ -143,7 +148,9 @@ def mixed_table(
         if kind == "boolean":
             continue
         row["keywords"] = draw.choice([None, _words(draw, 1, 4), _words(draw, 1, 3), ["w1", "x7"]])
-        row["expression"] = draw.choice([None, None, None, f"NOT {draw.choice(WORDS)}"])
+        row["expression"] = draw.choice(
+            [None, None, f'NOT "w1 w{draw.choice("123")}"', f"NOT {draw.choice(WORDS)}"]
+        )
         share = round(draw.choice([0.0, 1.0, draw.random(), draw.random()]), 3)
         least = round(draw.choice([0.0, 1.0, 0.5, *(draw.uniform(0.3, 1) for _ in range(6))]), 3)
         if kind == "overlap":

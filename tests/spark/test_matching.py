@@ -21,6 +21,7 @@ from generated import (
 from nearcast import indexes
 from nearcast.errors import StorageError
 from nearcast.intake import read_subscriptions
+from nearcast.segments import routing_clauses
 from nearcast.segments.parts import Part
 from nearcast.spark.artifact.segments import open_router, open_segment, write_dead, write_segment
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Version
@@ -101,7 +102,9 @@ def with_changes(artifact: Artifact, version: Version, seed: int) -> tuple[Versi
     vocabulary = Vocabulary()
     fresh, _ = read_subscriptions(table, vocabulary)
     router = open_router(artifact.folder, version)
-    start, shard = router.route_subscriptions(fresh.clauses, router.ranks(vocabulary))
+    start, shard = router.route_subscriptions(
+        routing_clauses(fresh.clauses, vocabulary), router.ranks(vocabulary)
+    )
     start, shard = at_least_one_shard(start, shard)
     bits = pack_shards(start, shard, router.shards)
     row = np.repeat(np.arange(len(fresh)), np.diff(start))

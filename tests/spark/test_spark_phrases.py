@@ -35,7 +35,8 @@ BOX = {"west": 0.0, "south": 0.0, "east": 9.0, "north": 9.0}
 
 def drawn(count: int, seed: int) -> list[Any]:
     """Return trees of expressions that can be registered."""
-    rng, trees = Random(seed), list[Any]()
+    rng = Random(seed)
+    trees: list[Any] = []
     while len(trees) < count:
         tree = draw_expression(rng)
         try:

@@ -17,11 +17,9 @@ from nearcast.model.derived import PHRASE, PREFIX
 from nearcast.text import Vocabulary
 from nearcast.text.byte_table import MAX_KEY_BYTES, Keys
 
-# A marker makes a token a derived one, whose words are added too: see test_derived.py.
-WORDS = st.text(
-    st.characters(exclude_characters=PHRASE + PREFIX, codec="utf-8"), min_size=1, max_size=4
-)
-TOKENS = st.lists(WORDS, max_size=30)
+# Phrases bring their words with them: tests/text/test_derived.py.
+LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters=PHRASE + PREFIX)
+TOKENS = st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=30)
 
 
 @settings(deadline=None)

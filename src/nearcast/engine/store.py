@@ -408,6 +408,8 @@ class Store(Upkeep):
         the words of living messages, not their order.
         """
         chosen: NDArray[np.bool_] = self.kinds(handle) != BOOLEAN
+        if all(segment.vocabulary.derived is None for segment in self.state.segments):
+            return chosen
         with self._writing:
             for segment, rows, positions in self._places(handle):
                 if segment.vocabulary.derived is not None:

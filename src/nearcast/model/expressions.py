@@ -167,7 +167,8 @@ class _Expansion:
         if not word.quoted:
             problem = dropped_symbols(word.text, self._tokenize, tokens)
             if problem is not None:
-                self._fail(word.position + problem.at, problem.reason)
+                quote = "or quote the word if you mean that"
+                self._fail(word.position + problem.at, f"{problem.reason}, {quote}")
         if len(tokens) > MAX_PHRASE_WORDS:
             few = f"at most {MAX_PHRASE_WORDS} words"
             self._fail(word.position, f"a phrase may have {few}, this one has {len(tokens)}")

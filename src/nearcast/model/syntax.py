@@ -88,8 +88,8 @@ def tree_of(expression: str) -> Node:
     Examples
     --------
     >>> tree_of("tea NOT milk")
-    And(position=0, operands=(Word(position=0, text='tea'),
-        Not(position=4, operand=Word(position=8, text='milk'))))
+    And(position=0, operands=(Word(position=0, text='tea', quoted=False),
+        Not(position=4, operand=Word(position=8, text='milk', quoted=False))))
     """
     return _Parser(expression).parse()
 

@@ -121,8 +121,8 @@ def dropped_symbols(text: str, tokenize: Tokenize, tokens: list[str]) -> Problem
     found = shorten(" ".join(tokens))
     return Problem(
         at,
-        f"{shorten(symbols)} would be ignored, so {shorten(text)} means {found}; write that, quote "
-        "the word to say that you mean it, or use a tokenizer that keeps such words",
+        f"{shorten(symbols)} would be ignored, so {shorten(text)} means {found}; write that, "
+        "or use a tokenizer that keeps such words",
     )
 
 

@@ -19,7 +19,18 @@ from nearcast.model.json_form import BOX, CIRCLE, FIELDS, POINT
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-__all__ = ["COLUMNS", "Names", "Near", "Step", "near", "question", "resolve", "steps", "wanted"]
+__all__ = [
+    "COLUMNS",
+    "HOW_TO_NAME",
+    "Names",
+    "Near",
+    "Step",
+    "near",
+    "question",
+    "resolve",
+    "steps",
+    "wanted",
+]
 
 COLUMNS: dict[str | None, tuple[str, ...]] = {
     "messages": FIELDS["message"],
@@ -29,6 +40,8 @@ COLUMNS: dict[str | None, tuple[str, ...]] = {
 }
 """The columns of each kind of table; None for a table of any kind, whose names are not changed."""
 COLUMNS[None] = tuple(dict.fromkeys(name for names in COLUMNS.values() for name in names))
+
+HOW_TO_NAME = "say --column OURS=THEIRS for other names, --id row or --id hash to make ids"
 
 TAKEN, ASKED = 1, 2
 

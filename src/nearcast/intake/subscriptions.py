@@ -211,7 +211,8 @@ def _require_columns(table: pa.Table) -> None:
     if "id" not in names or not places:
         found = ", ".join(columns) or "none"
         raise UnsupportedFile(
-            f"not a table of subscriptions: found the columns {found}; wanted {_WANTED}; {HOW_TO_NAME}"
+            f"not a table of subscriptions: found the columns {found}; wanted {_WANTED}; "
+            f"{HOW_TO_NAME}"
         )
     for name in SUBSCRIPTION_COLUMNS:
         if columns.count(name) > 1:

@@ -272,3 +272,20 @@ def test_a_folder_names_the_rows_by_their_path(tmp_path: Path) -> None:
     write(tmp_path, "csv", rows, "g")
     parts = load_messages(tmp_path, now_us=0, reading=Reading(ids="row"))
     assert [i for batch, _ in parts for i in batch.ids.tolist()] == ["g.csv:2", "x/f.csv:2"]
+
+
+def test_unused_columns_of_lines_may_have_any_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nearcast.intake import json_lines
+
+    rows = [
+        {"id": n, "text": "t", "lon": n, "lat": 1, "zip": z} for n, z in enumerate([1, "x", []])
+    ]
+    with monkeypatch.context() as only_arrow:
+        only_arrow.setattr(json_lines, "read_records", None)
+        [batch] = open_table(write(tmp_path, "ndjson", rows))
+    assert (batch.table.num_rows, batch.unused) == (3, ("zip",))
+    rows[2]["Long"] = rows[2].pop("lon")
+    [(messages, rejects)] = load_messages(write(tmp_path, "ndjson", rows), now_us=0)
+    assert (len(messages), len(rejects)) == (3, 0)

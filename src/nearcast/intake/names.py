@@ -19,7 +19,18 @@ from nearcast.model.json_form import BOX, CIRCLE, FIELDS, POINT
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-__all__ = ["COLUMNS", "Names", "Near", "Step", "near", "question", "resolve", "steps", "wanted"]
+__all__ = [
+    "COLUMNS",
+    "HOW_TO_NAME",
+    "Names",
+    "Near",
+    "Step",
+    "near",
+    "question",
+    "resolve",
+    "steps",
+    "wanted",
+]
 
 COLUMNS: dict[str | None, tuple[str, ...]] = {
     "messages": FIELDS["message"],
@@ -29,6 +40,8 @@ COLUMNS: dict[str | None, tuple[str, ...]] = {
 }
 """The columns of each kind of table; None for a table of any kind, whose names are not changed."""
 COLUMNS[None] = tuple(dict.fromkeys(name for names in COLUMNS.values() for name in names))
+
+HOW_TO_NAME = "say --column OURS=THEIRS for other names, --id row or --id hash to make ids"
 
 TAKEN, ASKED = 1, 2
 
@@ -69,12 +82,14 @@ class Names(NamedTuple):
     """Where our columns are in a source.
 
     ``path`` has the path of each of ours that the source has; ``taken`` has those that were
-    recognized by a similar name, and ``unused`` the columns that are none of ours.
+    recognized by a similar name, and ``unused`` the columns that are none of ours. ``as_it_is``
+    tells that the source has our names already, and no column that was left out.
     """
 
     path: dict[str, str]
     taken: dict[str, str]
     unused: tuple[str, ...]
+    as_it_is: bool
 
 
 @lru_cache(maxsize=10_000)
@@ -149,16 +164,17 @@ def resolve(
 
     Examples
     --------
-    >>> resolve(("ID", "lng", "latitude", "body", "color"), "messages", (("text", "body"),))
-    Names(path={'text': 'body', 'id': 'ID', 'lon': 'lng', 'lat': 'latitude'},
-          taken={'id': 'ID', 'lon': 'lng', 'lat': 'latitude'}, unused=('color',))
+    >>> found = resolve(("ID", "lng", "lat", "body", "color"), "messages", (("text", "body"),))
+    >>> found.path, found.taken, found.unused
+    ({'text': 'body', 'lat': 'lat', 'id': 'ID', 'lon': 'lng'}, {'id': 'ID', 'lon': 'lng'},
+     ('color',))
     """
     said = check_columns(columns, kind)
     path = {ours: source for ours, source in said.items() if source}
-    for ours, source in path.items():
+    for name, source in path.items():
         if root_of(source, names) not in names:
             raise UnsupportedFile(
-                f"there is no column {root_of(source, names)!r} for --column {ours}={source}; "
+                f"there is no column {root_of(source, names)!r} for --column {name}={source}; "
                 f"found {', '.join(names) or 'none'}"
             )
     path |= {name: name for name in COLUMNS[kind] if name in names and name not in said}
@@ -179,7 +195,10 @@ def resolve(
         missing = wanted({*path, *taken}, kind).difference(said)
     used.update(taken.values())
     unused = tuple(name for name in dict.fromkeys(names) if name not in used)
-    return Names(path | taken, taken, unused)
+    ours = path | taken
+    left_out = any(name in COLUMNS[kind] for name in unused)
+    as_it_is = not left_out and all(name == source for name, source in ours.items())
+    return Names(ours, taken, unused, as_it_is)
 
 
 def check_columns(columns: Iterable[tuple[str, str]], kind: str | None) -> dict[str, str]:

@@ -49,10 +49,11 @@ def _options(
     ] = False,
 ) -> None:
     """Deliver geotagged messages to the subscriptions that they match."""
+    # Options may name a module of the current folder. It is last, so it hides no other module.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def main() -> None:
-    """Run the ``nearcast`` command; modules of the current folder can be named in options."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last: it hides no other module
+    """Run the ``nearcast`` command."""
     app()

@@ -1,7 +1,5 @@
 """The option ``--tokenizer``, which several commands share."""
 
-import os
-import sys
 from typing import Annotated
 
 import typer
@@ -10,13 +8,11 @@ __all__ = ["IndexTokenizer", "Tokenizer"]
 
 
 def _checked(name: str | None) -> str | None:
-    """Return the name of a tokenizer that can be loaded, perhaps from the current folder."""
+    """Return the name of a tokenizer that can be loaded."""
     if name is None or name == "words":
         return name
     from nearcast.text import tokenizer
 
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     tokenizer(name)
     return name
 

@@ -47,7 +47,7 @@ def test_files_of_each_format_are_read_without_rejects(
     assert (subscriptions.clauses.box == movers.boxes()).all()
 
     seen = []
-    for batch in open_table(tmp_path / files["moves"]["file"]):
+    for batch in open_table(tmp_path / files["moves"]["file"], kind="moves"):
         assert len(batch.rejects) == 0
         errors = RowErrors(batch.table.num_rows)
         regions, times = read_regions(batch.table, errors), read_times(batch.table, "time", errors)

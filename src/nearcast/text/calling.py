@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.text.byte_table import Keys
-    from nearcast.text.tokenizer import Tokenizer
+    from nearcast.text.unicode_words import Tokenizer
 
 __all__ = ["call_tokenizer"]
 

@@ -258,6 +258,7 @@ def test_errors_carry_the_position(text: str, position: int, part: str) -> None:
         ("Flood*", [(("\x1eflood",), ())]),
         ("tea NOT flood*, (#Rain*)", [(("\x1erain", "tea"), ("\x1eflood",))]),
         ("#tea @milk $5 cake, rum? (gin.)", [(("5", "cake", "gin", "milk", "rum", "tea"), ())]),
+        ("\u200etea\u200b", [(("tea",), ())]),
         ('"C++"', [(("c",), ())]),
         ('"flood*"', [(("flood",), ())]),
         ("a OR b AND c", [(("a",), ()), (("b", "c"), ())]),

@@ -48,9 +48,13 @@ def command(*given: object) -> Any:
 
 
 def only_moves(seed: int) -> Recording:
-    """Draw moves and messages that can be replayed: no other changes, and each id once."""
+    """Draw moves and messages that can be replayed: no other changes, and each id once.
+
+    A subscription moves once at a time: the order of rows is shuffled.
+    """
     drawn = record(seed)
-    moves = [row for row in drawn.changes if row["op"] == "move"]
+    moved = {(row["id"], row["time"]): row for row in drawn.changes if row["op"] == "move"}
+    moves = [*moved.values()]
     messages = list({row["id"]: row for row in drawn.messages}.values())
     return Recording(drawn.subscriptions, moves, messages)
 

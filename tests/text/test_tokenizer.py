@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nearcast.model.folding import fold
 from nearcast.text import UnicodeWords, words
-from nearcast.text.tokenizer import alphabet
+from nearcast.text.unicode_words import alphabet
 
 
 def definition(text: str) -> list[str]:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Problem", "TypedWord", "dropped_symbols", "prefix_of", "typed_word"]
 
-_OPENING = "#@$'\u2018\u2019“„«¿¡…([{<"
-_CLOSING = ".,;:!?)'\u2019”»…]}>"
+_INVISIBLE = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+_OPENING = "#@$'\u2018\u2019“„«¿¡…([{<" + _INVISIBLE
+_CLOSING = ".,;:!?)'\u2019”»…]}>" + _INVISIBLE
 _WEIGHT = re.compile(r"[~^][0-9.]*$")
 _OTHER_SYNTAX = {
     "-": "NOT {0}",

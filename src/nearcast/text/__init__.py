@@ -9,8 +9,8 @@ ids of matches. `Weights` tells how rare tokens are.
 from nearcast.text.column import Sequences, TokenColumn, Words, tokenize_column
 from nearcast.text.gather import gather_ids
 from nearcast.text.ids import IdTable, hash_ids
-from nearcast.text.tokenizer import Tokenizer, UnicodeWords, words
 from nearcast.text.tokenizers import loadable_name, name_of, opened, tokenizer
+from nearcast.text.unicode_words import Tokenizer, UnicodeWords, words
 from nearcast.text.vocabulary import Vocabulary
 from nearcast.text.weights import Weights
 

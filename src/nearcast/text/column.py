@@ -31,7 +31,7 @@ from nearcast.text.splitting import (
     number_words,
     split_words,
 )
-from nearcast.text.tokenizer import UnicodeWords, alphabet
+from nearcast.text.unicode_words import UnicodeWords, alphabet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.text.derived import DerivedArrays
-    from nearcast.text.tokenizer import Tokenizer
+    from nearcast.text.unicode_words import Tokenizer
     from nearcast.text.vocabulary import Vocabulary
 
 __all__ = ["Sequences", "TokenColumn", "Words", "tokenize_column"]

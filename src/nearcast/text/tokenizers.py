@@ -17,12 +17,12 @@ from nearcast.errors import InvalidInput, StorageError, UnknownName
 from nearcast.loading import load_object
 from nearcast.text.cjk import CjkBigrams
 from nearcast.text.stemming import Stems
-from nearcast.text.tokenizer import UnicodeWords, words
+from nearcast.text.unicode_words import UnicodeWords, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from nearcast.text.tokenizer import Tokenizer
+    from nearcast.text.unicode_words import Tokenizer
 
 __all__ = ["NamedTokenizer", "check_same", "loadable_name", "name_of", "opened", "tokenizer"]
 

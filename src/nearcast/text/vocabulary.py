@@ -7,6 +7,7 @@ phrase are in it as well, so that a message is found to have the phrase by the n
 from __future__ import annotations
 
 import threading
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -251,13 +252,9 @@ class Vocabulary:
         number = (chosen + first).astype(np.int32)
         is_phrase = marker[chosen] == PHRASE_BYTE
         phrases, prefixes = number[is_phrase], number[~is_phrase]
-        lists = [phrase_words(self.token(one)) for one in phrases.tolist()]
-        whole = np.array([all(words) for words in lists], np.bool_)
-        if whole.any():  # no message has an empty word
-            lists = [words for words in lists if all(words)]
-            word_start = starts(np.array([len(words) for words in lists], np.int64))
-            words = strings_as_keys([word for words in lists for word in words], "token")
-            derived.add_phrases(word_start, self._add_batch(words), phrases[whole])
+        if len(phrases):
+            kept, word_start, words = _words_of(self.keys(phrases))
+            derived.add_phrases(word_start, self._add_batch(words), phrases[kept])
         if len(prefixes):
             derived.add_prefixes(self._view, prefixes)
         self._derived = derived
@@ -372,6 +369,21 @@ class Vocabulary:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_arrays, (self.arrays(),)
+
+
+def _words_of(phrases: Keys) -> tuple[NDArray[np.bool_], NDArray[np.int64], Keys]:
+    """Return which phrases have only words, where the words of each begin, and all words.
+
+    A phrase with an empty word, which no message has, comes from a damaged folder.
+    """
+    start, byte = phrases.byte_start.tolist(), phrases.byte.tobytes()
+    lists = [byte[a + 1 : b].split(b"\x1f") for a, b in pairwise(start)]
+    kept = np.array([all(words) for words in lists], np.bool_)
+    whole = [words for words in lists if all(words)]
+    words = [word for words in whole for word in words]
+    byte_start = np.array([0, *accumulate(map(len, words))], np.int64)
+    keys = keys_of(byte_start, np.frombuffer(b"".join(words), np.uint8))
+    return kept, starts(np.array([len(words) for words in whole], np.int64)), keys
 
 
 def _check_arrays(table: ByteTable, frequency: NDArray[Any]) -> None:

@@ -289,3 +289,11 @@ def test_unused_columns_of_lines_may_have_any_types(
     rows[2]["Long"] = rows[2].pop("lon")
     [(messages, rejects)] = load_messages(write(tmp_path, "ndjson", rows), now_us=0)
     assert (len(messages), len(rejects)) == (3, 0)
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_what_is_taken_answers_a_question(tmp_path: Path, extension: str) -> None:
+    row = {"wests": 5.0, "id": "a", "texts": "x", "Text": "tea", "lng": 1.0, "latitude": 2.0}
+    [batch] = open_table(write(tmp_path, extension, [row]))
+    assert dict(batch.taken) == {"text": "Text", "lon": "lng", "lat": "latitude"}
+    assert batch.unused == ("wests", "texts")

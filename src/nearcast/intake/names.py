@@ -28,6 +28,7 @@ __all__ = [
     "near",
     "question",
     "resolve",
+    "similar",
     "steps",
     "wanted",
 ]
@@ -134,6 +135,37 @@ def wanted(there: Collection[str], kind: str | None) -> set[str]:
     return missing
 
 
+def similar(
+    names: Iterable[str], there: Collection[str], kind: str | None, said: Collection[str]
+) -> tuple[dict[str, str], tuple[str, str] | None]:
+    """Return which of some names are taken for columns of ours, and a name that is a question.
+
+    Parameters
+    ----------
+    names
+        The columns that are none of ours.
+    there, said
+        The columns of ours that are there, and those about which the user said something.
+    kind
+        One of `COLUMNS`.
+
+    Examples
+    --------
+    >>> similar(["lng", "Lat", "radius", "color"], {"id"}, "subscriptions", ())
+    ({'lon': 'lng', 'lat': 'Lat'}, ('radius', 'radius_m'))
+    """
+    taken: dict[str, str] = {}
+    close = [(name, found) for name in names if (found := near(name, kind)) is not None]
+    for rank in (TAKEN, ASKED) if close else ():
+        missing = wanted({*there, *taken}, kind).difference(said)
+        for name, found in close:
+            if found.rank == rank and found.ours in missing:
+                if rank == ASKED or found.ours in taken:
+                    return taken, (name, found.ours)
+                taken[found.ours] = name
+    return taken, None
+
+
 def question(name: str, ours: str) -> str:
     """Return what to ask about a column whose name is close to one of ours."""
     return (
@@ -182,17 +214,9 @@ def resolve(
     for name in names:
         if name in used and names.count(name) > 1:
             raise UnsupportedFile(f"the column {name} occurs twice; rename one of them")
-    taken: dict[str, str] = {}
-    missing = wanted(path, kind).difference(said)
-    close = [(name, near(name, kind)) for name in dict.fromkeys(names) if name not in used]
-    for rank in (TAKEN, ASKED):
-        for name, found in close:
-            if found is None or found.rank != rank or found.ours not in missing:
-                continue
-            if rank == ASKED or found.ours in taken:
-                raise UnsupportedFile(question(name, found.ours))
-            taken[found.ours] = name
-        missing = wanted({*path, *taken}, kind).difference(said)
+    taken, asked = similar([n for n in dict.fromkeys(names) if n not in used], path, kind, said)
+    if asked is not None:
+        raise UnsupportedFile(question(*asked))
     used.update(taken.values())
     unused = tuple(name for name in dict.fromkeys(names) if name not in used)
     ours = path | taken
@@ -204,11 +228,9 @@ def resolve(
 def check_columns(columns: Iterable[tuple[str, str]], kind: str | None) -> dict[str, str]:
     """Return what the user said about columns, or raise an error if it cannot be."""
     said = dict(columns)
-    for ours, source in said.items():
+    for ours in said:
         if ours not in COLUMNS[kind]:
             raise UnknownName("column", ours, COLUMNS[kind])
-        if source and not _PATH.fullmatch(source) and re.search(r"[.\[\]]", source) is None:
-            raise UnsupportedFile(f"--column {ours}={source}: this is not the name of a column")
     return said
 
 

@@ -47,6 +47,7 @@ __all__ = ["FileSet", "files_of", "map_rows", "read_files"]
 
 _AS_IT_IS = Reading()
 _SURVEY_HERE_BYTES = 1 << 25
+_SURVEY_HERE_FILES = 200
 _MAX_TASK_BYTES = 1 << 27
 _MIN_TASK_BYTES = 1 << 22
 
@@ -116,7 +117,7 @@ def map_rows(
 class FileSet:
     """Files that are read alike.
 
-    ``survey`` is None as long as large files of JSON have not been surveyed.
+    ``survey`` is None as long as large files of JSON, or very many files, have not been surveyed.
     """
 
     kind: str
@@ -131,19 +132,19 @@ class FileSet:
         Raises
         ------
         UnsupportedFile
-            When there are none, the first one cannot be read, or a required column is missing.
+            When there are none, one of them has an unknown format, or a required column is missing.
         """
         pieces = tuple(_find(str(path)))
-        here = [piece for piece in pieces if is_described(piece.path, reading)]
-        free = [piece for piece in pieces if piece not in here]
-        survey = None
-        if sum(piece.size for piece in free) <= _SURVEY_HERE_BYTES:
-            here = [*pieces]
-        found = reduce(Survey.__add__, (survey_file(one, reading, kind) for one in here), Survey())
-        if len(here) == len(pieces):
-            survey = found
-            with naming(path):
-                survey.cleaning(kind)
+        free_bytes = 0
+        for piece in pieces:
+            with naming(piece.path):
+                free_bytes += 0 if is_described(piece.path, reading) else piece.size
+        if free_bytes > _SURVEY_HERE_BYTES or len(pieces) > _SURVEY_HERE_FILES:
+            return cls(kind, reading, pieces, None)
+        found = (survey_file(piece, reading, kind) for piece in pieces)
+        survey = reduce(Survey.__add__, found, Survey())
+        with naming(path):
+            survey.cleaning(kind)
         return cls(kind, reading, pieces, survey)
 
     def surveyed(self, spark: SparkSession) -> FileSet:
@@ -153,8 +154,9 @@ class FileSet:
         work = SurveyFiles(self.reading, self.kind, self._tasks(spark, self.pieces))
         with plain_errors():
             rows = _numbers(spark, work).mapInArrow(work, ddl(SURVEYED)).collect()
-        found = [Survey.of(*row) for row in rows]
-        return replace(self, survey=reduce(Survey.__add__, found, Survey()))
+        found = reduce(Survey.__add__, (Survey.of(*row) for row in rows), Survey())
+        found.cleaning(self.kind)
+        return replace(self, survey=found)
 
     def cleaning(self, *, tidy: bool = False) -> Cleaning:
         """Return how the rows are read; ``tidy`` to clean them too."""

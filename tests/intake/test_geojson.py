@@ -324,7 +324,7 @@ def test_another_reference_system_needs_pyproj(
     ):
         with pytest.raises(UnsupportedFile, match=r"is in EPSG:3857.*nearcast\[geo\]"):
             read()
-    placed = {"text": ["t"], "lon": [1.0], "lat": [2.0]}
+    placed: dict[str, Any] = {"text": ["t"], "lon": [1.0], "lat": [2.0]}
     path = geoparquet(tmp_path / "s.parquet", [POINT.wkb], MERCATOR, **placed)
     [(batch, _)] = load_messages(path, now_us=0)
     assert (batch.box[0, :2] / 1e7).tolist() == [1, 2]

@@ -6,6 +6,7 @@ GeoJSON, are read record by record.
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["read_json"]
 
 _RECORDS_PER_BATCH = 20_000
+_FIELD = re.compile(rb'"([^"\\]{1,100})"\s*:')
+_MAX_FIELDS = 2_000
 _Lines = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int64]"]
 
 
@@ -154,15 +157,34 @@ def _read_fast(block: Block, lines: _Lines, columns: JsonColumns) -> pa.Table | 
     if not isinstance(first, dict):
         return None
     schema = _schema(first, columns)
+    table = _arrow_table(block.content, schema, "infer")
+    if table is None and not _has_similar_names(block.content, columns):
+        # A column that nobody uses may have any types; it is only known by the first record.
+        table = _arrow_table(block.content, schema, "ignore")
+        columns.unused |= dict.fromkeys(name for name in first if name not in schema.names)
+    if table is None or table.num_rows != len(begin):
+        return None
+    return _ours(table, columns, schema, lines[0])
+
+
+def _arrow_table(content: bytes, schema: pa.Schema, unexpected: str) -> pa.Table | None:
     try:
-        table = arrow_json.read_json(
-            pa.BufferReader(block.content),
-            arrow_json.ReadOptions(use_threads=False, block_size=len(block.content) + 1),
-            arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
+        return arrow_json.read_json(
+            pa.BufferReader(content),
+            arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1),
+            arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
         )
     except pa.ArrowException:
         return None
-    return _ours(table, columns, schema, lines[0]) if table.num_rows == len(begin) else None
+
+
+def _has_similar_names(content: bytes, columns: JsonColumns) -> bool:
+    """Whether a field somewhere in the records, or what looks like one, is nearly ours."""
+    names = set(_FIELD.findall(content))
+    if len(names) > _MAX_FIELDS:
+        return True
+    found = (near(name.decode(errors="replace"), columns.kind) for name in names)
+    return any(meant is not None and meant.ours not in columns.said for meant in found)
 
 
 def _schema(first: dict[str, Any], columns: JsonColumns) -> pa.Schema:

@@ -15,7 +15,7 @@ from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake.batches import Batch
 from nearcast.intake.lines import LineErrors
 from nearcast.intake.made_ids import hash_id, row_id
-from nearcast.intake.names import ASKED, COLUMNS, check_columns, near, question, steps, wanted
+from nearcast.intake.names import COLUMNS, check_columns, question, similar, steps
 from nearcast.intake.rejects import reason_of
 from nearcast.model.checks import time_us
 from nearcast.model.json_form import BOX, CIRCLE, read_field
@@ -110,7 +110,7 @@ class JsonColumns:
                 given[ours] = found
         if self.features and "geometry" in given:  # then that is the place
             given = {n: v for n, v in given.items() if n not in _PLACE or n in self.paths}
-        for name, ours in self._similar(fields, given, used).items():
+        for ours, name in self._similar(fields, given, used).items():
             given[ours] = fields[name]
             used.add(name)
         if len(used) < len(fields):
@@ -132,24 +132,15 @@ class JsonColumns:
     def _similar(
         self, fields: Mapping[str, Any], given: Mapping[str, Any], used: set[str]
     ) -> dict[str, str]:
-        """Return the fields that are nearly ours, and which they are."""
-        found: dict[str, str] = {}
-        missing: set[str] | None = None
-        for name, value in fields.items():
-            meant = None if name in used or value is None else near(name, self.kind)
-            if meant is None:
-                continue
-            if missing is None:
-                missing = wanted(given, self.kind).difference(self.said)
-            if meant.ours not in missing:
-                continue
-            if meant.rank == ASKED or meant.ours in found.values():
-                if self.first:
-                    raise UnsupportedFile(question(name, meant.ours))
-                raise InvalidInput(meant.ours, name, question(name, meant.ours))
-            found[name] = meant.ours
-            self.taken[meant.ours] = name
-        return found
+        """Return our columns that are called differently, and their fields."""
+        names = [n for n, value in fields.items() if value is not None and n not in used]
+        taken, asked = similar(names, given, self.kind, self.said)
+        if asked is not None:
+            if self.first:
+                raise UnsupportedFile(question(*asked))
+            raise InvalidInput(asked[1], asked[0], question(*asked))
+        self.taken |= taken
+        return taken
 
     def _made_id(self, record: Record, fields: Mapping[str, Any]) -> str:
         return row_id(self.file, record.number) if self.ids == "row" else hash_id(fields)

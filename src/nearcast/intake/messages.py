@@ -14,6 +14,7 @@ from nearcast.errors import NearcastError, UnsupportedFile
 from nearcast.intake.arrow_columns import not_null, read_lists, read_texts, with_column
 from nearcast.intake.frames import table_from
 from nearcast.intake.ids import read_ids, refuse_repeated
+from nearcast.intake.names import HOW_TO_NAME
 from nearcast.intake.places import BOX, POINT, read_message_boxes
 from nearcast.intake.rejects import Rejects, RowErrors
 from nearcast.intake.times import read_durations, read_times
@@ -272,7 +273,7 @@ def _require_columns(table: pa.Table) -> None:
     if "id" not in names or not place or not names & {"text", "tokens"}:
         found = ", ".join(columns) or "none"
         raise UnsupportedFile(
-            f"not a table of messages: found the columns {found}; wanted {_WANTED}"
+            f"not a table of messages: found the columns {found}; wanted {_WANTED}; {HOW_TO_NAME}"
         )
     if len(names) == len(columns):
         return

@@ -19,7 +19,19 @@ from nearcast.model.json_form import BOX, CIRCLE, FIELDS, POINT
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-__all__ = ["COLUMNS", "Names", "Near", "Step", "near", "question", "resolve", "steps", "wanted"]
+__all__ = [
+    "COLUMNS",
+    "HOW_TO_NAME",
+    "Names",
+    "Near",
+    "Step",
+    "near",
+    "question",
+    "resolve",
+    "similar",
+    "steps",
+    "wanted",
+]
 
 COLUMNS: dict[str | None, tuple[str, ...]] = {
     "messages": FIELDS["message"],
@@ -29,6 +41,8 @@ COLUMNS: dict[str | None, tuple[str, ...]] = {
 }
 """The columns of each kind of table; None for a table of any kind, whose names are not changed."""
 COLUMNS[None] = tuple(dict.fromkeys(name for names in COLUMNS.values() for name in names))
+
+HOW_TO_NAME = "say --column OURS=THEIRS for other names, --id row or --id hash to make ids"
 
 TAKEN, ASKED = 1, 2
 
@@ -69,12 +83,14 @@ class Names(NamedTuple):
     """Where our columns are in a source.
 
     ``path`` has the path of each of ours that the source has; ``taken`` has those that were
-    recognized by a similar name, and ``unused`` the columns that are none of ours.
+    recognized by a similar name, and ``unused`` the columns that are none of ours. ``as_it_is``
+    tells that the source has our names already, and no column that was left out.
     """
 
     path: dict[str, str]
     taken: dict[str, str]
     unused: tuple[str, ...]
+    as_it_is: bool
 
 
 @lru_cache(maxsize=10_000)
@@ -119,6 +135,37 @@ def wanted(there: Collection[str], kind: str | None) -> set[str]:
     return missing
 
 
+def similar(
+    names: Iterable[str], there: Collection[str], kind: str | None, said: Collection[str]
+) -> tuple[dict[str, str], tuple[str, str] | None]:
+    """Return which of some names are taken for columns of ours, and a name that is a question.
+
+    Parameters
+    ----------
+    names
+        The columns that are none of ours.
+    there, said
+        The columns of ours that are there, and those about which the user said something.
+    kind
+        One of `COLUMNS`.
+
+    Examples
+    --------
+    >>> similar(["lng", "Lat", "radius", "color"], {"id"}, "subscriptions", ())
+    ({'lon': 'lng', 'lat': 'Lat'}, ('radius', 'radius_m'))
+    """
+    taken: dict[str, str] = {}
+    close = [(name, found) for name in names if (found := near(name, kind)) is not None]
+    for rank in (TAKEN, ASKED) if close else ():
+        missing = wanted({*there, *taken}, kind).difference(said)
+        for name, found in close:
+            if found.rank == rank and found.ours in missing:
+                if rank == ASKED or found.ours in taken:
+                    return taken, (name, found.ours)
+                taken[found.ours] = name
+    return taken, None
+
+
 def question(name: str, ours: str) -> str:
     """Return what to ask about a column whose name is close to one of ours."""
     return (
@@ -149,16 +196,17 @@ def resolve(
 
     Examples
     --------
-    >>> resolve(("ID", "lng", "latitude", "body", "color"), "messages", (("text", "body"),))
-    Names(path={'text': 'body', 'id': 'ID', 'lon': 'lng', 'lat': 'latitude'},
-          taken={'id': 'ID', 'lon': 'lng', 'lat': 'latitude'}, unused=('color',))
+    >>> found = resolve(("ID", "lng", "lat", "body", "color"), "messages", (("text", "body"),))
+    >>> found.path, found.taken, found.unused
+    ({'text': 'body', 'lat': 'lat', 'id': 'ID', 'lon': 'lng'}, {'id': 'ID', 'lon': 'lng'},
+     ('color',))
     """
     said = check_columns(columns, kind)
     path = {ours: source for ours, source in said.items() if source}
-    for ours, source in path.items():
+    for name, source in path.items():
         if root_of(source, names) not in names:
             raise UnsupportedFile(
-                f"there is no column {root_of(source, names)!r} for --column {ours}={source}; "
+                f"there is no column {root_of(source, names)!r} for --column {name}={source}; "
                 f"found {', '.join(names) or 'none'}"
             )
     path |= {name: name for name in COLUMNS[kind] if name in names and name not in said}
@@ -166,30 +214,23 @@ def resolve(
     for name in names:
         if name in used and names.count(name) > 1:
             raise UnsupportedFile(f"the column {name} occurs twice; rename one of them")
-    taken: dict[str, str] = {}
-    missing = wanted(path, kind).difference(said)
-    close = [(name, near(name, kind)) for name in dict.fromkeys(names) if name not in used]
-    for rank in (TAKEN, ASKED):
-        for name, found in close:
-            if found is None or found.rank != rank or found.ours not in missing:
-                continue
-            if rank == ASKED or found.ours in taken:
-                raise UnsupportedFile(question(name, found.ours))
-            taken[found.ours] = name
-        missing = wanted({*path, *taken}, kind).difference(said)
+    taken, asked = similar([n for n in dict.fromkeys(names) if n not in used], path, kind, said)
+    if asked is not None:
+        raise UnsupportedFile(question(*asked))
     used.update(taken.values())
     unused = tuple(name for name in dict.fromkeys(names) if name not in used)
-    return Names(path | taken, taken, unused)
+    ours = path | taken
+    left_out = any(name in COLUMNS[kind] for name in unused)
+    as_it_is = not left_out and all(name == source for name, source in ours.items())
+    return Names(ours, taken, unused, as_it_is)
 
 
 def check_columns(columns: Iterable[tuple[str, str]], kind: str | None) -> dict[str, str]:
     """Return what the user said about columns, or raise an error if it cannot be."""
     said = dict(columns)
-    for ours, source in said.items():
+    for ours in said:
         if ours not in COLUMNS[kind]:
             raise UnknownName("column", ours, COLUMNS[kind])
-        if source and not _PATH.fullmatch(source) and re.search(r"[.\[\]]", source) is None:
-            raise UnsupportedFile(f"--column {ours}={source}: this is not the name of a column")
     return said
 
 

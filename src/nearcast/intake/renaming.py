@@ -45,10 +45,10 @@ def with_our_names(batch: Batch, reading: Reading, kind: str | None) -> Batch:
 
 def renamed(table: pa.Table, names: Names, kind: str | None) -> pa.Table:
     """Return a table with our names, and with the columns that are not ours under their own."""
+    if names.as_it_is:
+        return table
     own = table.column_names
     others = [name for name in names.unused if name not in COLUMNS[kind]]
-    if len(others) == len(names.unused) and all(o == path for o, path in names.path.items()):
-        return table
     columns = {}
     for ours, source in names.path.items():
         if source in own:

@@ -25,6 +25,7 @@ from nearcast.errors import DuplicateId, UnsupportedFile
 from nearcast.intake.frames import table_from
 from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
 from nearcast.intake.keyword_clauses import number_conjunctions, read_keyword_clauses
+from nearcast.intake.names import HOW_TO_NAME
 from nearcast.intake.places import read_regions, region_lists
 from nearcast.intake.rankings import RankingColumns
 from nearcast.intake.rejects import Rejects, RowErrors
@@ -210,7 +211,8 @@ def _require_columns(table: pa.Table) -> None:
     if "id" not in names or not places:
         found = ", ".join(columns) or "none"
         raise UnsupportedFile(
-            f"not a table of subscriptions: found the columns {found}; wanted {_WANTED}"
+            f"not a table of subscriptions: found the columns {found}; wanted {_WANTED}; "
+            f"{HOW_TO_NAME}"
         )
     for name in SUBSCRIPTION_COLUMNS:
         if columns.count(name) > 1:

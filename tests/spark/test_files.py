@@ -180,6 +180,9 @@ def test_what_cannot_be_opened_is_said_without_spark(tmp_path: Path) -> None:
         find(tmp_path / "m.csv", "changes")
     with pytest.raises(UnsupportedFile, match="no column 'body'"):
         find(tmp_path / "m.csv", "messages", Reading(columns=(("text", "body"),)))
+    (tmp_path / "other.csv").write_text("id,lon,lat\na,1,2\n")
+    with pytest.raises(UnsupportedFile, match=r"other\.csv: not a table of messages"):
+        find(tmp_path, "messages")
     [piece] = find(f"file://{tmp_path}/m.csv", "messages").pieces
     assert (piece.path, piece.name) == (str(tmp_path / "m.csv"), "m.csv")
 

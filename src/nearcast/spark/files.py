@@ -142,10 +142,7 @@ class FileSet:
         if free_bytes > _SURVEY_HERE_BYTES or len(pieces) > _SURVEY_HERE_FILES:
             return cls(kind, reading, pieces, None)
         found = (survey_file(piece, reading, kind) for piece in pieces)
-        survey = reduce(Survey.__add__, found, Survey())
-        with naming(path):
-            survey.cleaning(kind)
-        return cls(kind, reading, pieces, survey)
+        return cls(kind, reading, pieces, reduce(Survey.__add__, found, Survey()))
 
     def surveyed(self, spark: SparkSession) -> FileSet:
         """Return the files with their survey, which may take a job."""
@@ -154,9 +151,8 @@ class FileSet:
         work = SurveyFiles(self.reading, self.kind, self._tasks(spark, self.pieces))
         with plain_errors():
             rows = _numbers(spark, work).mapInArrow(work, ddl(SURVEYED)).collect()
-        found = reduce(Survey.__add__, (Survey.of(*row) for row in rows), Survey())
-        found.cleaning(self.kind)
-        return replace(self, survey=found)
+        found = (Survey.of(*row) for row in rows)
+        return replace(self, survey=reduce(Survey.__add__, found, Survey()))
 
     def cleaning(self, *, tidy: bool = False) -> Cleaning:
         """Return how the rows are read; ``tidy`` to clean them too."""

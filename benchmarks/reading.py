@@ -34,6 +34,8 @@ _JSON_ROWS = 50_000
 # uses only what every version of the readers has.
 _READ = """
 import json, sys, time
+import nearcast
+assert nearcast.__file__.startswith(sys.argv[2]), f"imported {nearcast.__file__} instead"
 from nearcast.intake import load_messages, load_subscriptions
 from nearcast.text import Vocabulary
 
@@ -80,7 +82,7 @@ def measure_reading(
     """
     sources = {"here": Path(nearcast.__file__).parents[1]}
     if against is not None:
-        sources["against"] = against / "src"
+        sources["against"] = against.resolve() / "src"
     with tempfile.TemporaryDirectory(prefix="nearcast-read-") as folder:
         files = write_files(Path(folder), rows, seed)
         few = write_files(Path(folder) / "few", 100, seed)
@@ -165,7 +167,7 @@ def _write_lines(table: pa.Table, path: Path) -> None:
 def _run(source: Path, jobs: list[list[Any]]) -> dict[str, float]:
     """Read files in a new process with the package of this folder."""
     done = subprocess.run(
-        [sys.executable, "-c", _READ, json.dumps(jobs)],
+        [sys.executable, "-c", _READ, json.dumps(jobs), str(source)],
         env={**os.environ, "PYTHONPATH": str(source)},
         capture_output=True,
         text=True,

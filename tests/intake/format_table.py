@@ -26,7 +26,9 @@ from nearcast.intake import Reading, load_messages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CASES", "DOCUMENT", "Case", "read_case", "rows_of_document", "shown"]
+    from nearcast.intake import MessageBatch
+
+__all__ = ["CASES", "DOCUMENT", "Case", "described", "read_case", "rows_of_document", "shown"]
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "files.md"
 HEADER = "| source | column | value | gives | in Spark |"
@@ -60,6 +62,11 @@ def read_case(case: Case, folder: Path) -> str:
         if len(rejects):
             return f"rejected: {shown(rejects.reason[0])}"
     [batch] = [batch for batch, _ in parts if len(batch)]
+    return described(case, batch)
+
+
+def described(case: Case, batch: MessageBatch) -> str:
+    """Return what the table says of a message that was accepted."""
     if case.column == "time":
         moment = datetime(1970, 1, 1) + timedelta(microseconds=int(batch.time_us[0]))
         return f"{moment.isoformat()}Z"

@@ -145,13 +145,14 @@ def test_large_parquet_files_are_divided_by_row_groups(
     }
 
 
-def test_large_files_of_json_are_surveyed_by_a_job(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limit", ["_SURVEY_HERE_BYTES", "_SURVEY_HERE_FILES"])
+def test_large_files_of_json_and_many_files_are_surveyed_by_a_job(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     for number in range(3):
         one = {"id": number, "text": "tea", "lng": 1, "lat": 2, f"extra{number}": 1}
         (tmp_path / f"{number}.jsonl").write_text(json.dumps(one))
-    monkeypatch.setattr(files, "_SURVEY_HERE_BYTES", 0)
+    monkeypatch.setattr(files, limit, 0)
     found = files.FileSet.find(tmp_path, "messages")
     assert found.survey is None
     frame = found.frame(spark)
@@ -179,6 +180,9 @@ def test_what_cannot_be_opened_is_said_without_spark(tmp_path: Path) -> None:
         find(tmp_path / "m.csv", "changes")
     with pytest.raises(UnsupportedFile, match="no column 'body'"):
         find(tmp_path / "m.csv", "messages", Reading(columns=(("text", "body"),)))
+    (tmp_path / "other.csv").write_text("id,lon,lat\na,1,2\n")
+    with pytest.raises(UnsupportedFile, match=r"other\.csv: not a table of messages"):
+        find(tmp_path, "messages")
     [piece] = find(f"file://{tmp_path}/m.csv", "messages").pieces
     assert (piece.path, piece.name) == (str(tmp_path / "m.csv"), "m.csv")
 

@@ -117,6 +117,7 @@ def test_files_give_our_columns_micro_batch_by_micro_batch(
 
 ROW = {"id": "a", "text": "tea", "lon": 1.0, "lat": 2.5}
 ARRIVING: dict[str, bytes] = {
+    "with space é 50%.csv": b"id,text,lon,lat\na,tea,1.0,2.5\n",
     "plain.csv": b"id,text,lon,lat\na,tea,1.0,2.5\n",
     "other-order.csv": b"lat;lon;more;text;id\n2.5;1;x;tea;a\n",
     "tabs.tsv": b"id\ttext\tlon\tlat\na\ttea\t1\t2.5\n",

@@ -47,6 +47,7 @@ __all__ = ["FileSet", "files_of", "map_rows", "read_files", "with_tokenizer"]
 
 _AS_IT_IS = Reading()
 _SURVEY_HERE_BYTES = 1 << 25
+_SURVEY_HERE_FILES = 200
 _MAX_TASK_BYTES = 1 << 27
 _MIN_TASK_BYTES = 1 << 22
 
@@ -124,8 +125,8 @@ def map_rows(
 class FileSet:
     """Files that are read alike.
 
-    ``survey`` is None as long as large files of JSON have not been surveyed. ``tokenizer`` decides
-    which keywords are valid.
+    ``survey`` is None as long as large files of JSON, or very many files, have not been surveyed.
+    ``tokenizer`` decides which keywords are valid.
     """
 
     kind: str
@@ -141,20 +142,17 @@ class FileSet:
         Raises
         ------
         UnsupportedFile
-            When there are none, the first one cannot be read, or a required column is missing.
+            When there are none, one of them has an unknown format, or a required column is missing.
         """
         pieces = tuple(_find(str(path)))
-        here = [piece for piece in pieces if is_described(piece.path, reading)]
-        free = [piece for piece in pieces if piece not in here]
-        survey = None
-        if sum(piece.size for piece in free) <= _SURVEY_HERE_BYTES:
-            here = [*pieces]
-        found = reduce(Survey.__add__, (survey_file(one, reading, kind) for one in here), Survey())
-        if len(here) == len(pieces):
-            survey = found
-            with naming(path):
-                survey.cleaning(kind)
-        return cls(kind, reading, pieces, survey)
+        free_bytes = 0
+        for piece in pieces:
+            with naming(piece.path):
+                free_bytes += 0 if is_described(piece.path, reading) else piece.size
+        if free_bytes > _SURVEY_HERE_BYTES or len(pieces) > _SURVEY_HERE_FILES:
+            return cls(kind, reading, pieces, None)
+        found = (survey_file(piece, reading, kind) for piece in pieces)
+        return cls(kind, reading, pieces, reduce(Survey.__add__, found, Survey()))
 
     def surveyed(self, spark: SparkSession) -> FileSet:
         """Return the files with their survey, which may take a job."""
@@ -163,7 +161,7 @@ class FileSet:
         work = SurveyFiles(self.reading, self.kind, self._tasks(spark, self.pieces))
         with plain_errors():
             rows = _numbers(spark, work).mapInArrow(work, ddl(SURVEYED)).collect()
-        found = [Survey.of(*row) for row in rows]
+        found = (Survey.of(*row) for row in rows)
         return replace(self, survey=reduce(Survey.__add__, found, Survey()))
 
     def cleaning(self, *, tidy: bool = False) -> Cleaning:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from nearcast.errors import UnsupportedFile
 from nearcast.intake import Rejects, open_file
 from nearcast.intake.arrow_columns import with_column
+from nearcast.intake.files import naming
 from nearcast.intake.rejects import RowErrors
 from nearcast.spark.workers.cleaning import COLUMNS, REJECTED, invalid_rows, typed_columns
 from nearcast.text import Vocabulary
@@ -183,7 +184,9 @@ def read_piece(piece: Piece, reading: Reading, cleaning: Cleaning) -> Iterator[R
     ):
         if len(vocabulary) > _MAX_TOKENS:
             vocabulary = Vocabulary()
-        yield read_batch(batch, cleaning, vocabulary)
+        with naming(piece.path):
+            rows = read_batch(batch, cleaning, vocabulary)
+        yield rows
 
 
 def read_batch(batch: Batch, cleaning: Cleaning, vocabulary: Vocabulary) -> ReadRows:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from nearcast.errors import UnsupportedFile
 from nearcast.intake import open_file
+from nearcast.intake.files import naming
 from nearcast.intake.names import COLUMNS
 from nearcast.intake.reading import format_of
 from nearcast.spark.workers.cleaning import Cleaning, require_columns
@@ -140,7 +141,13 @@ def check_kind(kind: str, names: Iterable[str]) -> None:
 
 
 def survey_file(piece: Piece, reading: Reading, kind: str) -> Survey:
-    """Return what is known of the columns of a file."""
+    """Return what is known of the columns of a file.
+
+    Raises
+    ------
+    UnsupportedFile
+        When the file cannot be read, or lacks a required column, and this is known beforehand.
+    """
     free = not is_described(piece.path, reading)
     found = Survey(free=free)
     little: dict[str, Any] = {} if free else {"batch_rows": 1, "block_bytes": _HEADER_BYTES}
@@ -156,6 +163,8 @@ def survey_file(piece: Piece, reading: Reading, kind: str) -> Survey:
             free,
         )
         if not free:
+            with naming(piece.path):
+                check_kind(kind, (*found.columns, *found.unused))
             break
     return found
 

@@ -276,6 +276,13 @@ def test_meaning(text: str, clauses: list[tuple[tuple[str, ...], tuple[str, ...]
     assert list(parse(text, words)) == [Conjunction(*clause) for clause in clauses]
 
 
+def test_control_characters_of_phrases_in_quotes() -> None:
+    one = Subscription(1, Rect(0, 0, 1, 1), expression='"old\x1ftown"')
+    assert one.clauses(words) == (Conjunction(("\x1fold\x1ftown",)),)
+    with pytest.raises(ExpressionError, match=r"U\+001E"):
+        one.clauses(lambda text: [text])
+
+
 def test_escapes_inside_quotes() -> None:
     assert tree_of(r'"say \"hi\" \\ \n"') == Word(0, r'say "hi" \ \n', quoted=True)
 

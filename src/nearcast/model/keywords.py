@@ -126,7 +126,8 @@ def _typed_words(keyword: str) -> list[TypedWord]:
 
 def literal(word: str) -> list[str]:
     """Return a word as its only token: a tokenizer to validate expressions without a real one."""
-    return [unicodedata.normalize("NFKC", word).casefold()] if _has_meaning(word) else []
+    folded = unicodedata.normalize("NFKC", without_markers(word)).casefold()
+    return [folded] if _has_meaning(word) else []
 
 
 def split_list(field: str, text: str) -> list[str | None]:

@@ -44,10 +44,12 @@ class Subscription:
         A `Region`, or anything that `nearcast.region` accepts. With a `Proximity`, a `Point` or
         ``(lon, lat)``.
     keywords
-        All of these must occur in a message. A keyword of several words requires all of them; a
-        single string is one keyword. With a ranking, the score tells how many of them occur.
+        All of these must occur in a message. A keyword of several words requires all of them;
+        ``flood*`` requires a word that begins so; a single string is one keyword. With a ranking,
+        the score tells how many of them occur.
     expression
-        Such as ``coffee AND (latte OR mocha) NOT decaf``; instead of keywords. Without either, the
+        Such as ``coffee AND (latte OR mocha) NOT decaf``; instead of keywords. It may have phrases
+        (``"old town"``) and beginnings of words (``flood*``). Without keywords and expression, the
         subscription matches everything in its region. With a ranking, a condition: it decides
         whether a message may match at all, and does not change the score.
     owner

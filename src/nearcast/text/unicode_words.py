@@ -24,7 +24,9 @@ _PLANES = (*range(0x40000), *range(0xE0000, 0xF0000))
 class Tokenizer(Protocol):
     """Anything that makes tokens of a text: ``str -> Iterable[str]``.
 
-    The same tokenizer must serve subscriptions and messages. Empty tokens are left out.
+    The same tokenizer must serve subscriptions and messages. Empty tokens are left out. It may also
+    have a method ``split``, from a list of texts to a list of lists of tokens, which is then called
+    for columns. `nearcast.text.tokenizer` finds tokenizers by their names.
 
     Examples
     --------

@@ -198,7 +198,7 @@ def cell_values(table: pa.Table, column: int, rows: list[int]) -> list[Any]:
     kind = table.schema.field(column).type
     if pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         try:
-            values: list[Any] = table.column(column).take(pa.array(rows)).to_pylist()
+            values: list[Any] = table.column(column).take(pa.array(rows, pa.int64())).to_pylist()
             return values
         except ValueError:  # invalid UTF-8
             pass

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
     from nearcast.intake.batches import Batch
 
-__all__ = ["Rejects", "RowErrors", "cell_value", "reason_of", "record_json", "table_records"]
+__all__ = [
+    "Rejects",
+    "RowErrors",
+    "cell_value",
+    "cell_values",
+    "reason_of",
+    "record_json",
+    "table_records",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,11 +185,24 @@ def record_json(record: dict[str, Any]) -> str:
 
 def table_records(table: pa.Table, rows: Iterable[int]) -> tuple[str, ...]:
     """Return rows of a table as JSON."""
+    chosen = list(rows)
     names = table.column_names
+    columns = [cell_values(table, i, chosen) for i in range(len(names))]
     return tuple(
-        record_json({name: cell_value(table, i, row) for i, name in enumerate(names)})
-        for row in rows
+        record_json(dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)
     )
+
+
+def cell_values(table: pa.Table, column: int, rows: list[int]) -> list[Any]:
+    """Return cells of a column as Python values, all at once if their type allows it."""
+    kind = table.schema.field(column).type
+    if pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        try:
+            values: list[Any] = table.column(column).take(pa.array(rows, pa.int64())).to_pylist()
+            return values
+        except ValueError:  # invalid UTF-8
+            pass
+    return [cell_value(table, column, row) for row in rows]
 
 
 def cell_value(table: pa.Table, name: str | int, row: int) -> Any:

@@ -252,3 +252,23 @@ def test_a_replay_without_a_valid_move_fails(folder: Folder) -> None:
     done = folder.match("--moves", str(folder.path / "moves.csv"), "--ttl", "9")
     assert done.exit_code == 1
     assert "all 1 rows of the moves were rejected" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["m.ndjson", "m.geojson", "m.json"])
+def test_a_column_of_one_file_leaves_json_of_the_other_alone(folder: Folder, name: str) -> None:
+    row = {"id": "1", "text": "tea", "lon": 13.4, "lat": 52.5}
+    document: Any = row
+    if name == "m.geojson":
+        document = {"type": "Feature", "id": "1", "properties": row, "geometry": None}
+    folder.write(name, json.dumps([row] if name == "m.json" else document))
+    folder.write("s.csv", SUBSCRIPTIONS.replace("lon,lat", "x,y"))
+    assert folder.match("--column", "lon=x", "--column", "lat=y", m=name).exit_code == 0
+    assert folder.pairs() == [("1", "a")]
+    folder.write(name, json.dumps([row] if name == "m.json" else document).replace('"lon"', '"x"'))
+    said = ["--column", "lon=x", "--column", "subscriptions.lat=y"]
+    assert folder.match(*said, m=name).exit_code == 0
+    assert folder.pairs() == [("1", "a")]
+    done = folder.match(*said, "--column", "text=nowhere", m=name)
+    assert done.exit_code == 1
+    assert "no file has the column 'nowhere'" in done.stderr
+    assert folder.match(*said, "--column", "messages.text=nowhere", m=name).exit_code == 1

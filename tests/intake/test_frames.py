@@ -189,6 +189,17 @@ def test_ids_of_64_bits_without_sign() -> None:
     assert '"id": 9223372036854775808' in rejects.record[0]
 
 
+def test_whole_decimals_are_ids() -> None:
+    ids = pa.array([Decimal(7), Decimal(-(2**63)), Decimal(2**63), None], pa.decimal128(38, 0))
+    batch, rejects = read_messages(message_table(id=ids, lat=[1.0] * 4), now_us=0)
+    assert batch.ids.tolist() == [7, -(2**63)]
+    assert rejects.row.tolist() == [2, 3]
+    assert "must fit into 64 bits" in rejects.reason[0]
+    fractions = pa.array([Decimal("1.5")])
+    _, rejects = read_messages(message_table(id=fractions), now_us=0)
+    assert "must be a string or an integer" in rejects.reason[0]
+
+
 def test_times_of_many_types() -> None:
     noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
     seconds = int(noon.timestamp())

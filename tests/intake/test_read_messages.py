@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake import MessageBatch, messages, messages_from, read_messages
+from nearcast.intake.rejects import table_records
 from nearcast.model import Message, Point, Rect
 from nearcast.text import Vocabulary
 
@@ -210,3 +211,7 @@ def test_timestamps_of_small_tables(
         assert found.ids.tolist() == expected.ids.tolist()
         assert found.time_us.tolist() == expected.time_us.tolist()
         assert rejects.row.tolist() == refused.row.tolist()
+
+
+def test_no_rows_have_no_records() -> None:
+    assert table_records(pa.table({"a": ["x"], "b": [1]}), []) == ()

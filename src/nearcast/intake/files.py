@@ -47,6 +47,7 @@ __all__ = ["column_names", "load_messages", "load_subscriptions", "open_file", "
 _BATCH_ROWS = 200_000
 _BLOCK_BYTES = 1 << 25
 _HEADER_BYTES = 1 << 16
+_PARTS_OF_FEATURES = ("properties", "geometry")  # where paths may begin
 _LINES = (".ndjson", ".jsonl")
 _AS_IT_IS = Reading()
 
@@ -165,7 +166,9 @@ def open_file(
 
 
 def column_names(path: str | os.PathLike[str], reading: Reading = _AS_IT_IS) -> list[str] | None:
-    """Return the columns of the first of some files; None if each record has its own, as in JSON.
+    """Return the columns of the first of some files; those of JSON by its first records.
+
+    None if they cannot be told: there are no records, or none that can be read.
 
     Raises
     ------
@@ -174,12 +177,17 @@ def column_names(path: str | os.PathLike[str], reading: Reading = _AS_IT_IS) -> 
     """
     file = find_files(path)[0]
     with naming(file):
-        if format_of(file.name, reading) not in {"csv", "parquet"}:
-            return None
+        form = format_of(file.name, reading)
     plain = replace(reading, columns=(), ids=None)
     batches = open_file(file, plain, kind=None, batch_rows=1, block_bytes=_HEADER_BYTES)
     batch = next(batches, None)
-    return [] if batch is None else list(batch.table.column_names)
+    if batch is None:
+        return None
+    names = list(batch.table.column_names)
+    if form in {"csv", "parquet"}:
+        return names
+    given = [name for name in names if batch.table.column(name).null_count < len(batch.rows)]
+    return [*dict.fromkeys([*given, *batch.unused, *_PARTS_OF_FEATURES])] if given else None
 
 
 def load_subscriptions(

@@ -88,12 +88,20 @@ def _integers(
     given = not_null(column)
     wrong = given
     number = np.zeros(len(column), np.int64)
-    if pa.types.is_integer(column.type):
+    whole = pa.types.is_decimal(column.type) and column.type.scale == 0  # integers of databases
+    if whole:
+        values = [int(value or 0) for value in column.to_pylist()]
+        fits = np.array([-(2**63) <= value < 2**63 for value in values], np.bool_)
+        wrong = given & ~fits
+        number[fits] = [value for value, fit in zip(values, fits, strict=True) if fit]
+    elif pa.types.is_integer(column.type):
         filled = pc.fill_null(column, 0).to_numpy()
         wrong = given & (filled > np.iinfo(np.int64).max)
         number = filled.astype(np.int64)
-    problem = "must be a string or an integer"
-    errors.add_checked(
-        wrong, field, lambda row: identifier(field, cell_value(table, field, row)), problem
-    )
+
+    def check(row: int) -> None:
+        value = cell_value(table, field, row)
+        identifier(field, int(value) if whole else value)
+
+    errors.add_checked(wrong, field, check, "must be a string or an integer")
     return number

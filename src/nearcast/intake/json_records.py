@@ -15,7 +15,7 @@ from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake.batches import Batch
 from nearcast.intake.lines import LineErrors
 from nearcast.intake.made_ids import hash_id, row_id
-from nearcast.intake.names import COLUMNS, check_columns, question, similar, steps
+from nearcast.intake.names import COLUMNS, check_columns, near, question, similar, steps
 from nearcast.intake.rejects import reason_of
 from nearcast.model.checks import time_us
 from nearcast.model.json_form import BOX, CIRCLE, read_field
@@ -32,6 +32,7 @@ LISTS = ("keywords", "tokens")
 TEXTS = ("text", "expression", "owner", "geometry", "op")
 TIMES = ("time", "expires_at")
 _PLACE = frozenset((*BOX, *CIRCLE))
+_MAX_NAMES = 1_000
 _NO_FEATURE = "is not a GeoJSON Feature"
 
 
@@ -77,6 +78,7 @@ class JsonColumns:
         self.taken: dict[str, str] = {}
         self.unused: dict[str, None] = {}
         self.first = True
+        self._unlike: set[str] = set()
 
     @property
     def makes_ids(self) -> bool:
@@ -133,7 +135,12 @@ class JsonColumns:
         self, fields: Mapping[str, Any], given: Mapping[str, Any], used: set[str]
     ) -> dict[str, str]:
         """Return our columns that are called differently, and their fields."""
-        names = [n for n, value in fields.items() if value is not None and n not in used]
+        known = used | self._unlike
+        names = [n for n, value in fields.items() if n not in known and value is not None]
+        if not names:
+            return {}
+        if len(self._unlike) < _MAX_NAMES:
+            self._unlike.update(name for name in names if near(name, self.kind) is None)
         taken, asked = similar(names, given, self.kind, self.said)
         if asked is not None:
             if self.first:

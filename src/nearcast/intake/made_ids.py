@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.intake.rejects import cell_value
+from nearcast.intake.rejects import cell_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,11 +68,10 @@ def hash_id(record: Mapping[str, Any]) -> str:
 def hash_ids(table: pa.Table) -> pa.Array:
     """Return the ids of the rows of a table by their content."""
     names = table.column_names
-    ids = [
-        hash_id({name: cell_value(table, i, row) for i, name in enumerate(names)})
-        for row in range(table.num_rows)
-    ]
-    return pa.array(ids, pa.string())
+    rows = list(range(table.num_rows))
+    columns = [cell_values(table, i, rows) for i in range(len(names))]
+    records = (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
+    return pa.array([hash_id(record) for record in records], pa.string())
 
 
 def _as_text(value: Any) -> str:

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
     from nearcast.intake.batches import Batch
 
-__all__ = ["Rejects", "RowErrors", "cell_value", "reason_of", "record_json", "table_records"]
+__all__ = [
+    "Rejects",
+    "RowErrors",
+    "cell_value",
+    "cell_values",
+    "reason_of",
+    "record_json",
+    "table_records",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,18 +187,18 @@ def table_records(table: pa.Table, rows: Iterable[int]) -> tuple[str, ...]:
     """Return rows of a table as JSON."""
     chosen = list(rows)
     names = table.column_names
-    columns = [_values(table, i, chosen) for i in range(len(names))]
+    columns = [cell_values(table, i, chosen) for i in range(len(names))]
     return tuple(
         record_json(dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)
     )
 
 
-def _values(table: pa.Table, column: int, rows: list[int]) -> list[Any]:
+def cell_values(table: pa.Table, column: int, rows: list[int]) -> list[Any]:
     """Return cells of a column as Python values, all at once if their type allows it."""
     kind = table.schema.field(column).type
     if pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         try:
-            values: list[Any] = table.column(column).take(pa.array(rows)).to_pylist()
+            values: list[Any] = table.column(column).take(pa.array(rows, pa.int64())).to_pylist()
             return values
         except ValueError:  # invalid UTF-8
             pass

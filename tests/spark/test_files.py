@@ -98,6 +98,9 @@ def test_types_of_pandas_and_arrow_mean_the_same_in_spark(
     days = pa.table({**parquet.read_table(path).to_pydict(), "time": [date(2024, 5, 6), None]})
     parquet.write_table(days.drop_columns("ttl_s"), path)
     assert read_files(spark, path).orderBy("id").first().time == datetime(2024, 5, 6)  # type: ignore[union-attr]
+    whole = pa.array([Decimal(7), Decimal(8)], pa.decimal128(20, 0))
+    parquet.write_table(days.set_column(0, "id", whole).drop_columns("ttl_s"), path)
+    assert ids(read_files(spark, path)) == [7, 8]
     huge = days.set_column(0, "id", pa.array([7, 2**63], pa.uint64())).drop_columns("ttl_s")
     parquet.write_table(huge, path)
     assert ids(read_files(spark, path)) == [7]

@@ -156,7 +156,7 @@ def survey_file(piece: Piece, reading: Reading, kind: str) -> Survey:
         given = [name for name in ours if not free or _has_values(batch.table[name])]
         found += Survey(
             tuple(given),
-            _types(batch.table, ("id", "subscription_id"), given, pa.types.is_integer, _INTEGER),
+            _types(batch.table, ("id", "subscription_id"), given, _is_integer, _INTEGER),
             _types(batch.table, ("geometry",), given, _is_binary, _BINARY),
             tuple(f"{ours}={theirs}" for ours, theirs in batch.taken.items()),
             tuple(batch.unused),
@@ -189,6 +189,11 @@ def _types(
     found = (table.schema.field(name).type for name in names if name in given)
     kinds = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in found)
     return tuple(dict.fromkeys(one if is_one(kind) else _TEXT for kind in kinds))
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    """Whether ids of a type are integers; those of decimals are, if they are valid."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
 def _is_binary(kind: pa.DataType) -> bool:

@@ -69,10 +69,10 @@ def test_merges_churn_and_restarts(saves: bool, tmp_path: Path) -> None:
             continue
         trees[number] = tree
     dead = [number for number in trees if number % 10]
+    before = engine.stats().tokens
     engine.unsubscribe(dead)
     for number in dead:
         del trees[number]
-    before = engine.stats().tokens
     engine.settle()
     assert engine.stats().tokens < before / 2
     if saves:

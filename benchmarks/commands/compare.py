@@ -198,9 +198,9 @@ def _builders(names: str, kind: str) -> "dict[str, Builder]":
 
     builders = {}
     for label in parse_names(names) or compared_names(kind):
-        parts = label.split(":")
-        name = ":".join(part for part in parts if "=" not in part)  # an own one is module:Class
-        options = [part for part in parts if "=" in part]
+        name, *options = label.split(":")
+        if name not in indexes.names() and options and "=" not in options[0]:
+            name = f"{name}:{options.pop(0)}"  # one's own, as module:Class
         builders[label] = indexes.create(name, **parse_assignments(options))
     return builders
 

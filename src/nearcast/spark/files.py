@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyarrow import fs, parquet
+from pyspark.sql import DataFrame
 
 from nearcast.errors import UnsupportedFile
 from nearcast.intake.files import naming
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from nearcast.spark.workers.cleaning import Cleaning
 
@@ -95,7 +96,7 @@ def read_files(
 
 def files_of(frame: DataFrame) -> FileSet | None:
     """Return the files of a frame from `read_files`; None for any other frame."""
-    return _files.get(frame)
+    return _files.get(frame) if isinstance(frame, DataFrame) else None
 
 
 def with_tokenizer(frame: DataFrame, tokenizer: str) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.compiled.jit import kernel
+from nearcast.compiled.jit import inlined_kernel, kernel
 from nearcast.text.byte_table import HASH_SEED, Keys, find_keys, hash_byte, hash_end
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _sort(values: NDArray[np.int32], begin: int, end: int) -> None:
         gap = gap * 4 // 9
 
 
-@kernel
+@inlined_kernel
 def sort_distinct(token: NDArray[np.int32], first: int, last: int) -> int:
     """Sort a slice in place, and drop repeated values; return where it ends now."""
     _sort(token, first, last)
@@ -181,7 +181,8 @@ def distinct_tokens(
             if number[i] >= 0:
                 token[count] = number[i]
                 count += 1
-        count = sort_distinct(token, first, count)
+        if count - first > 1:
+            count = sort_distinct(token, first, count)
     token_start[len(word_start) - 1] = count
     return count
 

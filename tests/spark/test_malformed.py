@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROWS = int(os.environ.get("NEARCAST_MALFORMED_ROWS", "20000"))
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
-MANY = 500_000  # a block of a file has about so many rows, and memory is that of a block
+MANY = 500_000  # about the rows of one block of a file; memory is that of a block
 MORE = 3
 GROWTH_MB = 300
 

@@ -10,6 +10,7 @@ from generated import message_table, scanned, subscription_table
 from pyspark.sql import Observation
 
 from nearcast.errors import InvalidInput, StorageError, UnknownName, UnsupportedFile
+from nearcast.intake.arrow_columns import with_column
 from nearcast.spark.build import build
 from nearcast.spark.match import match
 
@@ -147,11 +148,7 @@ def test_a_frame_can_be_used_in_a_chain(spark: SparkSession, folder: Path) -> No
 @pytest.mark.parametrize("mode", ["replicated", "sharded"])
 def test_matches_name_owners_on_request(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     owner = [None if row % 5 == 0 else f"owner {row % 7}" for row in range(len(SUBSCRIPTIONS))]
-    name = "owner"
-    owned = SUBSCRIPTIONS
-    if name in owned.column_names:
-        owned = owned.drop_columns(name)
-    owned = owned.append_column(name, pa.array(owner, pa.string()))
+    owned = with_column(SUBSCRIPTIONS, "owner", pa.array(owner, pa.string()))
     build(spark.createDataFrame(owned), tmp_path, shards=3)
     of_id = dict(zip(owned["id"].to_pylist(), owner, strict=True))
     found = match(spark.createDataFrame(MESSAGES), tmp_path, mode=mode, owners=True)

@@ -58,7 +58,7 @@ def test_round_trips_can_be_added_to(first: list[str], second: list[str]) -> Non
 def test_stored_arrays_do_not_change_with_the_vocabulary() -> None:
     vocabulary = Vocabulary("abcdefghi")
     stored = vocabulary.arrays()
-    vocabulary.add(["x"])  # there is room for it in the arrays at hand
+    vocabulary.add(["x"])  # the arrays have the capacity for it
     vocabulary.count([0])
     copy = Vocabulary.from_arrays(stored)
     assert copy.ids_of(["a", "b", "x"]).tolist() == [0, 1, -1]

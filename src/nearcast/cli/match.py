@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.options import parse_assignments
+from nearcast.cli.options import Owners, parse_assignments
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -69,9 +69,7 @@ def match(
         int | None,
         typer.Option(min=1, help="At most this many matches a message, the best first."),
     ] = None,
-    owners: Annotated[
-        bool, typer.Option("--owners", help="Write the owner of the subscription too.")
-    ] = False,
+    owners: Owners = False,
     column: Columns = None,
     id: MadeIds = None,
     encoding: Encodings = None,
@@ -97,8 +95,13 @@ def match(
     paths = {"subscriptions": subscriptions, "messages": messages}
     rejects_path = rejects or out.with_name(f"{out.name}.rejects.ndjson")
     if moves is not None:
-        single = {"threads": threads > 1 or None, "owners": owners or None}
-        _refuse("does not go with --moves", top=top, map=map_path, **single)
+        _refuse(
+            "does not go with --moves",
+            top=top,
+            map=map_path,
+            threads=threads > 1 or None,
+            owners=owners or None,
+        )
         files = subscriptions, messages, moves, out, rejects_path
         readings = reading.readings({**paths, "moves": moves})
         given = ReplayOptions(

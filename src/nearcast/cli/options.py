@@ -1,17 +1,21 @@
-"""Parsers for option values such as ``6-20`` and ``name=value``."""
+"""Options that several commands share, and parsers for values such as ``6-20``, ``name=value``."""
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 __all__ = [
+    "Owners",
     "parse_assignments",
     "parse_counts",
     "parse_distances",
     "parse_names",
     "parse_shares",
 ]
+
+
+Owners = Annotated[bool, typer.Option("--owners", help="Write the owner of the subscription too.")]
 
 
 def parse_counts(text: str) -> tuple[int, int]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from nearcast.intake import Named
     from nearcast.model import Id
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "owner_of",
     "table_of",
     "with_living",
+    "with_missing",
     "with_rejected",
     "with_taken",
     "with_unknown",
@@ -119,6 +121,18 @@ def with_unknown(given: GivenTable, rejects: Rejects, rows: NDArray[np.int64]) -
     return _with(given, rejects, rows, "subscription_id", "is not registered, or has expired")
 
 
+def with_missing(
+    table: pa.Table, rejects: Rejects, named: Named, rows: Sequence[int] | NDArray[np.int64]
+) -> Rejects:
+    """Return rejects and the rows that name no subscription."""
+    if not len(rows):
+        return rejects
+    given = GivenTable(table, None)
+    if named.owners is None:
+        return _with(given, rejects, rows, "id", "is not registered, or has expired")
+    return _with(given, rejects, rows, "owner", "owns no subscription")
+
+
 def _sound(table: pa.Table, rejects: Rejects) -> NDArray[np.int64]:
     """Return the rows that were not rejected."""
     sound = np.ones(table.num_rows, np.bool_)
@@ -127,7 +141,11 @@ def _sound(table: pa.Table, rejects: Rejects) -> NDArray[np.int64]:
 
 
 def _with(
-    given: GivenTable, rejects: Rejects, rows: NDArray[np.int64], field: str, reason: str
+    given: GivenTable,
+    rejects: Rejects,
+    rows: Sequence[int] | NDArray[np.int64],
+    field: str,
+    reason: str,
 ) -> Rejects:
     wrong = np.zeros(given.table.num_rows, np.bool_)
     wrong[rows] = True

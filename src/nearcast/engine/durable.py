@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Self
 
 from nearcast.engine.journal import UNNOTED, has_journal
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from nearcast.text import Tokenizer
 
 __all__ = ["Durable"]
+
+_NOT_NOTED: AbstractContextManager[Event] = nullcontext(UNNOTED)
 
 
 class Durable:
@@ -101,15 +103,15 @@ class Durable:
             self._checkpointing = threading.Thread(target=self.checkpoint, name="checkpoint")
             self._checkpointing.start()
 
-    @contextmanager
-    def _event(self, call: Callable[[], Call]) -> Iterator[Event]:
+    def _event(self, call: Callable[[], Call]) -> AbstractContextManager[Event]:
         """Note a call that changes the engine, if there is a journal; wait until it is on disk."""
-        if self._journal is None:
-            yield UNNOTED
-            return
-        with self._journal.noting(call()) as event:
+        return _NOT_NOTED if self._journal is None else self._noting(self._journal, call())
+
+    @contextmanager
+    def _noting(self, journal: Journal, call: Call) -> Iterator[Event]:
+        with journal.noting(call) as event:
             yield event
-        if self._journal.wants_checkpoint:
+        if journal.wants_checkpoint:
             self._checkpoint_later()
 
     def _check_open(self) -> None:

@@ -18,6 +18,7 @@ from nearcast.engine.arguments import (
     owner_of,
     table_of,
     with_living,
+    with_missing,
 )
 from nearcast.engine.clock import EngineClock
 from nearcast.engine.directory import living_id
@@ -28,10 +29,7 @@ from nearcast.engine.moving.mover import Mover
 from nearcast.engine.opening import open_journal, open_saved
 from nearcast.engine.published import Found, Published, Stats
 from nearcast.engine.registering import Registering
-from nearcast.engine.replay import (
-    publish_call,
-    publish_table_call,
-)
+from nearcast.engine.replay import publish_call, publish_table_call
 from nearcast.engine.restore import each_subscription, subscription_of, table_of_subscriptions
 from nearcast.engine.store import Store
 from nearcast.errors import InvalidInput, StorageError, UnknownId
@@ -444,7 +442,7 @@ class Engine(Registering):
                 places = self._store.found_owned(str(name))
             found += [subscription_of(s.subscriptions, at, s.vocabulary) for s, at in places]
             missing += [] if places else [row]
-        rejects = named.with_missing(table, rejects, missing)
+        rejects = with_missing(table, rejects, named, missing)
         return Found(table_of_subscriptions(found), rejects)
 
     def _find(self, id: Id) -> tuple[Segment, int]:

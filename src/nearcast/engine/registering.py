@@ -12,6 +12,7 @@ from nearcast.engine.arguments import (
     list_of,
     owner_of,
     table_of,
+    with_missing,
     with_rejected,
     with_taken,
     with_unknown,
@@ -208,7 +209,7 @@ class Registering(Durable):
                 counts = np.array(self._store.remove_owned(named.owners, time_us, event), np.int64)
             else:
                 counts = 1 - self._store.remove_known(named.ids, time_us, event).astype(np.int64)
-        rejects = named.with_missing(table, rejects, named.row[counts == 0])
+        rejects = with_missing(table, rejects, named, named.row[counts == 0])
         return Removed(int(counts.sum()), rejects)
 
     def move(self, id: Id, region: Region | Any, time: AnyTime | None = None) -> list[Update]:

@@ -11,12 +11,12 @@ from nearcast.columns import Ids
 from nearcast.errors import UnsupportedFile
 from nearcast.intake.arrow_columns import not_null
 from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
-from nearcast.intake.rejects import Rejects, RowErrors
+from nearcast.intake.rejects import RowErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
+
+    from nearcast.intake.rejects import Rejects
 
 __all__ = ["Named", "read_named"]
 
@@ -31,21 +31,6 @@ class Named(NamedTuple):
     def values(self) -> list[str | int]:
         """Return the owners, or the ids."""
         return [*self.owners] if self.owners is not None else self.ids.tolist()
-
-    def with_missing(
-        self, table: pa.Table, rejects: Rejects, rows: Sequence[int] | NDArray[np.int64]
-    ) -> Rejects:
-        """Return rejects and the rows that name no subscription."""
-        if not len(rows):
-            return rejects
-        wrong = np.zeros(table.num_rows, np.bool_)
-        wrong[rows] = True
-        errors = RowErrors(table.num_rows)
-        if self.owners is None:
-            errors.add(wrong, "id", "is not registered, or has expired")
-        else:
-            errors.add(wrong, "owner", "owns no subscription")
-        return Rejects.concatenate([rejects, errors.rejects(table)]).in_order()
 
 
 def read_named(table: pa.Table) -> tuple[Named, Rejects]:

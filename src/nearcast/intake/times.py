@@ -150,7 +150,7 @@ def _from_timestamps(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bo
 
 
 def _scaled(raw: NDArray[np.int64], factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return units of so many microseconds in microseconds; 0 stands for nanoseconds."""
+    """Return times in microseconds; ``factor`` is that of their unit, 0 for nanoseconds."""
     if factor == 0:
         return raw // 1000, no_rows(len(raw))
     wrong = (raw >= MAX_TIME_US // factor) | (raw <= -MAX_TIME_US // factor)

@@ -146,9 +146,9 @@ class DerivedTokens:
         old = self._arrays
         if nodes <= len(old.parent) and 2 * prefixes <= len(old.prefix_slot):
             return
-        room = nodes + nodes // 2 if nodes > len(old.parent) else len(old.parent)
+        capacity = nodes + nodes // 2 if nodes > len(old.parent) else len(old.parent)
         slots = max(2 * prefixes, len(old.prefix_slot))
-        new = _new_arrays(room, 1 << (slots - 1).bit_length())
+        new = _new_arrays(capacity, 1 << (slots - 1).bit_length())
         move_derived(old, self._nodes, new)
         self._install(new)
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nearcast.cli.options import Owners
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
 from nearcast.cli.reading_options import (
     Columns,
@@ -47,9 +48,7 @@ def match(
     version: Annotated[
         int | None, typer.Option(help="Version of the index.  [default: the latest]")
     ] = None,
-    owners: Annotated[
-        bool, typer.Option("--owners", help="Write the owner of the subscription too.")
-    ] = False,
+    owners: Owners = False,
     tokenizer: IndexTokenizer = None,
     column: Columns = None,
     id: MadeIds = None,

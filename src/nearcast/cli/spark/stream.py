@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from nearcast.cli.options import Owners
 from nearcast.cli.output import format_count, show_json, show_pairs
 from nearcast.cli.reading_options import (
     Columns,
@@ -63,9 +64,7 @@ def stream(
         bool, typer.Option("--once", help="Stop when all available messages are matched.")
     ] = False,
     mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
-    owners: Annotated[
-        bool, typer.Option("--owners", help="Write the owner of the subscription too.")
-    ] = False,
+    owners: Owners = False,
     moves: Annotated[
         str | None,
         typer.Option(help="Folder where files of moves arrive, or a topic; OUT gets updates."),

@@ -18,15 +18,16 @@ CHILD = Path(__file__).with_name("journal_child.py")
 
 
 def run_until_killed(folder: Path, seed: int, rng: random.Random) -> list[list[str]]:
-    """Run a process for a moment, kill it, and return what it said."""
+    """Run a process until it has said a few lines, kill it a moment later, return what it said."""
     command = [sys.executable, str(CHILD), str(folder), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         first = child.stdout.readline()
         assert first == "open\n"
-        timer = threading.Timer(rng.uniform(0.0, 0.6), child.kill)
+        lines = [child.stdout.readline() for _ in range(rng.randrange(100))]
+        timer = threading.Timer(rng.uniform(0.0, 0.1), child.kill)
         timer.start()
-        lines = child.stdout.read().splitlines(keepends=True)
+        lines += child.stdout.read().splitlines(keepends=True)
         timer.join()
     return [line.split() for line in lines if line.endswith("\n")]
 

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install java run test lint types layers tests tests-interpreted tests-spark tests-kafka soak bench clean
+.PHONY: install java run test lint types layers tests tests-interpreted tests-spark tests-kafka docs soak bench clean
 
 install: .venv/installed
 
@@ -35,7 +35,7 @@ run: install java
 # Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.
 test: lint layers
 	@$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
-		tests tests-spark tests-interpreted types tests-kafka
+		tests tests-spark tests-interpreted types tests-kafka docs
 
 lint: install
 	$(BIN)/ruff check .
@@ -68,6 +68,11 @@ tests-spark: install
 tests-kafka: install
 	@$(MAKE) --no-print-directory java
 	NEARCAST_KAFKA=1 $(BIN)/pytest -rs tests/kafka
+
+# The documentation site in out/site; a broken link or anchor is an error.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site is in out/site; $(BIN)/mkdocs serve shows it while you write."
 
 # The generated tests again and again with other seeds, for an hour or a night.
 ROUNDS ?= 20

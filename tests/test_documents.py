@@ -73,7 +73,7 @@ def test_commands_of_the_page_about_moving_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs/moving.md").read_text()
+    page = (ROOT / "docs/guides/moving.md").read_text()
     blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     commands = [line for block in blocks for line in block.splitlines()]
     assert len(commands) >= 3

@@ -10,6 +10,7 @@
     ├── UnknownId (also KeyError)           no subscription has this id
     ├── UnknownName (also ValueError)       no index, option or dataset has this name
     ├── UnsupportedFile (also ValueError)   a file is missing, unreadable or lacks columns
+    ├── MissingExtra (also ImportError)     an optional package is not installed
     └── StorageError (also OSError)         stored data is damaged or of another version
 
 Every message says what was expected, what was found and what to do about it. Messages may quote
@@ -28,6 +29,7 @@ __all__ = [
     "DuplicateId",
     "ExpressionError",
     "InvalidInput",
+    "MissingExtra",
     "NearcastError",
     "RegionError",
     "StorageError",
@@ -118,6 +120,32 @@ class UnknownName(NearcastError, ValueError):
 
 class UnsupportedFile(NearcastError, ValueError):
     """A file is missing, cannot be read, or lacks required columns."""
+
+
+class MissingExtra(NearcastError, ImportError):
+    """An optional package is not installed; the message says how to install it.
+
+    Parameters
+    ----------
+    purpose
+        What needs the package, such as "nearcast.plots".
+    package
+        The missing package.
+    extra
+        The extra of Nearcast that installs it.
+    """
+
+    def __init__(self, purpose: str, package: str, extra: str) -> None:
+        self.purpose = purpose
+        self.package = package
+        self.extra = extra
+        super().__init__(
+            f"{purpose} needs {package}, which is not installed; "
+            f"install it with: pip install 'nearcast[{extra}]'"
+        )
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:
+        return type(self), (self.purpose, self.package, self.extra)
 
 
 class StorageError(NearcastError, OSError):

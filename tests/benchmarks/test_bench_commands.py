@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 import nearcast
-from benchmarks import start as start_experiment
-from benchmarks.report import readme_block
 from nearcast import indexes
+from nearcast.benchmarks import start as start_experiment
+from nearcast.benchmarks.report import tables_block
 from nearcast.cli import app
 from nearcast.columns import KINDS
 
@@ -38,7 +38,7 @@ def test_compare_writes_json_and_a_plot_and_the_readme(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("<!-- bench:begin -->\n<!-- bench:end -->\n")
     results = [str(path) for path in sorted(tmp_path.glob("*.json"))]
-    done = run(app, ["bench", "readme", *results, "--file", str(readme)])
+    done = run(app, ["bench", "tables", *results, "--file", str(readme)])
     assert done.exit_code == 0, done.output
     assert "--index scan,trie-pyramid:list_size=32 --group long-range" in readme.read_text()
 
@@ -177,4 +177,4 @@ def test_calls_are_measured_at_every_size(tmp_path: Path) -> None:
         rows = {row["call"]: row for row in result["results"] if row["subscriptions"] == size}
         assert set(names) <= rows.keys()
         assert all(0 < row["median_us"] <= row["p99_us"] for row in rows.values())
-    assert "| `move` |" in readme_block([result])
+    assert "| `move` |" in tables_block([result])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import reading
+from nearcast.benchmarks import reading
 from nearcast.cli import app
 from nearcast.errors import NearcastError
 from nearcast.intake import load_messages, load_subscriptions

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from benchmarks import churn as experiment
-from benchmarks.churn import churn
-from benchmarks.plot_churn import plot_churn
-from benchmarks.runbook import Runbook, RunbookStep, mixed_load, read_runbook
+from nearcast.benchmarks import churn as experiment
+from nearcast.benchmarks.churn import churn
+from nearcast.benchmarks.plot_churn import plot_churn
+from nearcast.benchmarks.runbook import Runbook, RunbookStep, mixed_load, read_runbook
 from nearcast.errors import InvalidInput, NearcastError, UnknownName, UnsupportedFile
 
 if TYPE_CHECKING:

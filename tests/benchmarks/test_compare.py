@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pytest
 
-from benchmarks import compare as experiment
-from benchmarks.compare import GROUPS, Comparison, compare, spread
-from benchmarks.plot_compare import plot_comparison
-from benchmarks.report import readme_block
 from nearcast import indexes
+from nearcast.benchmarks import compare as experiment
+from nearcast.benchmarks.compare import GROUPS, Comparison, compare, spread
+from nearcast.benchmarks.plot_compare import plot_comparison
+from nearcast.benchmarks.report import tables_block
 from nearcast.columns import Clauses, Matches, Messages
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes import Builder
@@ -87,12 +87,12 @@ def test_each_group_has_a_result_and_all_share_a_table() -> None:
     assert {len(r["rounds_us"]) for result in results for r in result["results"]} == {3}
     long, short = (results[i]["results"][0]["matches_per_message"] for i in (1, 0))
     assert long > short
-    block = readme_block(results)
+    block = tables_block(results)
     scan = next(line for line in block.splitlines() if line.startswith("| `scan`"))
     assert scan.count(" x)") == len(GROUPS)
     assert f"--group {','.join(GROUPS)} --rounds 3" in block
     assert block.count("nearcast bench compare") == 1
-    assert readme_block(results[:1]).count("least-most") == 1
+    assert tables_block(results[:1]).count("least-most") == 1
 
 
 @pytest.mark.parametrize("name", ["subscriptions", "messages", "rounds"])

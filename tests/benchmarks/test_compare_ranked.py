@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import answers
-from benchmarks.answers import Answers
-from benchmarks.compare import GROUPS_OF_KIND, Comparison, compare
-from benchmarks.plot_compare import plot_comparison
-from benchmarks.ranking import RANKED_KINDS, Ranking, compared_names, default_index
-from benchmarks.report import readme_block
 from nearcast import indexes
+from nearcast.benchmarks import answers
+from nearcast.benchmarks.answers import Answers
+from nearcast.benchmarks.compare import GROUPS_OF_KIND, Comparison, compare
+from nearcast.benchmarks.plot_compare import plot_comparison
+from nearcast.benchmarks.ranking import RANKED_KINDS, Ranking, compared_names, default_index
+from nearcast.benchmarks.report import tables_block
 from nearcast.cli import app
 from nearcast.columns import Scoring
 from nearcast.datasets import Workload
@@ -113,11 +113,11 @@ def test_ranked_indexes_get_all_measurements(kind: str, similarity: str, tmp_pat
     assert json.loads(json.dumps(results)) == results
     plot_comparison(results[0], tmp_path / "compare.png")
     assert (tmp_path / "compare.png").read_bytes()[:4] == b"\x89PNG"
-    block = readme_block(results)
+    block = tables_block(results)
     assert block.count("| ns/match |") == len(results)
     assert f"--kind {kind}" in block
     assert f"--similarity {similarity}" in block
-    assert "| ns/match |" in readme_block(results[:1])
+    assert "| ns/match |" in tables_block(results[:1])
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_the_command_writes_results_that_name_its_options(kind: str, tmp_path: P
     files = [tmp_path / f"{name}.json" for name in names]
     ranking = json.loads(files[0].read_text())["ranking"]
     assert ranking["delta" if kind == "proximity" else "alpha"] == [0.2, 0.8]
-    block = readme_block([json.loads(file.read_text()) for file in files])
+    block = tables_block([json.loads(file.read_text()) for file in files])
     assert f"--group {','.join(GROUPS_OF_KIND[kind])}" in block
     shown = "--max-distance-m 10000-1e+06" if kind == "proximity" else "--theta 0.4-0.4"
     assert shown in block

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.moving import (
+from nearcast.benchmarks.moving import (
     MovingLoad,
     MovingPlan,
     check_with_scan,
@@ -18,11 +18,11 @@ from benchmarks.moving import (
     measure_engine,
     measure_ticks,
 )
-from benchmarks.moving.compared import COMPARED, builders
-from benchmarks.moving.lifetimes import measure_lifetimes
-from benchmarks.moving.load import COUNTY, in_circles
-from benchmarks.moving.runs import check_agreement, digest
-from benchmarks.report import readme_block
+from nearcast.benchmarks.moving.compared import COMPARED, builders
+from nearcast.benchmarks.moving.lifetimes import measure_lifetimes
+from nearcast.benchmarks.moving.load import COUNTY, in_circles
+from nearcast.benchmarks.moving.runs import check_agreement, digest
+from nearcast.benchmarks.report import tables_block
 from nearcast.cli import app
 from nearcast.errors import InvalidInput, NearcastError
 from nearcast.indexes.moving import registry
@@ -216,7 +216,7 @@ def test_the_command_writes_and_shows_everything(tmp_path: Path) -> None:
     assert result["results"][1]["median"]["us_per_move"]["least"] > 0
     assert result["load"]["arrivals"] == 10
     assert len(result["targets"]) == 9
-    block = readme_block([result])
+    block = tables_block([result])
     assert "--subscriptions 500 --messages 100 --ticks 2" in block
     assert "| `twin-lists` |" in block
     done = run(app, [*command, "--index", "twin-lists", "--memory-gb", "0"])

@@ -10,10 +10,10 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from benchmarks.compare import Comparison, compare
-from benchmarks.own_files import OwnFiles
-from benchmarks.report import readme_block
 from nearcast import indexes
+from nearcast.benchmarks.compare import Comparison, compare
+from nearcast.benchmarks.own_files import OwnFiles
+from nearcast.benchmarks.report import tables_block
 from nearcast.cli import app
 from nearcast.columns import Scoring
 from nearcast.errors import UnsupportedFile
@@ -54,7 +54,7 @@ def test_indexes_are_compared_on_files(tmp_path: Path) -> None:
     assert fast["matches_per_message"] == scan["matches_per_message"] > 10
     assert tree["verified_messages"] == 20
     assert (result["subscriptions"], result["messages"], result["kind"]) == (399, 49, "boolean")
-    assert "--subscriptions-file" in readme_block([result])
+    assert "--subscriptions-file" in tables_block([result])
 
 
 @pytest.mark.parametrize("similarity", ["containment", "cosine"])

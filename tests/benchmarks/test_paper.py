@@ -12,7 +12,7 @@ from weakref import WeakSet
 import numpy as np
 import pytest
 
-from benchmarks.paper import (
+from nearcast.benchmarks.paper import (
     Case,
     Data,
     Experiment,
@@ -27,7 +27,7 @@ from benchmarks.paper import (
     measure,
     statement_table,
 )
-from benchmarks.ranking import Ranking
+from nearcast.benchmarks.ranking import Ranking
 from nearcast.columns import Matches, Messages
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes import Builder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.paper import (
+from nearcast.benchmarks.paper import (
     MOVING_PAPERS,
     MovingExperiment,
     MovingPaperPlan,
@@ -19,10 +19,18 @@ from benchmarks.paper import (
     plot_figures,
     statement_table,
 )
-from benchmarks.paper.ap_plus import AP_PLUS
-from benchmarks.paper.ap_plus.series import LIFETIMES, PRINTED, SIZES, TWIN, circled, ranged, sized
-from benchmarks.paper.moving import MovingSeries
-from benchmarks.report import readme_block
+from nearcast.benchmarks.paper.ap_plus import AP_PLUS
+from nearcast.benchmarks.paper.ap_plus.series import (
+    LIFETIMES,
+    PRINTED,
+    SIZES,
+    TWIN,
+    circled,
+    ranged,
+    sized,
+)
+from nearcast.benchmarks.paper.moving import MovingSeries
+from nearcast.benchmarks.report import tables_block
 from nearcast.cli import app
 from nearcast.errors import InvalidInput
 
@@ -154,7 +162,7 @@ def test_the_command_writes_everything(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_readme_names_the_command(run: Run) -> None:
-    block = readme_block([run.result])
+    block = tables_block([run.result])
     assert (
         "`nearcast bench paper ap-plus --subscriptions 1000 --messages 300 --ticks 3 --seed 0 "
         "--figure apart,variants,circles,ticks,lifetimes`"

@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from benchmarks.paper import Boolean, Data, Drifting
-from benchmarks.paper.expressions import Expressions, draw_expressions, to_clauses
+from nearcast.benchmarks.paper import Boolean, Data, Drifting
+from nearcast.benchmarks.paper.expressions import Expressions, draw_expressions, to_clauses
 from nearcast.columns import Clauses
 from nearcast.datasets.workloads import Workload
 

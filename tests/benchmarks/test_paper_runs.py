@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.paper import (
+from nearcast import indexes
+from nearcast.benchmarks.paper import (
     PAPERS,
     Case,
     Experiment,
@@ -23,8 +24,7 @@ from benchmarks.paper import (
     statement_table,
     summary_table,
 )
-from benchmarks.report import readme_block
-from nearcast import indexes
+from nearcast.benchmarks.report import tables_block
 from nearcast.cli import app
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def test_some_figures_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     keys = {verdict["statement"] for verdict in result["verdicts"]}
     assert {"st sp", "leaf 100"} <= keys
     assert not {"SP+HI SP", "update rt"} & keys
-    block = readme_block([result])
+    block = tables_block([result])
     assert "--figure cost-model,leaf" in block
     assert "| `stamp` |" in block
     done = CliRunner().invoke(app, ["bench", "paper", "stamp", "--figure", "leaves", *sizes])
@@ -213,7 +213,7 @@ def test_the_command_writes_everything(
     assert result["experiment"] == f"paper-{name}"
     assert len(result["verdicts"]) == len(small.statements)
     assert len(list(tmp_path.glob(f"paper-{name}-*.png"))) == len(small.figures)
-    block = readme_block([result | {"machine": MACHINE}])
+    block = tables_block([result | {"machine": MACHINE}])
     options = f"--subscriptions 2000 --messages {messages} --rounds 1 --seed 0"
     assert f"nearcast bench paper {name} {options}" in block
     if name in NOTES:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.report import read_result, rewrite_readme, write_result
+from nearcast.benchmarks.report import read_result, rewrite_tables, write_result
 from nearcast.errors import UnsupportedFile
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def text_result(us: float) -> dict[str, Any]:
 def test_only_the_block_is_replaced(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- bench:begin -->old<!-- bench:end -->\nafter\n")
-    rewrite_readme(readme, [text_result(1.234)])
+    rewrite_tables(readme, [text_result(1.234)])
     once = readme.read_text()
-    rewrite_readme(readme, [text_result(1.234)])
+    rewrite_tables(readme, [text_result(1.234)])
     assert readme.read_text() == once
     assert once.startswith("before\n<!-- bench:begin -->\n")
     assert once.endswith("<!-- bench:end -->\nafter\n")
@@ -50,7 +50,7 @@ def test_a_file_without_markers_is_not_changed(text: str, tmp_path: Path) -> Non
     readme = tmp_path / "README.md"
     readme.write_text(text)
     with pytest.raises(UnsupportedFile, match="bench:begin"):
-        rewrite_readme(readme, [text_result(1.0)])
+        rewrite_tables(readme, [text_result(1.0)])
     assert readme.read_text() == text
 
 

@@ -18,8 +18,8 @@ from test_pt_quadtree import POINT, RANGE, Tree, answers, check_quadtree, letter
 from test_pt_quadtree import SUBSCRIPTIONS as EXAMPLE
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
-from benchmarks.compare import GROUPS
 from nearcast import indexes
+from nearcast.benchmarks.compare import GROUPS
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload

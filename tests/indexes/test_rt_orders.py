@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from test_rtree import some_clauses
 
-from benchmarks.compare import GROUPS
 from nearcast import indexes
+from nearcast.benchmarks.compare import GROUPS
 from nearcast.columns import Messages
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload

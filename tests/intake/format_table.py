@@ -1,4 +1,4 @@
-"""The table of ``docs/files.md``: what every format and every type of a column gives.
+"""The table of ``docs/guides/files.md``: what every format and every type of a column gives.
 
 Each case is a file with one message, of which one column is of interest. `read_case` reads it with
 `nearcast.intake` and returns what the table says.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "DOCUMENT", "Case", "described", "read_case", "rows_of_document", "shown"]
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "files.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "files.md"
 HEADER = "| source | column | value | gives | in Spark |"
 
 _ROW: dict[str, Any] = {"id": "a", "text": "tea", "lon": 13.4, "lat": 52.5}

@@ -30,7 +30,7 @@ app.command("match")(match.match)
 app.command("indexes")(indexes.indexes)
 app.add_typer(spark.app, name="spark")
 app.add_typer(plot.app, name="plot")
-bench.register(app)
+app.add_typer(bench.app, name="bench")
 
 
 def _show_version(requested: bool) -> None:

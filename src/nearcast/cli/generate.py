@@ -44,7 +44,6 @@ from nearcast.cli.ranked_options import (
     Tau,
     Theta,
     parse_ranges,
-    show_ranges,
 )
 from nearcast.errors import UnknownName
 
@@ -235,6 +234,8 @@ def _write_still(
         "keywords": list(workload.profile.keywords),
     }
     if ranked is not None:
+        from nearcast.datasets.ranges import show_ranges
+
         more |= {"ranked": ranked.value, **show_ranges(ranges)}
     files = {
         "subscriptions": _write(

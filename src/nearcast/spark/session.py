@@ -55,12 +55,8 @@ def session(
     NearcastError
         When PySpark or a Java that can run it is missing.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise NearcastError(
-            "PySpark is not installed; install it with: pip install 'nearcast[spark]'"
-        ) from None
+    from pyspark.sql import SparkSession
+
     running = SparkSession.getActiveSession()
     if running is not None:
         _require_packages(running, packages)

@@ -1,0 +1,263 @@
+"""``nearcast bench compare``: compare indexes on one workload."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearcast.cli.bench.options import OUT, Dataset, Json, Kind, Out, Rounds, Seed
+from nearcast.cli.options import parse_assignments, parse_names
+from nearcast.cli.output import (
+    format_count,
+    format_seconds,
+    format_size,
+    show_json,
+    show_table,
+    step_progress,
+)
+from nearcast.cli.ranked_options import (
+    Alpha,
+    Delta,
+    Distance,
+    MaxDistance,
+    Similarity,
+    Tau,
+    Theta,
+    parse_ranges,
+)
+
+if TYPE_CHECKING:
+    from nearcast.benchmarks.compare import Comparison
+    from nearcast.benchmarks.ranking import Ranking
+    from nearcast.indexes import Builder
+
+__all__ = ["compare"]
+
+
+def compare(
+    dataset: Dataset = "tweets",
+    kind: Annotated[Kind, typer.Option(help="Kind of the subscriptions.")] = Kind.BOOLEAN,
+    subscriptions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of subscriptions.  [default: 100,000; all of a file]"),
+    ] = None,
+    messages: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of messages.  [default: 10,000; all of a file]"),
+    ] = None,
+    subscriptions_file: Annotated[
+        Path | None,
+        typer.Option(help="Compare on your own subscriptions: any file that match reads."),
+    ] = None,
+    messages_file: Annotated[
+        Path | None, typer.Option(help="And on your own messages; both files are needed.")
+    ] = None,
+    index: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            help="Names; options as NAME:option=value.  [default: all of the kind but the scans]",
+        ),
+    ] = "",
+    group: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            help="Groups of messages: short, long, mean-12 or mean-41, with -point or -range; or "
+            "all of the kind.  [default: short-point, or mean-12 if ranked]",
+        ),
+    ] = "",
+    range_share: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Largest area of a range message, as a share of the world.  "
+            "[default: 0.0001; 0.01 for overlap]",
+        ),
+    ] = None,
+    rounds: Rounds = 5,
+    sample: Annotated[
+        int, typer.Option(min=1, help="Number of messages to compare with the scan.")
+    ] = 20,
+    threads: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
+    delta: Delta = None,
+    tau: Tau = None,
+    max_distance_m: MaxDistance = None,
+    alpha: Alpha = None,
+    theta: Theta = None,
+    similarity: Similarity = "containment",
+    distance: Distance = "geodesic",
+    seed: Seed = 0,
+    out: Out = OUT,
+    as_json: Json = False,
+) -> None:
+    """Compare indexes on one workload, after checking each against the scan.
+
+    Each group of messages gets its own result files.
+    """
+    from nearcast.benchmarks.compare import compare as run
+    from nearcast.benchmarks.plot_compare import plot_comparison
+    from nearcast.benchmarks.report import write_result
+
+    measured = {"rounds": rounds, "sample": sample, "threads": threads}
+    ranges = {
+        "delta": delta,
+        "tau": tau,
+        "max_distance_m": max_distance_m,
+        "alpha": alpha,
+        "theta": theta,
+    }
+    if subscriptions_file is None and messages_file is None:
+        ranking = _ranking(kind.value, (similarity, distance), **ranges)
+        counts = subscriptions or 100_000, messages or 10_000
+        builders = _builders(index, kind.value)
+        plan = _drawn(
+            dataset,
+            counts,
+            builders,
+            (kind.value, ranking, group, range_share),
+            seed=seed,
+            **measured,
+        )
+    else:
+        _refuse_with_files(group=group or None, range_share=range_share, **ranges)
+        paths, maxima = (subscriptions_file, messages_file), (subscriptions, messages)
+        plan = _of_files(paths, maxima, (similarity, distance), index, **measured)
+    with step_progress(not as_json, "comparing") as step:
+        results = run(plan, step)
+    for result in results:
+        first = result["group"] == "short-point"
+        prefix = "compare-" if plan.kind == "boolean" else f"compare-{plan.kind}-"
+        name = f"{prefix}{plan.dataset}-{plan.subscriptions}"
+        name += "" if first else f"-{result['group']}"
+        write_result(result, out / f"{name}.json")
+        plot_comparison(result, out / f"{name}.png")
+        if not as_json:
+            _show(result, out / name)
+    if as_json:
+        show_json(results if len(results) > 1 else results[0])
+
+
+def _drawn(
+    dataset: str,
+    counts: tuple[int, int],
+    builders: "dict[str, Builder]",
+    load: "tuple[str, Ranking | None, str, float | None]",
+    **more: Any,
+) -> "Comparison":
+    """Return a comparison on a data set that is drawn."""
+    from nearcast.benchmarks.compare import GROUPS_OF_KIND, RANGE_SHARES, Comparison
+
+    kind, ranking, group, range_share = load
+    groups = GROUPS_OF_KIND[kind]
+    return Comparison(
+        dataset,
+        *counts,
+        builders,
+        groups=groups if group == "all" else tuple(parse_names(group)) or groups[:1],
+        range_share=RANGE_SHARES[kind] if range_share is None else range_share,
+        ranking=ranking,
+        **more,
+    )
+
+
+def _of_files(
+    paths: tuple[Path | None, Path | None],
+    counts: tuple[int | None, int | None],
+    scoring: tuple[str, str],
+    index: str,
+    **more: int,
+) -> "Comparison":
+    """Return a comparison on files; the kind of the subscriptions is theirs."""
+    from nearcast.benchmarks.compare import Comparison
+    from nearcast.benchmarks.own_files import OwnFiles
+    from nearcast.columns import Scoring
+
+    subscriptions, messages = paths
+    if subscriptions is None or messages is None:
+        raise typer.BadParameter("--subscriptions-file and --messages-file go together")
+    files = OwnFiles(subscriptions, messages, *counts, Scoring(*scoring))
+    loaded = files.load()
+    return Comparison.of_files(files.name, loaded, _builders(index, loaded.kind), **more)
+
+
+def _refuse_with_files(**options: object) -> None:
+    """Raise an error if an option was given that says how data is drawn."""
+    for name, value in options.items():
+        if value is not None:
+            raise typer.BadParameter(
+                f"--{name.replace('_', '-')} says how data is drawn; it does not go with files"
+            )
+
+
+def _builders(names: str, kind: str) -> "dict[str, Builder]":
+    """Parse ``a,b:option=value``; each whole item is also the name in the report."""
+    from nearcast import indexes
+    from nearcast.benchmarks.ranking import compared_names
+
+    builders = {}
+    for label in parse_names(names) or compared_names(kind):
+        name, *options = label.split(":")
+        if name not in indexes.names() and options and "=" not in options[0]:
+            name = f"{name}:{options.pop(0)}"  # one's own, as module:Class
+        builders[label] = indexes.create(name, **parse_assignments(options))
+    return builders
+
+
+def _ranking(kind: str, scoring: tuple[str, str], **texts: str | None) -> "Ranking | None":
+    """Return the ranges of ranked subscriptions; None for boolean ones."""
+    from nearcast.benchmarks.ranking import RANKED_KINDS, Ranking
+    from nearcast.columns import Scoring
+
+    kinds = (kind,) if kind in RANKED_KINDS else ()
+    ranges = parse_ranges(kinds, **texts)
+    return Ranking(kind, **ranges[kind], scoring=Scoring(*scoring)) if kinds else None
+
+
+def _show(result: dict[str, Any], stem: Path) -> None:
+    from nearcast.benchmarks.report import describe_ranking
+    from nearcast.plots.machine import machine_caption
+
+    ranked = result["ranking"] is not None
+    header = [
+        "index",
+        "µs/message",
+        "least-most",
+        "messages/s",
+        *(["ns/match"] if ranked else []),
+        "matches/msg",
+        "examined/msg",
+        "visited/msg",
+        "bytes/sub",
+        "build",
+        "peak",
+        "compile",
+    ]
+    rows = [
+        [
+            r["index"],
+            format_count(r["us_per_message"]["median"]),
+            f"{format_count(r['us_per_message']['least'])}-{format_count(r['us_per_message']['most'])}",
+            format_count(round(r["messages_per_second"])),
+            *([format_count(r["ns_per_match"]) if r["ns_per_match"] else "-"] if ranked else []),
+            format_count(r["matches_per_message"]),
+            format_count(r["examined_per_message"]),
+            format_count(r["visited_per_message"]),
+            format_count(r["bytes_per_subscription"]),
+            format_seconds(r["build_s"]),
+            format_size(r["build_peak_bytes"]),
+            format_seconds(r["compile_s"]),
+        ]
+        for r in result["results"]
+    ]
+    title = (
+        f"{result['dataset']}, {result['subscriptions']:,} {describe_ranking(result)}, "
+        f"{result['messages']:,} {result['group']} messages, {result['rounds']} rounds"
+    )
+    caption = f"{machine_caption(result['machine'])}\n{stem}.json, {stem}.png"
+    rejected = result.get("files", {}).get("rejected", {})
+    if any(rejected.values()):
+        rows_of = ", ".join(f"{count:,} {name}" for name, count in rejected.items() if count)
+        caption += f"\nrejected and left out: {rows_of}; nearcast match tells the reasons"
+    show_table(title, header, rows, caption)

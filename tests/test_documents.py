@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import fields
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
-
-from nearcast.cli import app
 from nearcast.indexes import moving
+from tests.pages import PAGES, ROOT, is_about_kafka, is_about_spark, read_blocks, run_page
 
-ROOT = Path(__file__).parents[1]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+PLAIN = [
+    page
+    for page in PAGES
+    if not is_about_spark(page)
+    and not is_about_kafka(page)
+    and any(b.skip is None and ">>>" not in b.code for b in read_blocks(page))
+]
+"""Pages with blocks that need neither Spark nor Kafka; tests/spark and tests/kafka have others."""
+
 MOVING_PAGES = {
     "twin-lists": "twin-lists",
     "ap+-tree": "ap-plus-tree",
@@ -37,7 +45,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", without_code(page)):
         if target.startswith("http"):
@@ -49,7 +57,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_moving_index_has_a_page() -> None:
-    overview = (ROOT / "docs/indexes/README.md").read_text()
+    overview = (ROOT / "docs/indexes/index.md").read_text()
     for name in moving.names():
         if name != "moving-scan":
             assert f"[`{name}`]({MOVING_PAGES[name]}.md)" in overview
@@ -69,18 +77,6 @@ def test_the_page_of_a_moving_index_has_all_options(name: str) -> None:
     assert table == {field.name: str(field.default) for field in fields(options)}
 
 
-def test_commands_of_the_page_about_moving_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs/guides/moving.md").read_text()
-    blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    commands = [line for block in blocks for line in block.splitlines()]
-    assert len(commands) >= 3
-    for command in commands:
-        name, *arguments = shlex.split(command)
-        assert name == "nearcast"
-        result = CliRunner().invoke(app, arguments)
-        assert result.exit_code == 0, (command, result.output)
-    assert (tmp_path / "updates.parquet").exists()
-    assert (tmp_path / "updates.csv").read_text().count("\n") > 1
+@pytest.mark.parametrize("page", PLAIN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    assert run_page(page, tmp_path) > 0

@@ -7,8 +7,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
+
 from nearcast.indexes import moving
-from tests.pages import PAGES, ROOT, is_about_kafka, is_about_spark, read_blocks, run_page
+from pages import PAGES, ROOT, is_about_kafka, is_about_spark, read_blocks, run_page
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,9 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install java run test lint types layers tests tests-interpreted tests-spark tests-kafka docs soak bench clean
+.PHONY: install java run test lint types layers tests tests-interpreted tests-spark tests-kafka tests-package docs soak bench clean
 
 install: .venv/installed
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
+NAME_PACKAGES = | sed -un 's/^Collecting \([^ ;(<>=~!]*\).*/  \1/p; s/^ *Building wheel for \([^ ]*\).*started.*/  \1 is built/p'
 
 # Spark runs on Java 17 or newer: where it is missing, root on Debian or Ubuntu gets it.
 JAVA_VERSION = $$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')
@@ -19,23 +24,28 @@ java:
 		echo "on macOS: brew install openjdk@17. Or set JAVA_HOME to one that is there."; exit 1; \
 	fi
 
-.venv/installed: pyproject.toml
+# What `make run` needs, and all that `make test` needs. Each package is named when it is fetched.
+.venv/run-installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Nearcast needs Python 3.11 or newer; say which one with PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
 		{ echo "This Python cannot make environments; on Debian: apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@echo "Installing Nearcast, Spark and what they need into .venv (600 MB; a minute or two):"
+	@$(PIP_INSTALL) --no-compile --editable '.[bench,spark]' $(NAME_PACKAGES)
 	@touch $@
 
-run: install java
-	$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
-	@echo "The output of all steps is in out/run, with the plots statistics.png, matches.png and stream.png."
+.venv/installed: .venv/run-installed
+	@echo "Installing what tests and documentation need into .venv:"
+	@$(PIP_INSTALL) --editable '.[dev]' $(NAME_PACKAGES)
+	@touch $@
+
+run: .venv/run-installed java
+	@$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
 
 # Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.
 test: lint layers
 	@$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
-		tests tests-spark tests-interpreted types tests-kafka docs
+		tests tests-spark tests-interpreted types tests-kafka tests-package docs
 
 lint: install
 	$(BIN)/ruff check .
@@ -68,6 +78,10 @@ tests-spark: install
 tests-kafka: install
 	@$(MAKE) --no-print-directory java
 	NEARCAST_KAFKA=1 $(BIN)/pytest -rs tests/kafka
+
+# The wheel and the sdist: built, checked, installed into an empty environment and tried.
+tests-package: install
+	NEARCAST_PACKAGE=1 $(BIN)/pytest tests/package
 
 # The documentation site in out/site; a broken link or anchor is an error.
 docs: install

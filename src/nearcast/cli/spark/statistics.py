@@ -36,6 +36,7 @@ from nearcast.cli.spark.frames import (
 from nearcast.cli.text_options import Tokenizer
 from nearcast.columns import UNITS
 from nearcast.errors import InvalidInput
+from nearcast.extras import require
 
 if TYPE_CHECKING:
     from nearcast.indexes.statistics import Statistics
@@ -86,6 +87,8 @@ def statistics(
         raise InvalidInput("--plot", str(plot), "must end in .png")
     if out.exists() and not overwrite:
         raise InvalidInput("--out", str(out), "exists already; add --overwrite")
+    if plot is not None:
+        require("plots", "--plot")
     sides = None if box is None else _parse_box(box)
     reading = ReadingOptions(column, id, encoding, delimiter, format)
     from nearcast.spark.statistics import statistics as run

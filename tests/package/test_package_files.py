@@ -78,7 +78,7 @@ def test_the_small_install_needs_six_packages(wheel: Path) -> None:
 
 
 def test_a_users_script_is_typed_and_runs(python: Path, tmp_path: Path) -> None:
-    strict = ["--strict", "--python-executable", python, "--cache-dir", tmp_path / "cache"]
+    strict = ["--strict", "--python-executable", str(python), "--cache-dir", str(tmp_path / "c")]
     run(sys.executable, "-m", "mypy", *strict, "--config-file", "", SCRIPT, folder=tmp_path)
     printed = run(python, SCRIPT, folder=tmp_path).splitlines()
     assert printed == [
@@ -94,9 +94,8 @@ def test_commands_run(python: Path, tmp_path: Path) -> None:
     nearcast = python.with_name("nearcast")
     assert "Usage: nearcast" in run(nearcast, "--help")
     run(nearcast, "generate", "--subscriptions", "1000", "--messages", "100", "--out", tmp_path)
-    files = ["--subscriptions", tmp_path / "subscriptions.parquet"]
-    files += ["--messages", tmp_path / "messages.parquet", "--out", tmp_path / "matches.csv"]
-    assert "matches" in run(nearcast, "match", *files, folder=tmp_path)
+    files = "--subscriptions subscriptions.parquet --messages messages.parquet --out matches.csv"
+    assert "matches" in run(nearcast, "match", *files.split(), folder=tmp_path)
     assert (tmp_path / "matches.csv").exists()
 
 

@@ -111,7 +111,7 @@ def test_a_map_is_drawn_of_objects(tmp_path: Path) -> None:
     title, caption = (text.get_text() for text in figure.texts)
     assert title == "Tea"
     assert caption.startswith(CAPTION)
-    assert (tmp_path / "new" / "map.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "new" / "map.png").read_bytes() == figure._repr_png_()
 
 
 @pytest.mark.parametrize("frame", [pa.table, pd.DataFrame, pl.DataFrame])

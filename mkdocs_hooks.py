@@ -1,8 +1,8 @@
 """What MkDocs adds to the pages of `docs/`: the command reference, documents and examples.
 
 The command reference comes from the commands themselves. ARCHITECTURE, CHANGELOG, CONTRIBUTING and
-the examples are pages of the site, too. Links between them and the pages of `docs/` lead to the
-right place in the repository and on the site.
+the examples, scripts and notebooks, are pages of the site, too. Links between them and the pages of
+`docs/` lead to the right place in the repository and on the site.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import typer
 from mkdocs.structure.files import File
+from nbconvert import MarkdownExporter
 
 from nearcast.cli import app
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-__all__ = ["command_reference", "on_files", "on_page_markdown"]
+__all__ = ["command_reference", "notebook_page", "on_files", "on_page_markdown"]
 
 ROOT = Path(__file__).parent
 DOCUMENTS = {
@@ -36,7 +37,8 @@ DOCUMENTS = {
 """Documents at the top of the repository, and their pages on the site."""
 
 EXAMPLES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/**/*.py"))
-PAGES = DOCUMENTS | {name: f"{name.removesuffix('.py')}.md" for name in EXAMPLES}
+NOTEBOOKS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/*.ipynb"))
+PAGES = DOCUMENTS | {name: f"{posixpath.splitext(name)[0]}.md" for name in EXAMPLES + NOTEBOOKS}
 """What is outside of `docs/`, and its pages on the site."""
 
 
@@ -48,6 +50,12 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         code = (ROOT / name).read_text()
         page = f"# {name}\n\n```python\n{code}```\n"
         files.append(File.generated(config, PAGES[name], content=page))
+    for name in NOTEBOOKS:
+        page, pictures = notebook_page(ROOT / name)
+        files.append(File.generated(config, PAGES[name], content=page))
+        for path, content in pictures.items():
+            uri = posixpath.join(posixpath.dirname(name), path)
+            files.append(File.generated(config, uri, content=content))
     files.append(File.generated(config, "reference/commands.md", content=command_reference()))
     return files
 
@@ -66,6 +74,14 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"]({posixpath.relpath(uri, posixpath.dirname(here) or '.')}{hash}{anchor})"
 
     return re.sub(r"\]\(([^)\s]+)\)", link, markdown)
+
+
+def notebook_page(path: Path) -> tuple[str, dict[str, bytes]]:
+    """Return a notebook as Markdown, and its pictures by their paths beside it."""
+    resources = {"unique_key": path.stem, "output_files_dir": f"{path.stem}_files"}
+    exporter = MarkdownExporter()  # type: ignore[no-untyped-call]
+    page, found = exporter.from_filename(str(path), resources=resources)
+    return page.replace("![png](", "![The picture that this cell draws]("), found["outputs"]
 
 
 def command_reference() -> str:

@@ -1,4 +1,4 @@
-"""An index of one's own: checked against the scan, then used by an engine.
+"""An index of your own: checked against the scan, then used by an engine.
 
 Run it with ``python examples/own_index.py``, or compare it with the others from the folder
 ``examples``: ``nearcast bench compare --index own_index:WestToEast,trie-pyramid``.

@@ -1,4 +1,4 @@
-"""A tokenizer of one's own: names of programming languages stay as they are.
+"""A tokenizer of your own: names of programming languages stay as they are.
 
 The default tokenizer reads C++ and C# as c, so subscriptions to them are refused. This one keeps
 them. It has a name, module:function, so a saved engine finds it again.

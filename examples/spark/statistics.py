@@ -2,6 +2,8 @@
 
 Counts two thousand messages in one pass, writes the statistics to a folder, and prints words that
 are frequent in one place but not elsewhere.
+
+Run it: python examples/spark/statistics.py
 """
 
 import tempfile

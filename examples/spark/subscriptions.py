@@ -2,6 +2,8 @@
 
 Draws a thousand subscriptions from three hundred messages twice, with different partitions, and
 shows that the results are the same.
+
+Run it: python examples/spark/subscriptions.py
 """
 
 import tempfile

@@ -2,23 +2,94 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearcast.columns import UNITS
+from nearcast.engine.arguments import list_of, table_of
+from nearcast.intake import (
+    is_table,
+    messages_from,
+    read_messages,
+    read_subscriptions,
+    table_from,
+)
+from nearcast.model import Message, Subscription
 from nearcast.plots.figures import BACKGROUND, TEXT_COLOR
+from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["MapData"]
+    from nearcast.model import Match
+    from nearcast.plots.notebook import NotebookFigure
+
+__all__ = ["MapData", "draw_map"]
 
 CELLS_PER_DEG = 4
 _WIDTH, _HEIGHT = 360 * CELLS_PER_DEG, 180 * CELLS_PER_DEG
 _MAX_POINTS = 20_000
+_TITLE = "Messages, colored by the number of matches"
+
+
+def draw_map(
+    messages: pa.Table | Iterable[Message] | Any,
+    matches: pa.Table | Iterable[Match] | Any,
+    subscriptions: pa.Table | Iterable[Subscription] | Any = (),
+    *,
+    title: str = _TITLE,
+    path: str | Path | None = None,
+) -> NotebookFigure:
+    """Draw a map of messages, colored by the number of their matches.
+
+    Each argument is a table, a frame of pandas or Polars, or objects. Rows that an engine would
+    reject are left out. The cities of the world are the background; they need the extra
+    ``datasets``.
+
+    Parameters
+    ----------
+    messages
+        The messages.
+    matches
+        What `Engine.publish` returned, or the ``matches`` of `Engine.publish_table`.
+    subscriptions
+        If given, the map is shaded by how many subscriptions each cell has. An engine will do.
+    title
+        The line above the map.
+    path
+        If given, the map is also written to this PNG file, with 1600 x 900 pixels.
+
+    Returns
+    -------
+    NotebookFigure
+        A figure of matplotlib, which a notebook shows; ``figure.set_dpi(60)`` makes it smaller.
+
+    Examples
+    --------
+    >>> from nearcast import Engine, Message, Rect, Subscription
+    >>> engine = Engine()
+    >>> engine.subscribe(Subscription("ann", Rect(11, 48, 12, 49), "tea"))
+    >>> messages = [Message(1, (11.5, 48.1), "Hot tea"), Message(2, (11.2, 48.9), "Cake")]
+    >>> figure = draw_map(messages, engine.publish(messages), engine)
+    >>> figure.texts[1].get_text()
+    '1 boxes of subscriptions, 2 messages, 1 matches; 50% of the messages match a subscription'
+    """
+    data = MapData()
+    data.add_boxes(_subscription_boxes(subscriptions))
+    ids, box = _message_boxes(messages)
+    counts = _count_matches(matches)
+    data.add_messages(box, np.array([counts[id] for id in ids], np.int64))
+    figure = data.figure(title)
+    if path is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+    return figure
 
 
 class MapData:
@@ -81,11 +152,14 @@ class MapData:
 
     def draw(self, path: Path, title: str) -> None:
         """Draw the map as a PNG of 1600 x 900 pixels."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.figure(title).savefig(path)
 
-        figure = Figure(figsize=(16, 9), dpi=100, facecolor=BACKGROUND)
-        FigureCanvasAgg(figure)
+    def figure(self, title: str) -> NotebookFigure:
+        """Return the map as a figure of 1600 x 900 pixels."""
+        from nearcast.plots.notebook import NotebookFigure
+
+        figure = NotebookFigure(figsize=(16, 9), dpi=100, facecolor=BACKGROUND)
         axes = figure.add_axes((0.045, 0.09, 0.845, 0.8))
         extent = self._extent()
         _draw_world(axes, extent)
@@ -95,8 +169,7 @@ class MapData:
         _color_bars(figure, shade, dots)
         figure.text(0.045, 0.945, title, fontsize=18, weight="bold", color=TEXT_COLOR)
         figure.text(0.045, 0.912, self._caption(), fontsize=12, color=TEXT_COLOR)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
+        return figure
 
     def _caption(self) -> str:
         share = self._matched / self._seen if self._seen else 0.0
@@ -168,6 +241,33 @@ class MapData:
             linewidths=0,
             zorder=4,
         )
+
+
+def _message_boxes(messages: Any) -> tuple[list[Any], NDArray[np.int32]]:
+    """Return the ids and boxes of messages, given as a table or as objects."""
+    if is_table(messages):
+        batch, _ = read_messages(table_of(messages, "messages").table, now_us=0)
+    else:
+        batch = messages_from(list_of(messages, Message), now_us=0)
+    return batch.ids.tolist(), batch.box
+
+
+def _count_matches(matches: Any) -> Counter[Any]:
+    """Return the number of matches by the id of the message."""
+    if is_table(matches):
+        return Counter(table_from(matches)["message_id"].to_pylist())
+    return Counter(match.message_id for match in matches)
+
+
+def _subscription_boxes(subscriptions: Any) -> NDArray[np.int32]:
+    """Return the boxes of subscriptions, given as a table or as objects."""
+    if is_table(subscriptions):
+        table, _ = table_of(subscriptions, "subscriptions")
+        columns, _ = read_subscriptions(table, Vocabulary())
+        box: NDArray[np.int32] = columns.clauses.box
+        return box
+    boxes = [box for s in list_of(subscriptions, Subscription) for box in s.region.boxes()]
+    return np.array(boxes, np.int32).reshape(-1, 4)
 
 
 def _cells(box: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -176,7 +176,7 @@ def test_no_messages_give_no_matches(files: dict[str, str], tmp_path: Path) -> N
         ({"--messages": "nowhere.csv"}, [], 1, "nowhere.csv: there is no such file"),
         ({"--messages": "messages.txt"}, [], 1, "messages.txt: there is no such file"),
         ({}, ["--index", "b-tree"], 1, "unknown index 'b-tree'; choose from: "),
-        ({}, ["--option", "fanout=3"], 1, "unknown option of trie-pyramid 'fanout'"),
+        ({}, ["--option", "fanout=3"], 1, "unknown option 'fanout' of trie-pyramid"),
         ({}, ["--option", "list_size=0"], 1, "list_size"),
         ({}, ["--option", "fast"], 2, "name=value"),
         ({}, ["--threads", "0"], 2, "threads"),

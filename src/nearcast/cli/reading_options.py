@@ -154,7 +154,7 @@ def _columns(
             if not known:
                 found = "; ".join(f"{kind}: {', '.join(names[kind] or [])}" for kind in names)
                 raise UnsupportedFile(
-                    f"--column {text}: no file has a column {root_of(source)!r}; "
+                    f"--column {text}: no file has the column {root_of(source)!r}; "
                     f"the columns are: {found}"
                 )
         for kind in known:

@@ -224,7 +224,7 @@ def test_the_command_writes_results_that_name_its_options(kind: str, tmp_path: P
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--kind", "proximity", "--index", "trie-pyramid"], 1, "index 'trie-pyramid' of proximity"),
+        (["--kind", "proximity", "--index", "trie-pyramid"], 1, "'trie-pyramid' of proximity"),
         (["--kind", "proximity", "--index", "scan", "--alpha", "0.5"], 2, "needs overlap"),
         (["--delta", "0.5"], 2, "needs proximity"),
         (["--kind", "overlap", "--index", "scan", "--similarity", "guess"], 1, "containment"),

@@ -117,7 +117,10 @@ def test_nothing_valid_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
         (("match", *by_index, "--messages", wrong, "--out", out["x"]), "no valid messages: all 1"),
         (("changes", *by_index, "--changes", tmp_path / "nobody.csv"), "no valid changes: all 1"),
         (("statistics", *prepare[1:], wrong, "--out", out["st"]), "no valid messages: all 1"),
-        (("subscriptions", "--messages", wrong, "--out", out["su"]), "at least one message with words"),
+        (
+            ("subscriptions", "--messages", wrong, "--out", out["su"]),
+            "at least one message with words",
+        ),
     ):
         assert said in run("spark", *words, code=1)
     assert [path.name for path in (index / "versions").iterdir()] == ["00000001.json"]

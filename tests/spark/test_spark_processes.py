@@ -61,7 +61,10 @@ def data(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("match --index-path index --messages m.csv --out there", "exists already"),
         ("match --index-path index --messages m.csv --out o --mode both", "unknown mode"),
         ("match --index-path index --messages m.csv --out o --version 9", "version"),
-        ("stream --index-path nowhere --messages there --out o --checkpoint c", "contains no index"),
+        (
+            "stream --index-path nowhere --messages there --out o --checkpoint c",
+            "contains no index",
+        ),
         ("stream --index-path index --messages none --out o --checkpoint c", "existing folder"),
         ("stream --index-path index --messages kafka://a --out o --checkpoint c", "must be kafka"),
         ("changes --index-path nowhere --changes c.csv", "contains no index"),

@@ -94,7 +94,7 @@ def parse_distances(text: str, option: str | None = None) -> tuple[float, float]
         raise misuse(option, problem, text) from None
     if not MIN_DISTANCE_M <= minimum <= maximum <= MAX_DISTANCE_M:
         limits = f"{MIN_DISTANCE_M:g} <= A <= B <= {MAX_DISTANCE_M:,.2f}"
-        raise misuse(option, f"must be a range A-B of meters with {limits}", text)
+        raise misuse(option, f"must be A-B in meters, {limits}", text)
     return minimum, maximum
 
 

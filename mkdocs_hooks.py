@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import typer
 from mkdocs.structure.files import File
@@ -86,62 +85,100 @@ def notebook_page(path: Path) -> tuple[str, dict[str, bytes]]:
 
 def command_reference() -> str:
     """Return a page with all commands, their arguments and options."""
-    parts = [
-        "# Commands",
-        "Every command prints this with `--help`. Results go to stdout, progress and errors to "
-        "stderr; `--json` prints a summary as JSON. Exit codes: 0 success, 1 an error, 2 wrong "
-        "usage, 3 success, but rows were rejected (with `--strict`).",
-    ]
+    parts = ["# Commands", _INTRODUCTION]
     for path, command in _commands("nearcast", typer.main.get_command(app)):
-        parts += [f"## {path}", _sentences(command.help or "")]
+        level = "##" if hasattr(command, "commands") or path.count(" ") == 1 else "###"
+        parts += [f"{level} {path}", _help(command.help or "")]
+        if getattr(command, "commands", None):
+            parts.append(_contents(path, command))
+        parts += _examples(command.epilog or "")
         parts += _parameters(command)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+_INTRODUCTION = """
+Every command prints its part of this page with `--help`.
+
+- Results go to stdout, progress and errors to stderr. `--json` prints the result as JSON.
+- An option such as `--tokens A-B` takes a range (`6-20`) or a single number (`6`).
+- `FILE|FOLDER|PATTERN` is a file, a folder with all files in it, or a quoted pattern such as
+  `'day/*.csv'`.
+- Exit codes: 0 success, 1 an error (one line on stderr has the reason), 2 wrong usage, 3 success,
+  but rows were rejected (with `--strict`).
+""".strip()
+
+
 def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    if not hasattr(command, "commands"):
-        yield path, command
-        return
-    for name, child in command.commands.items():
+    """Yield a command and those below it, single commands before groups."""
+    yield path, command
+    children = getattr(command, "commands", {}).items()
+    for name, child in sorted(children, key=lambda item: hasattr(item[1], "commands")):
         yield from _commands(f"{path} {name}", child)
 
 
+def _contents(path: str, group: Any) -> str:
+    rows = []
+    for name, child in group.commands.items():
+        anchor = f"{path} {name}".replace(" ", "-")
+        rows.append(
+            f"| [`{name}`](#{anchor}) | {_cell((child.help or '').split(chr(10) * 2)[0])} |"
+        )
+    return "\n".join(["| command | |", "|---|---|", *rows])
+
+
+def _examples(epilog: str) -> list[str]:
+    lines = [line.strip() for line in epilog.splitlines()[1:]]
+    return ["```console\n" + "\n".join(lines) + "\n```"] if lines else []
+
+
 def _parameters(command: Any) -> list[str]:
+    """Return a table of the arguments, and one of the options of each panel of the help."""
     arguments = [p for p in command.params if p.param_type_name == "argument" and not p.hidden]
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
     options = [option for option in options if option.name != "help"]
     parts = []
     if arguments:
-        rows = [f"| `{a.name.upper()}` | {_cell(a.help)} |" for a in arguments]
+        rows = [f"| `{a.metavar or a.name.upper()}` | {_cell(a.help)} |" for a in arguments]
         parts.append("\n".join(["| argument | |", "|---|---|", *rows]))
-    if options:
-        hints = get_type_hints(command.callback)
-        rows = [_option(option, hints[option.name]) for option in options]
+    panels: dict[str, list[str]] = {}
+    for option in options:
+        panels.setdefault(option.rich_help_panel or "Options", []).append(_option(option))
+    for name, rows in panels.items():
+        if len(panels) > 1:
+            parts.append(f"**{name}**")
         parts.append("\n".join(["| option | default | |", "|---|---|---|", *rows]))
     return parts
 
 
-def _option(option: Any, kind: Any) -> str:
-    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    help, _, default = (option.help or "").partition("[default:")
-    if default:
-        default = default.rstrip("] ").strip()
-    elif option.required:
+def _option(option: Any) -> str:
+    value = f" {option.metavar}" if option.metavar else ""
+    names = ", ".join(f"`{name}{value}`" for name in option.opts)
+    names += "".join(f", `{name}`" for name in option.secondary_opts)
+    default = ""
+    if option.required:
         default = "required"
-    elif option.default not in (None, False, (), []) and not callable(option.default):
-        value = getattr(option.default, "value", option.default)
-        default = f"`{value}`"
-    for choices in (kind, *get_args(kind)):
-        if isinstance(choices, type) and issubclass(choices, Enum):
-            listed = ", ".join(f"`{choice.value}`" for choice in choices)
-            help = f"{help.rstrip()} One of {listed}."
-    return f"| {names} | {_cell(default)} | {_cell(help)} |"
+    elif isinstance(option.show_default, str):
+        default = _cell(option.show_default)
+    elif not option.is_flag and option.default not in (None, "", (), []):
+        default = f"`{getattr(option.default, 'value', option.default)}`"
+    return f"| {names} | {default} | {_cell(option.help)}{_limits(option)} |"
 
 
-def _sentences(help: str) -> str:
-    return re.sub(r"[ \t]*\n(?!\n)[ \t]*", " ", help.partition("\f")[0]).strip()
+def _limits(option: Any) -> str:
+    """Return the smallest and the largest value in words."""
+    low, high = option.min, option.max
+    if low is None and high is None:
+        return ""
+    if low is None or high is None:
+        return f" At least {low:,}." if high is None else f" At most {high:,}."
+    return f" From {low:,} to {high:,}."
+
+
+def _help(text: str) -> str:
+    """Return a help text: paragraphs, with options as code."""
+    plain = re.sub(r"<(?=[!/\w])", "&lt;", text.strip())
+    return re.sub(r"(?<![\w`-])--[a-z][a-z-]*", r"`\g<0>`", plain)
 
 
 def _cell(text: str | None) -> str:
-    plain = " ".join((text or "").split())
-    return re.sub(r"<(?=[!/\w])", "&lt;", plain).replace("|", "\\|")
+    return _help(" ".join((text or "").split())).replace("|", "\\|")

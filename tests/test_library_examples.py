@@ -175,4 +175,4 @@ def test_own_tokenizer(capsys: pytest.CaptureFixture[str]) -> None:
     found = ["Senior C++ engineer, remote: ann", "We teach c# and Java: ben"]
     found.append("Vitamin C, 100 tablets: nobody")
     assert printed[1:4] == printed[5:8] == found
-    assert "was made with the tokenizer '__main__:languages', not 'words'" in printed[4]
+    assert "was created with the tokenizer '__main__:languages', not 'words'" in printed[4]

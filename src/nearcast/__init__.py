@@ -10,24 +10,28 @@ message to every subscription it matches.
 [Match(message_id=1, subscription_id='ann', score=None)]
 """
 
-from nearcast import errors, indexes
-from nearcast.engine import Engine
-from nearcast.model import (
-    Circle,
-    Explanation,
-    Match,
-    Message,
-    Overlap,
-    OwnedMatch,
-    Point,
-    Polygon,
-    Proximity,
-    Rect,
-    Region,
-    Subscription,
-    Update,
-    region,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nearcast import errors, indexes
+    from nearcast.engine import Engine
+    from nearcast.model import (
+        Circle,
+        Explanation,
+        Match,
+        Message,
+        Overlap,
+        OwnedMatch,
+        Point,
+        Polygon,
+        Proximity,
+        Rect,
+        Region,
+        Subscription,
+        Update,
+        region,
+    )
 
 __version__ = "0.1.0"
 
@@ -51,3 +55,19 @@ __all__ = [
     "indexes",
     "region",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: the command line starts without the engine."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("errors", "indexes"):
+        return import_module(f"{__name__}.{name}")
+    module = "engine" if name == "Engine" else "model"
+    found = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

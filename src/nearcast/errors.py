@@ -66,7 +66,13 @@ class InvalidInput(NearcastError, ValueError):
         self.field = field
         self.value = value
         self.problem = one_line(problem, _MAX_PROBLEM)
-        super().__init__(f"{field}: {self.problem} (got {shorten(value)})")
+        super().__init__(f"{field}: {self.problem}{self.got()}")
+
+    def got(self) -> str:
+        """Return the value in parentheses, to follow the problem; empty if there is no value."""
+        if self.value is None and self.problem.startswith("is missing"):
+            return ""
+        return f" (got {shorten(self.value)})"
 
     def __reduce__(self) -> tuple[type[InvalidInput], tuple[str, object, str]]:
         return type(self), (self.field, self.value, self.problem)
@@ -105,17 +111,29 @@ class UnknownId(NearcastError, KeyError):
 
 
 class UnknownName(NearcastError, ValueError):
-    """A name is not one of the valid ones, which the message lists."""
+    """A name is not one of the valid ones, which the message lists.
 
-    def __init__(self, kind: str, name: object, choices: Iterable[str]) -> None:
+    Parameters
+    ----------
+    kind, name
+        What has no such name, such as "index", and the name.
+    choices
+        The valid names.
+    of
+        What the names belong to, such as the index of an option.
+    """
+
+    def __init__(self, kind: str, name: object, choices: Iterable[str], of: str = "") -> None:
         self.kind = kind
         self.name = name
         self.choices = sorted(choices)
-        listed = ", ".join(self.choices) or "none"
-        super().__init__(f"unknown {kind} {shorten(name)}; choose from: {listed}")
+        self.of = of
+        listed = f"choose from: {', '.join(self.choices)}" if self.choices else "there are none"
+        owner = f" of {of}" if of else ""
+        super().__init__(f"unknown {kind} {shorten(name)}{owner}; {listed}")
 
-    def __reduce__(self) -> tuple[type[UnknownName], tuple[str, object, list[str]]]:
-        return type(self), (self.kind, self.name, self.choices)
+    def __reduce__(self) -> tuple[type[UnknownName], tuple[str, object, list[str], str]]:
+        return type(self), (self.kind, self.name, self.choices, self.of)
 
 
 class UnsupportedFile(NearcastError, ValueError):

@@ -195,7 +195,7 @@ def test_names_of_a_kind() -> None:
     assert default_index("boolean") == indexes.DEFAULT
     with pytest.raises(UnknownName, match="choose from: overlap, proximity"):
         Ranking("boolean")
-    with pytest.raises(UnknownName, match="index of overlap subscriptions 'lfilter'"):
+    with pytest.raises(UnknownName, match="index 'lfilter' of overlap subscriptions"):
         plan("overlap", {"lfilter": indexes.create("lfilter")})
 
 
@@ -224,7 +224,7 @@ def test_the_command_writes_results_that_name_its_options(kind: str, tmp_path: P
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--kind", "proximity", "--index", "trie-pyramid"], 1, "index of proximity subscriptions"),
+        (["--kind", "proximity", "--index", "trie-pyramid"], 1, "'trie-pyramid' of proximity"),
         (["--kind", "proximity", "--index", "scan", "--alpha", "0.5"], 2, "needs overlap"),
         (["--delta", "0.5"], 2, "needs proximity"),
         (["--kind", "overlap", "--index", "scan", "--similarity", "guess"], 1, "containment"),

@@ -230,7 +230,7 @@ def test_the_command_writes_and_shows_everything(tmp_path: Path) -> None:
     ("options", "code", "message"),
     [
         (["--index", "b-tree"], 1, "unknown moving index 'b-tree'"),
-        (["--nodes", "nodes.csv"], 2, "belong together"),
+        (["--nodes", "nodes.csv"], 2, "--edges: is missing; give both"),
         (["--mobility", "2"], 2, "mobility"),
         (["--velocity", "0"], 1, "velocity"),
         (["--range", "2"], 2, "got '2'"),

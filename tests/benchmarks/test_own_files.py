@@ -92,7 +92,7 @@ def test_the_command_takes_files(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "compare-mine-399-own.json").exists()
     alone = CliRunner().invoke(app, given)
     assert alone.exit_code == 2
-    assert "go together" in alone.output
+    assert "is missing; give both" in alone.output
     drawn = CliRunner().invoke(app, [*given, "--messages-file", str(messages), "--tau", "0.5"])
     assert drawn.exit_code == 2
-    assert "says how data is drawn" in " ".join(drawn.output.split())
+    assert "it is for generated data" in " ".join(drawn.output.split())

@@ -158,7 +158,7 @@ def test_the_command_writes_everything(tmp_path: Path, monkeypatch: pytest.Monke
     assert (tmp_path / "paper-ap-plus-mobility.png").exists()
     done = CliRunner().invoke(app, [*command[:3], "--figure", "speed", *sizes])
     assert done.exit_code == 1
-    assert "unknown figure of ap-plus 'speed'" in done.stderr
+    assert "unknown figure 'speed' of ap-plus" in done.stderr
 
 
 def test_the_readme_names_the_command(run: Run) -> None:

@@ -188,7 +188,7 @@ def test_some_figures_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "| `stamp` |" in block
     done = CliRunner().invoke(app, ["bench", "paper", "stamp", "--figure", "leaves", *sizes])
     assert done.exit_code == 1
-    assert "unknown figure of stamp 'leaves'" in done.stderr
+    assert "unknown figure 'leaves' of stamp" in done.stderr
 
 
 def test_little_memory_gives_more_heats() -> None:

@@ -144,10 +144,10 @@ def test_roads_come_from_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "problem"),
     [
-        (["--ranked", "overlap"], 2, "--ranked does not go with --dataset moving"),
-        (["--range-share", "0.1"], 2, "--range-share does not go with"),
-        (["--lattice", "8", "--roads", "a.csv,b.csv"], 2, "--lattice does not go with --roads"),
-        (["--roads", "nodes.csv"], 2, "two files as --roads NODES,EDGES"),
+        (["--ranked", "overlap"], 2, "--ranked: cannot be used with --dataset moving"),
+        (["--range-share", "0.1"], 2, "--range-share: cannot be used with"),
+        (["--lattice", "8", "--roads", "a.csv,b.csv"], 2, "--lattice: cannot be used with --roads"),
+        (["--roads", "nodes.csv"], 2, "--roads: must be two files, NODES,EDGES"),
         (["--dataset", "tweets", "--ticks", "3"], 2, "needs --dataset moving"),
         (["--route", "fly"], 1, "choose from: destinations, wander"),
         (["--speeds", "quick"], 1, "choose from: fast, medium, roads, slow"),

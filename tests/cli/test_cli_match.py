@@ -176,12 +176,12 @@ def test_no_messages_give_no_matches(files: dict[str, str], tmp_path: Path) -> N
         ({"--messages": "nowhere.csv"}, [], 1, "nowhere.csv: there is no such file"),
         ({"--messages": "messages.txt"}, [], 1, "messages.txt: there is no such file"),
         ({}, ["--index", "b-tree"], 1, "unknown index 'b-tree'; choose from: "),
-        ({}, ["--option", "fanout=3"], 1, "unknown option of trie-pyramid 'fanout'"),
+        ({}, ["--option", "fanout=3"], 1, "unknown option 'fanout' of trie-pyramid"),
         ({}, ["--option", "list_size=0"], 1, "list_size"),
-        ({}, ["--option", "fast"], 2, "name=value"),
+        ({}, ["--option", "fast"], 2, "--option: must be NAME=VALUE"),
         ({}, ["--threads", "0"], 2, "threads"),
         ({"--out": "matches.xml"}, [], 1, "matches.xml: cannot tell the format"),
-        ({}, ["--map", "matches.jpg"], 1, "--map: must be a file name that ends in .png"),
+        ({}, ["--map", "matches.jpg"], 1, "--map: must be a file that ends in .png"),
     ],
 )
 def test_errors_are_one_line_and_leave_no_files(

@@ -174,7 +174,7 @@ def test_nothing_to_index_is_an_error(folder: Folder) -> None:
     folder.write("s.csv", "id,lon,lat,radius_m\n")
     done = folder.match()
     assert done.exit_code == 1
-    assert "there is no subscription to match with" in done.stderr
+    assert "the file of subscriptions has no rows" in done.stderr
     folder.write("s.csv", "id,lon,lat,radius_m\na,1,2,-3\n")
     summary = folder.summary(code=1)
     assert summary["subscriptions"] == {"read": 1, "accepted": 0, "rejected": 1}
@@ -192,14 +192,14 @@ def test_swapped_coordinates_give_a_hint(folder: Folder) -> None:
     folder.write("m.csv", "id,text,lon,lat\n1,Hot tea,35.6,139.7\n2,tea,35.6,139.7\n3,tea,35,1\n")
     assert "latitude of the messages look swapped" in folder.summary()["hints"][0]
     folder.write("m.csv", "id,text,lon,lat\n1,Hot tea,-100,40\n")
-    assert "no message is near a subscription" in folder.summary()["hints"][0]
+    assert "subscriptions and messages are in different places" in folder.summary()["hints"][0]
     folder.write("m.csv", MESSAGES)
     assert folder.summary()["hints"] == []
 
 
 def test_texts_without_words_give_a_hint(folder: Folder) -> None:
     folder.write("m.csv", "id,text,lon,lat\n1,!!!,13.4,52.5\n2,...,13.4,52.5\n")
-    assert "no text of a message has a word" in folder.summary()["hints"][0]
+    assert "no message has a word" in folder.summary()["hints"][0]
 
 
 def test_rejects_of_all_formats_are_whole(folder: Folder) -> None:

@@ -48,7 +48,7 @@ def test_other_text_is_wrong_usage(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "=3", " =3"])
 def test_an_assignment_has_a_name_and_a_value(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="name=value"):
+    with pytest.raises(typer.BadParameter, match="must be NAME=VALUE"):
         parse_assignments([text])
 
 

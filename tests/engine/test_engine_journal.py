@@ -194,9 +194,9 @@ def test_settings_of_another_engine_are_refused(tmp_path: Path) -> None:
     made: dict[str, Any] = {"index": "ap-tree", "options": {"leaf": 30}, "similarity": "cosine"}
     Engine.open(tmp_path, journal=True, **made).close()
     Engine.open(tmp_path, journal=True, **made).close()
-    with pytest.raises(StorageError, match=r"was made with index='ap-tree', not 'rt-tree'"):
+    with pytest.raises(StorageError, match=r"was created with index='ap-tree', not 'rt-tree'"):
         Engine.open(tmp_path, journal=True, index="rt-tree")
-    with pytest.raises(StorageError, match="was made with options="):
+    with pytest.raises(StorageError, match="was created with options="):
         Engine.open(tmp_path, journal=True, options={"leaf": 31})
     with pytest.raises(UnknownName, match="similarity"):
         Engine.open(tmp_path, journal=True, similarty="cosine")

@@ -41,7 +41,7 @@ def test_an_unknown_name_lists_the_names() -> None:
 
 
 def test_an_unknown_option_lists_the_options() -> None:
-    with pytest.raises(UnknownName, match=r"option of trie-pyramid 'b'.*list_size"):
+    with pytest.raises(UnknownName, match=r"option 'b' of trie-pyramid.*list_size"):
         indexes.create("trie-pyramid", b=25)
 
 
@@ -61,7 +61,7 @@ def test_stored_options_include_those_of_the_ranked_form() -> None:
 
 def test_an_index_is_not_loaded_as_another(tmp_path: Path) -> None:
     indexes.create("scan").build(draw("lattice").clauses).save(tmp_path / "scan")
-    with pytest.raises(StorageError, match="holds an index 'scan', expected 'trie-pyramid'"):
+    with pytest.raises(StorageError, match="contains the index 'scan', expected 'trie-pyramid'"):
         indexes.get("trie-pyramid").load(tmp_path / "scan")
 
 

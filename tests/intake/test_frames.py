@@ -71,9 +71,9 @@ def test_frames_are_tables(library: str) -> None:
 
 def test_other_things_are_not_tables() -> None:
     for value in ({"id": [1]}, [1], "x", pd.Series([1]), None):
-        with pytest.raises(InvalidInput, match="must be a pyarrow Table, or a frame"):
+        with pytest.raises(InvalidInput, match="must be a PyArrow table, or a data frame"):
             table_from(value)
-    with pytest.raises(InvalidInput, match="cannot be made an Arrow table"):
+    with pytest.raises(InvalidInput, match="cannot be converted to an Arrow table"):
         table_from(pd.DataFrame({"id": [1, "a", b"x"]}))
 
 

@@ -254,7 +254,7 @@ def test_whole_columns_of_points_are_not_read_one_by_one(
         ("POINT EMPTY", "is empty"),
         ("MULTIPOLYGON (((0 0, 1 0, 1 1, 0 1, 0 0)), ((5 5, 6 5, 6 6, 5 6, 5 5)))", "one place"),
         ("SRID=3857;POINT (1 1)", "SRID 3857"),
-        ("01010000", "neither GeoJSON nor WKT nor hex WKB"),
+        ("01010000", "cannot be read as GeoJSON, WKT or hex WKB"),
         ("0101000000000000000000F03F", "ends early"),
         ("nowhere", "nowhere is not a region"),
     ],

@@ -288,8 +288,8 @@ def test_a_header_may_have_a_mark_and_blanks(tmp_path: Path, mark: bytes) -> Non
         (b"id,id\na,b\n", "distinct names"),
         (b"id,\xff\na,b\n", "is not valid UTF-8"),
         (b'"id,lon\na,b\n', "first line is not a CSV row"),
-        (b"name,lon\na,b\n", "found the columns name, lon; wanted id"),
-        (b"name,lon\n", "found the columns name, lon; wanted id"),
+        (b"name,lon\na,b\n", "it has the columns name, lon; expected id"),
+        (b"name,lon\n", "it has the columns name, lon; expected id"),
     ],
 )
 def test_csv_without_the_right_header_is_unsupported(
@@ -320,14 +320,14 @@ GOOD: dict[str, Any] = {"id": "g", "lon": 1, "lat": 2, "radius_m": 3}
         ({"lon": "east"}, "lon", "must be a number"),
         ({"lon": True}, "lon", "must be a number"),
         ({"lon": 10**400}, "lon", "must"),
-        ({"keywords": 5}, "keywords", "must be a list of texts"),
-        ({"keywords": ["a", 5]}, "keywords", "must be a list of texts"),
+        ({"keywords": 5}, "keywords", "must be a list of strings"),
+        ({"keywords": ["a", 5]}, "keywords", "must be a list of strings"),
         ({"keywords": ["a", None]}, "keywords", "must not contain null"),
         ({"expression": ["tea"]}, "expression", "must be text"),
         ({"expires_at": "soon"}, "expires_at", "ISO 8601"),
         ({"alpha": "half"}, "alpha", "must be a number"),
         ({"id": None}, "id", "is missing"),
-        ({}, "id", "occurs again"),
+        ({}, "id", "is a duplicate"),
     ],
 )
 def test_bad_lines_of_json_are_refused_with_their_number(

@@ -188,7 +188,7 @@ def test_missing_columns_are_named() -> None:
         columns = {"id": [1], "text": ["tea"], "lon": [0], "lat": [0]}
         del columns[missing]
         with pytest.raises(
-            UnsupportedFile, match=r"found the columns .*; wanted id, text or tokens"
+            UnsupportedFile, match=r"it has the columns .*; expected id, text or tokens"
         ):
             read_messages(pa.table(columns), now_us=0)
 

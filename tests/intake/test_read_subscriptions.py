@@ -446,7 +446,7 @@ def test_shapes_of_refused_rows_are_gone() -> None:
 
 
 def test_missing_columns_are_named() -> None:
-    with pytest.raises(UnsupportedFile, match=r"found the columns id, west; wanted .*geometry"):
+    with pytest.raises(UnsupportedFile, match=r"it has the columns id, west; expected .*geometry"):
         read_subscriptions(pa.table({"id": [1], "west": [1]}), Vocabulary())
     with pytest.raises(UnsupportedFile, match="wanted id"):
         read_subscriptions(pa.table({"geometry": ["POINT (1 1)"]}), Vocabulary())

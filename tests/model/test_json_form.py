@@ -146,7 +146,7 @@ PLACE: dict[str, Any] = {"lon": 1, "lat": 2, "radius_m": 3}
         ({"id": 1, **PLACE, "lat": 91}, "lat", "between -90 and 90"),
         ({"id": 1, **PLACE, "lat": "north"}, "lat", "must be a number"),
         ({"id": 1, **PLACE, "lat": True}, "lat", "must be a number"),
-        ({"id": 1, **PLACE, "keywords": 5}, "keywords", "list of texts"),
+        ({"id": 1, **PLACE, "keywords": 5}, "keywords", "list of strings"),
         ({"id": 1, **PLACE, "keywords": []}, "keywords", "must not be empty"),
         ({"id": 1, **PLACE, "keywords": ["a"], "expression": "a"}, "expression", "not both"),
         ({"id": 1, **PLACE, "expires_at": "soon"}, "expires_at", "ISO 8601"),

@@ -273,7 +273,9 @@ def test_matches_and_updates() -> None:
 
 
 def test_operators_belong_into_expressions() -> None:
-    with pytest.raises(InvalidInput, match="keywords: have no AND, OR, NOT; say expression="):
+    with pytest.raises(
+        InvalidInput, match="keywords: cannot contain AND, OR, NOT; use expression="
+    ):
         Subscription("s", Rect(0, 0, 1, 1), "flood OR storm")
     listed = Subscription("s", Rect(0, 0, 1, 1), ["OR", "flood"])
     assert listed.clauses(str.split)[0].positive == ("OR", "flood")

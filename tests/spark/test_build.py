@@ -167,7 +167,7 @@ def test_wrong_questions_are_refused_before_anything_is_written(
     for wrong in ({"shards": 0}, {"shard_size": 0}, {"mode": "replicated", "shards": 2}):
         with pytest.raises(InvalidInput, match="must be"):
             build(frame, out, **wrong)
-    with pytest.raises(UnsupportedFile, match="not a table of subscriptions: found the columns"):
+    with pytest.raises(UnsupportedFile, match="not a table of subscriptions: it has the columns"):
         build(frame.drop("id"), out)
     with pytest.raises(UnsupportedFile, match="not a table of messages"):
         build(frame, out, shards=2, messages=frame)

@@ -134,13 +134,13 @@ def test_a_file_of_moves_is_one_of_changes(spark: SparkSession, tmp_path: Path) 
 def test_columns_that_are_no_changes_are_an_error_before_any_job(
     spark: SparkSession, tmp_path: Path, fields: str
 ) -> None:
-    with pytest.raises(UnsupportedFile, match="not a table of changes: found the columns"):
+    with pytest.raises(UnsupportedFile, match="not a table of changes: it has the columns"):
         changes(spark.createDataFrame([], fields), tmp_path)
 
 
 def test_frames_that_do_not_fit_the_index_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     deletes = changes_frame(spark, [{"op": "delete", "id": 7}], "integer")
-    with pytest.raises(StorageError, match="holds no index"):
+    with pytest.raises(StorageError, match="contains no index"):
         changes(deletes, tmp_path)
     artifact = Artifact(tmp_path)
     first = build_locally(artifact, subscription_table(5))

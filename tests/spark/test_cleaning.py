@@ -247,7 +247,7 @@ def test_the_vocabulary_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("names", [["id", "lon", "lat"], ["id", "text", "lon"], ["text"]])
 def test_missing_columns_are_named(names: list[str]) -> None:
-    with pytest.raises(UnsupportedFile, match="found the columns " + ", ".join(names)):
+    with pytest.raises(UnsupportedFile, match="it has the columns " + ", ".join(names)):
         require_columns("messages", names)
 
 

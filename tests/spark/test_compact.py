@@ -114,7 +114,7 @@ def test_versions_are_kept_as_long_as_is_asked(spark: SparkSession, tmp_path: Pa
 
 
 def test_nothing_to_compact_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="holds no index"):
+    with pytest.raises(StorageError, match="contains no index"):
         compact(spark, tmp_path)
 
 

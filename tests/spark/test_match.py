@@ -130,7 +130,7 @@ def test_wrong_questions_are_refused_before_any_job(
         match(frame, folder, mode="best")
     with pytest.raises(UnsupportedFile, match="not a table of messages"):
         match(frame.drop("lon", "west"), folder)
-    with pytest.raises(StorageError, match="holds no index"):
+    with pytest.raises(StorageError, match="contains no index"):
         match(frame, tmp_path)
     with pytest.raises(InvalidInput, match="Spark DataFrame"):
         match(MESSAGES, folder)

@@ -200,7 +200,7 @@ def test_transform_and_fields_in_columns(spark: SparkSession) -> None:
     ("kind", "columns", "error", "message"),
     [
         ("tweets", {}, UnknownName, "choose from: messages, subscriptions"),
-        ("messages", {"txt": "body"}, UnknownName, "unknown column of messages 'txt'"),
+        ("messages", {"txt": "body"}, UnknownName, "unknown column 'txt' of messages"),
         ("messages", {"text": "bodi"}, UnsupportedFile, "'bodi' for text; found"),
         ("messages", {"text": "body.x"}, UnsupportedFile, "columns key, body, x, y, at"),
         ("messages", {"id": "key", "lon": "x", "lat": "y"}, UnsupportedFile, "wanted id, text"),
@@ -371,7 +371,7 @@ def test_the_command_says_what_it_did(spark: SparkSession, tmp_path: Path) -> No
         ("none*.json", None, [], "no file matches this pattern"),
         ("none.xml", "<a/>", [], "cannot tell the format from '.xml'"),
         ("x.parquet", "no parquet", [], "x.parquet"),
-        ("x.csv", "id,text,lon\n1,2,3\n", [], "not a table of messages: found the columns"),
+        ("x.csv", "id,text,lon\n1,2,3\n", [], "not a table of messages: it has the columns"),
         ("x.csv", "id,text,lon,lat\n", ["--column", "text=body"], "no column 'body'"),
         (
             "x.csv",
@@ -437,4 +437,4 @@ def test_the_summary_has_the_columns(spark: SparkSession, tmp_path: Path) -> Non
 def test_a_column_option_has_two_sides(tmp_path: Path) -> None:
     done = call(tmp_path / "out", tmp_path / "raw.csv", "--column", "text")
     assert done.exit_code == 2
-    assert "expected --column OURS=THEIRS" in done.output
+    assert "must be NAME=COLUMN" in done.output

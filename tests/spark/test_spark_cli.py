@@ -117,7 +117,10 @@ def test_nothing_valid_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
         (("match", *by_index, "--messages", wrong, "--out", out["x"]), "no valid messages: all 1"),
         (("changes", *by_index, "--changes", tmp_path / "nobody.csv"), "no valid changes: all 1"),
         (("statistics", *prepare[1:], wrong, "--out", out["st"]), "no valid messages: all 1"),
-        (("subscriptions", "--messages", wrong, "--out", out["su"]), "at least one with words"),
+        (
+            ("subscriptions", "--messages", wrong, "--out", out["su"]),
+            "at least one message with words",
+        ),
     ):
         assert said in run("spark", *words, code=1)
     assert [path.name for path in (index / "versions").iterdir()] == ["00000001.json"]
@@ -130,7 +133,7 @@ def test_nothing_valid_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["match", "--index-path", "nowhere", "--out", "x"], "holds no index"),
+        (["match", "--index-path", "nowhere", "--out", "x"], "contains no index"),
         (["match", "--index-path", "nowhere", "--out", "x", "--mode", "both"], "unknown mode"),
         (["build", "--out", "index"], "not a table of subscriptions"),
     ],

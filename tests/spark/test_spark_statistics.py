@@ -212,7 +212,9 @@ def test_what_cannot_be_counted_is_said_before_a_job_runs(
     frames: dict[str, DataFrame], tmp_path: Path
 ) -> None:
     frame: Any = frames["points"]
-    with pytest.raises(UnsupportedFile, match="not a table of messages: found the columns id, lon"):
+    with pytest.raises(
+        UnsupportedFile, match="not a table of messages: it has the columns id, lon"
+    ):
         token_statistics(frame.select("id", "lon", "lat"), "messages")
     with pytest.raises(UnsupportedFile, match="not a table of subscriptions"):
         token_statistics(frame, "subscriptions")

@@ -203,7 +203,7 @@ def test_what_cannot_be_streamed_is_said_at_once(pipeline: StreamPipeline) -> No
         match(pipeline.messages(), pipeline.index, version=1)
     with pytest.raises(UnsupportedFile, match="place"):
         stream(pipeline.messages().drop("lon", "west", "geometry"), pipeline.index, **where)
-    with pytest.raises(StorageError, match="holds no index"):
+    with pytest.raises(StorageError, match="contains no index"):
         stream(pipeline.messages(), pipeline.folder / "nothing", **where)
     with pytest.raises(InvalidInput, match="kafka://HOST:PORT/TOPIC"):
         pipeline.start(to="kafka://somewhere")
@@ -216,7 +216,7 @@ def test_a_folder_and_a_checkpoint_belong_together(pipeline: StreamPipeline) -> 
     pipeline.build(wanted)
     files = pipeline.put("a")
     pipeline.run()
-    with pytest.raises(InvalidInput, match="holds files, but"):
+    with pytest.raises(InvalidInput, match="contains files, but"):
         pipeline.start(checkpoint=pipeline.folder / "other")
     with pytest.raises(InvalidInput, match="lacks what"):
         pipeline.start(to=pipeline.folder / "other")

@@ -115,13 +115,13 @@ def test_foreign_files_among_the_versions_are_passed_over(tmp_path: Path) -> Non
 def test_versions_that_are_not_there(tmp_path: Path) -> None:
     artifact = Artifact(tmp_path)
     for ask in (artifact.latest, lambda: artifact.at(0)):
-        with pytest.raises(StorageError, match="holds no index; make one with: nearcast spark"):
+        with pytest.raises(StorageError, match="contains no index; build one with: nearcast spark"):
             ask()
     artifact.commit(SMALL)
     with pytest.raises(StorageError, match=r"no version 5 \(found: 1\)"):
         artifact.read(5)
     (tmp_path / "versions" / "00000001.json").rename(tmp_path / version_file(4))
-    with pytest.raises(StorageError, match="holds version 1"):
+    with pytest.raises(StorageError, match="contains version 1"):
         artifact.latest()
 
 

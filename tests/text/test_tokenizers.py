@@ -221,7 +221,7 @@ def test_a_missing_stemmer_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 def test_opening() -> None:
     assert name_of(opened("cjk", None, "x")) == "cjk"
     assert name_of(opened("cjk", "cjk", "x")) == "cjk"
-    with pytest.raises(StorageError, match="x: was made with the tokenizer 'cjk', not 'words'"):
+    with pytest.raises(StorageError, match="x: was created with the tokenizer 'cjk', not 'words'"):
         opened("cjk", "words", "x")
     with pytest.raises(StorageError, match="'custom', which cannot be loaded"):
         opened("custom", None, "x")

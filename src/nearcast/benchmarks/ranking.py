@@ -93,5 +93,6 @@ def of_kind(builder: Builder, kind: str) -> Builder:
     """Return the builder for one kind; an index that does not take it is an error."""
     # A builder would otherwise give the subscriptions to the default index of their kind.
     if kind not in builder.kinds:
-        raise UnknownName(f"index of {kind} subscriptions", builder.index.name, indexes.names(kind))
+        names = indexes.names(kind)
+        raise UnknownName("index", builder.index.name, names, of=f"{kind} subscriptions")
     return builder.for_kind(kind)

@@ -123,7 +123,9 @@ def read_runbook(path: Path) -> Runbook:
         raise UnsupportedFile(f'{path}: must be an object with a list of "steps"')
     unknown = given.keys() - {"name", "dataset", "batch", "steps"}
     if unknown:
-        raise UnknownName("entry of a runbook", min(unknown), ["name", "dataset", "batch", "steps"])
+        raise UnknownName(
+            "entry", min(unknown), ["name", "dataset", "batch", "steps"], of="a runbook"
+        )
     steps = tuple(_step(step) for step in given["steps"])
     fields = {name: given[name] for name in ("name", "dataset", "batch") if name in given}
     return Runbook(steps, **fields)
@@ -135,5 +137,5 @@ def _step(given: Mapping[str, Any]) -> RunbookStep:
     allowed = _FIELDS[given["do"]]
     for name in given.keys() - {"do"}:
         if name not in allowed:
-            raise UnknownName(f"entry of the step {given['do']}", name, allowed)
+            raise UnknownName("entry", name, allowed, of=f"the step {given['do']}")
     return RunbookStep(**given)

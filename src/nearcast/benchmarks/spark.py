@@ -80,7 +80,7 @@ class SparkRun:
 
     def __post_init__(self) -> None:
         if self.ids not in IDS:
-            raise UnknownName("kind of ids", self.ids, IDS)
+            raise UnknownName("type of ids", self.ids, IDS)
         for name in ("subscriptions", "messages", "shards", "prepared", "rounds"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, getattr(self, name), "must be at least 1")

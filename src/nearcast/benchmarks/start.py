@@ -24,10 +24,8 @@ __all__ = ["measure_start"]
 _FIRST_MATCH = """
 import json, time
 began = time.perf_counter()
-import nearcast
+from nearcast import Engine, Message, Rect, Subscription
 imported = time.perf_counter() - began
-from nearcast.engine import Engine
-from nearcast.model import Message, Rect, Subscription
 engine = Engine()
 engine.subscribe(Subscription(i, Rect(0, 0, 1, 1), ["tea"]) for i in range(600))
 matches = engine.publish(Message("m", (0.5, 0.5), "hot tea"))

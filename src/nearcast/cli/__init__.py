@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from nearcast.cli import bench, generate, indexes, match, plot, spark
+from nearcast.cli.commands import add_command, examples
 from nearcast.cli.output import OneLineErrors
 
 __all__ = ["app", "main"]
@@ -20,14 +21,35 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="nearcast",
     cls=OneLineErrors,
-    help="Deliver geotagged messages to the subscriptions that they match.",
+    help="Match geotagged messages with subscriptions: keywords and a region.",
+    epilog=examples(
+        "nearcast generate --subscriptions 10000 --messages 1000 --out data",
+        "nearcast match --subscriptions data/subscriptions.parquet "
+        "--messages data/messages.parquet --out matches.csv",
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("generate")(generate.generate)
-app.command("match")(match.match)
-app.command("indexes")(indexes.indexes)
+add_command(
+    app,
+    "generate",
+    generate.generate,
+    "nearcast generate --subscriptions 100000 --messages 10000 --out data",
+    "nearcast generate --ranked mixed --format csv --out data",
+    "nearcast generate --dataset moving --ticks 20 --out moving",
+)
+add_command(
+    app,
+    "match",
+    match.match,
+    "nearcast match --subscriptions subs.csv --messages messages.csv --out matches.csv",
+    "nearcast match --subscriptions subs.parquet --messages 'day/*.json.gz' --column text=body "
+    "--out matches.parquet",
+    "nearcast match --subscriptions subs.csv --messages messages.csv --moves moves.csv --ttl 600 "
+    "--out updates.csv",
+)
+add_command(app, "indexes", indexes.indexes)
 app.add_typer(spark.app, name="spark")
 app.add_typer(plot.app, name="plot")
 app.add_typer(bench.app, name="bench")
@@ -45,10 +67,15 @@ def _show_version(requested: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Deliver geotagged messages to the subscriptions that they match."""
+    """Match geotagged messages with subscriptions: keywords and a region.
+
+    A subscription asks for words in a region. Every command explains itself: nearcast match --help.
+    """
     # Options may name a module of the current folder. It is last, so it hides no other module.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())

@@ -163,7 +163,9 @@ class EventFile:
                 latest = max(latest, int(given.max()))
             self.bytes_total = batch.bytes_total
         if self._lives and not says_ttl and self._ttl_s is None:
-            problem = "must be given: no message says how long it lives (ttl_s)"
+            problem = (
+                "is missing; messages have no column ttl_s, so give the seconds that they live"
+            )
             raise InvalidInput("--ttl", None, problem)
         return in_order
 
@@ -192,7 +194,7 @@ class EventFile:
             errors = RowErrors(batch.table.num_rows)
             table = our_columns(batch.table, self._kind)
             time = read_times(table, "time", errors)
-            errors.add(~time.given, "time", "is missing; a replay needs the time of every row")
+            errors.add(~time.given, "time", "is missing; with --moves, every row needs a time")
             if self._lives:
                 table = with_lives(table, errors, self._ttl_s, "--ttl")
             self._reject(errors.rejects(table, batch))

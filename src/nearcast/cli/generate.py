@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearcast.cli.commands import FOLDER, NUMBER
 from nearcast.cli.moving_options import (
     MOVING,
     Capacity,
@@ -58,6 +59,7 @@ __all__ = ["Format", "RankedKind", "generate"]
 
 CHUNK_ROWS = 100_000
 DEFAULT_TICKS = 10
+_CONTENT = "Content of the rows"
 TOKENS = {"short": None, "long": (100, 1000)}
 
 
@@ -78,33 +80,72 @@ class RankedKind(StrEnum):
 
 
 def generate(
-    out: Annotated[Path, typer.Option(help="Folder for the files; created if missing.")],
-    dataset: Annotated[str, typer.Option(help="tweets, places or moving.")] = "tweets",
-    subscriptions: Annotated[int, typer.Option(min=0, help="Number of subscriptions.")] = 100_000,
-    messages: Annotated[int, typer.Option(min=0, help="Number of messages.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
+    out: Annotated[
+        Path, typer.Option(metavar=FOLDER, help="Folder for the files; created if missing.")
+    ],
+    dataset: Annotated[
+        str,
+        typer.Option(
+            metavar="tweets|places|moving",
+            help="Data set: tweets (short texts, dense in cities), places (points of interest), or "
+            "moving (subscribers who drive on roads).",
+        ),
+    ] = "tweets",
+    subscriptions: Annotated[
+        int, typer.Option(metavar=NUMBER, min=0, help="Number of subscriptions.")
+    ] = 100_000,
+    messages: Annotated[
+        int, typer.Option(metavar=NUMBER, min=0, help="Number of messages.")
+    ] = 10_000,
+    seed: Annotated[
+        int, typer.Option(metavar=NUMBER, min=0, help="The same seed gives the same rows.")
+    ] = 0,
     tokens: Annotated[
-        str, typer.Option(help="Tokens per message: short, long (100-1000) or A-B.")
+        str,
+        typer.Option(
+            metavar="short|long|A-B",
+            rich_help_panel=_CONTENT,
+            help="Words per message: short (as usual in the data set), long (100-1000) or a range.",
+        ),
     ] = "short",
     range_share: Annotated[
         float,
         typer.Option(
-            min=0, max=1, help="If above 0, messages are boxes of up to this share of the world."
+            metavar="SHARE",
+            min=0,
+            max=1,
+            rich_help_panel=_CONTENT,
+            help="If above 0, messages are rectangles instead of points, with up to this share of "
+            "the area of the world.",
         ),
     ] = 0.0,
     box_share: Annotated[
         str | None,
         typer.Option(
             metavar="A-B",
-            help="Area of a subscription's box, as a share of the world (moving: of the roads).",
+            rich_help_panel=_CONTENT,
+            show_default="as usual in the data set",
+            help="Area of a subscription's rectangle, as a share of the world (with --dataset "
+            "moving: of the road network).",
         ),
     ] = None,
     keywords: Annotated[
-        str | None, typer.Option(metavar="A-B", help="Keywords per subscription.")
+        str | None,
+        typer.Option(
+            metavar="A-B",
+            rich_help_panel=_CONTENT,
+            show_default="as usual in the data set",
+            help="Keywords per subscription.",
+        ),
     ] = None,
     ranked: Annotated[
         RankedKind | None,
-        typer.Option(help="Ranked subscriptions; mixed has a third each of them and of boolean."),
+        typer.Option(
+            metavar="proximity|overlap|mixed",
+            rich_help_panel="Ranked subscriptions",
+            help="Generate ranked subscriptions: by the distance from a point, or by the overlap "
+            "with a rectangle. mixed: a third each of proximity, overlap and boolean.",
+        ),
     ] = None,
     delta: Delta = None,
     tau: Tau = None,
@@ -126,13 +167,16 @@ def generate(
     ttl_s: TimeToLive = None,
     message_places: MessagePlaces = None,
     capacity_per_km: Capacity = None,
-    format: Annotated[Format, typer.Option(help="Format of the files.")] = Format.PARQUET,
+    format: Annotated[
+        Format, typer.Option(metavar="parquet|csv|ndjson", help="Format of the files.")
+    ] = Format.PARQUET,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Generate subscriptions and messages of a data set; a seed always gives the same rows.
+    """Generate files with subscriptions and messages, to try Nearcast or to measure it.
 
-    Writes subscriptions.EXT, messages.EXT and manifest.json (all options) to the folder; with
-    --dataset moving, which lets subscribers drive on roads, also moves.EXT.
+    Writes subscriptions, messages and manifest.json (all options that were used) to the folder;
+    with --dataset moving also moves. A range A-B gives every row a random number between A and B;
+    a single number A is allowed, too.
     """
     moving: dict[str, Any] = {
         "words": words,
@@ -161,9 +205,9 @@ def generate(
         theta=theta,
     )
     drawn: dict[str, Any] = {
-        "tokens": TOKENS[tokens] if tokens in TOKENS else parse_counts(tokens),
-        "box_share": None if box_share is None else parse_shares(box_share),
-        "keywords": None if keywords is None else parse_counts(keywords),
+        "tokens": TOKENS[tokens] if tokens in TOKENS else parse_counts(tokens, "--tokens"),
+        "box_share": None if box_share is None else parse_shares(box_share, "--box-share"),
+        "keywords": None if keywords is None else parse_counts(keywords, "--keywords"),
     }
     options = {
         "dataset": dataset,

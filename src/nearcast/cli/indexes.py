@@ -16,7 +16,10 @@ _MOVING = "moving"
 def indexes(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """List the indexes with the kinds of subscriptions that they take, and their options."""
+    """List all indexes: the kinds of subscriptions that each takes, and its options with defaults.
+
+    Give the name to --index and options to --option NAME=VALUE of nearcast match.
+    """
     from nearcast import indexes as registry
     from nearcast.indexes import moving
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.options import Owners, parse_assignments
+from nearcast.cli.commands import FILE, FILES, INDEX, INPUT, NUMBER, OUTPUT
+from nearcast.cli.options import Owners, misuse, parse_assignments
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -39,35 +40,79 @@ _MAX_NAMES = 12
 
 def match(
     subscriptions: Annotated[
-        Path, typer.Option(help="Parquet, CSV, NDJSON or GeoJSON: a file, folder or pattern.")
+        Path,
+        typer.Option(
+            metavar=FILES,
+            rich_help_panel=INPUT,
+            help="Subscriptions: Parquet, GeoParquet, CSV, TSV, NDJSON or GeoJSON, also as .gz or "
+            ".zst.",
+        ),
     ],
-    messages: Annotated[Path, typer.Option(help="The same formats.")],
-    out: Annotated[Path, typer.Option(help="File for the matches: .parquet, .csv or .ndjson.")],
+    messages: Annotated[
+        Path,
+        typer.Option(
+            metavar=FILES, rich_help_panel=INPUT, help="Messages, in any of these formats."
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar=FILE,
+            rich_help_panel=OUTPUT,
+            help="File for the matches (with --moves: the updates): .parquet, .csv or .ndjson.",
+        ),
+    ],
     moves: Annotated[
         Path | None,
-        typer.Option(help="Replay moves and messages in the order of time; write updates."),
+        typer.Option(
+            metavar=FILES,
+            rich_help_panel=INPUT,
+            help="Moves of subscriptions. Moves and messages are replayed in the order of their "
+            "times; every match that begins or ends is written as an update.",
+        ),
     ] = None,
     ttl: Annotated[
         float | None,
-        typer.Option(min=0, help="With --moves: seconds that messages live if they do not say it."),
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            rich_help_panel=INPUT,
+            help="With --moves: how long messages live that have no ttl_s of their own.",
+        ),
     ] = None,
     index: Annotated[
         str | None,
         typer.Option(
-            help="See: nearcast indexes. (default: trie-pyramid; with --moves: twin-lists)"
+            metavar="NAME",
+            rich_help_panel=INDEX,
+            show_default="trie-pyramid; with --moves twin-lists",
+            help="Index to match with; nearcast indexes lists them.",
         ),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Option of the index; may be repeated."),
+        typer.Option(
+            metavar="NAME=VALUE",
+            rich_help_panel=INDEX,
+            help="Option of the index. May be repeated.",
+        ),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
+    threads: Annotated[
+        int,
+        typer.Option(metavar=NUMBER, min=1, rich_help_panel=INDEX, help="Number of threads."),
+    ] = 1,
     similarity: Similarity = "containment",
     distance: Distance = "geodesic",
     tokenizer: Tokenizer = "words",
     top: Annotated[
         int | None,
-        typer.Option(min=1, help="At most this many matches a message, the best first."),
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=OUTPUT,
+            show_default="all",
+            help="Write at most N matches per message, the best first.",
+        ),
     ] = None,
     owners: Owners = False,
     column: Columns = None,
@@ -76,19 +121,34 @@ def match(
     delimiter: Delimiters = None,
     format: Formats = None,
     rejects: Annotated[
-        Path | None, typer.Option(help="File for invalid rows.  [default: OUT.rejects.ndjson]")
+        Path | None,
+        typer.Option(
+            metavar=FILE,
+            rich_help_panel=OUTPUT,
+            show_default="OUT.rejects.ndjson",
+            help="File for invalid rows, with the reasons.",
+        ),
     ] = None,
     map_path: Annotated[
-        Path | None, typer.Option("--map", help="Draw the matches on a map (PNG).")
+        Path | None,
+        typer.Option(
+            "--map", metavar=FILE, rich_help_panel=OUTPUT, help="Draw a map of the matches: .png."
+        ),
     ] = None,
-    strict: Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(rich_help_panel=OUTPUT, help="Exit with code 3 if rows were rejected."),
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", rich_help_panel=OUTPUT, help="Print the summary as JSON."),
+    ] = False,
 ) -> None:
-    """Match messages with subscriptions and write every pair.
+    """Match files of messages with subscriptions, and write every match.
 
-    Boolean and ranked subscriptions may be mixed in one file. Invalid rows are skipped and written
-    to the rejects file with the reason. A subscription that has expired by the time of a message
-    does not match it. The exit code is 1 if all rows of a file are invalid.
+    Boolean and ranked subscriptions may be in one file. A subscription that expires before the
+    time of a message does not match it. Invalid rows are skipped, and written to the rejects file
+    with the reason. The exit code is 1 if all rows of a file are invalid.
     """
     options = parse_assignments(option or [])
     reading = ReadingOptions(column, id, encoding, delimiter, format)
@@ -96,7 +156,7 @@ def match(
     rejects_path = rejects or out.with_name(f"{out.name}.rejects.ndjson")
     if moves is not None:
         _refuse(
-            "does not go with --moves",
+            "cannot be used with --moves",
             top=top,
             map=map_path,
             threads=threads > 1 or None,
@@ -117,7 +177,9 @@ def match(
     from nearcast.indexes import moving
 
     if index in moving.names():
-        raise typer.BadParameter(f"--index {index} needs --moves")
+        raise misuse(
+            "--index", "is an index of moving subscriptions; choose another, or add --moves", index
+        )
 
     _check_map_path(map_path)
     builder = indexes.create(index, **options)
@@ -227,12 +289,12 @@ def _refuse(problem: str, **options: Any) -> None:
     """Raise an error if one of the options was given."""
     for name, value in options.items():
         if value is not None:
-            raise typer.BadParameter(f"--{name} {problem}")
+            raise misuse(f"--{name}", problem)
 
 
 def _check_map_path(map_path: Path | None) -> None:
     if map_path is not None and map_path.suffix.lower() != ".png":
-        raise InvalidInput("--map", str(map_path), "must be a file name that ends in .png")
+        raise InvalidInput("--map", str(map_path), "must be a file that ends in .png")
 
 
 def _map_data(map_path: Path | None) -> Any:
@@ -261,7 +323,7 @@ def _show_rows(result: dict[str, Any], names: tuple[str, ...]) -> None:
         shown = result["rejects"][:_MAX_REASONS]
         reasons = [[r["source"], r["field"], r["reason"], format_count(r["rows"])] for r in shown]
         more = len(result["rejects"]) - len(shown)
-        caption = f"and {more} more reasons; see {result['rejects_file']}" if more else ""
+        caption = f"{more:,} more reasons: see {result['rejects_file']}" if more else ""
         show_table("rejected", ["file", "field", "reason", "rows"], reasons, caption)
 
 

@@ -49,14 +49,16 @@ class Hints:
         if swapped or self._fit_if_swapped():
             which = f" of the {' and the '.join(swapped)}" if swapped else ""
             hints.append(
-                f"longitude and latitude{which} look swapped; if they are, say "
-                "--column lon=<column of longitudes> --column lat=<column of latitudes>"
+                f"longitude and latitude{which} look swapped; if they are, add "
+                "--column lon=COLUMN_OF_LONGITUDES --column lat=COLUMN_OF_LATITUDES"
             )
         elif self._are_disjoint():
-            places = " and ".join(f"{source} in {self._shown(source)}" for source in self._box)
-            hints.append(f"no message is near a subscription: there are {places}")
+            places = "; ".join(f"{source} {self._shown(source)}" for source in self._box)
+            hints.append(f"subscriptions and messages are in different places: {places}")
         if self._messages and not self._words:
-            hints.append("no text of a message has a word; is the column of texts the right one?")
+            hints.append(
+                "no message has a word; check which column has the texts (--column text=COLUMN)"
+            )
         return hints
 
     def _extend(self, source: str, box: NDArray[np.int32]) -> None:
@@ -89,7 +91,7 @@ class Hints:
 
     def _shown(self, source: str) -> str:
         west, south, east, north = (self._box[source] / UNITS).tolist()
-        return f"{west:.4g}..{east:.4g} {south:.4g}..{north:.4g}"
+        return f"from {west:.4g} to {east:.4g} longitude, {south:.4g} to {north:.4g} latitude"
 
 
 def _overlap(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:

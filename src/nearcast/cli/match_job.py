@@ -79,7 +79,7 @@ class Summary:
                 why = f"{name} {reason}".strip()
                 return f"all {rejected:,} rows of the {source} were rejected; most often: {why}"
         if not self.accepted["subscriptions"]:
-            return "there is no subscription to match with"
+            return "the file of subscriptions has no rows; there is nothing to match with"
         return None
 
     def add_rejects(self, source: str, rejects: Rejects) -> None:
@@ -290,7 +290,7 @@ def check_paths(read: list[Path], **written: Path) -> None:
     for name, path in written.items():
         if any(path.resolve() == other.resolve() for other in used):
             raise InvalidInput(
-                name, str(path), "is already used by this command; choose another file"
+                f"--{name}", str(path), "is already used by this command; choose another file"
             )
         used.append(path)
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.options import parse_names
+from nearcast.cli.commands import NUMBER
+from nearcast.cli.options import misuse, parse_names
 
 if TYPE_CHECKING:
     from nearcast.datasets.roads import RoadNetwork
@@ -39,60 +40,94 @@ MOVING = "moving"
 _PANEL = "Moving subscribers (--dataset moving)"
 
 
-def _option(help: str, **settings: Any) -> Any:
-    return typer.Option(help=help, rich_help_panel=_PANEL, **settings)
+def _option(help: str, default: str | None = None, **settings: Any) -> Any:
+    shown: bool | str = default or False
+    return typer.Option(help=help, rich_help_panel=_PANEL, show_default=shown, **settings)
 
 
-Words = Annotated[str | None, _option("Data set of the words: tweets or places (default: tweets).")]
+Words = Annotated[
+    str | None,
+    _option("Data set that the words come from: tweets or places.", "tweets", metavar="NAME"),
+]
 Roads = Annotated[
     str | None,
-    _option("Files of a road network; a synthetic one if left out.", metavar="NODES,EDGES"),
+    _option(
+        "Two files with the nodes and the edges of a road network.",
+        "a generated network",
+        metavar="NODES,EDGES",
+    ),
 ]
 Lattice = Annotated[
-    int | None, _option("Lines per axis of the synthetic network (default: 128).", min=2)
+    int | None,
+    _option(
+        "Number of streets of the generated network in each direction.",
+        "128",
+        metavar=NUMBER,
+        min=2,
+    ),
 ]
 Route = Annotated[
-    str | None, _option("How movers choose: destinations or wander (default: destinations).")
+    str | None,
+    _option(
+        "How subscribers drive: to destinations, or wander at random.",
+        "destinations",
+        metavar="destinations|wander",
+    ),
 ]
 Destinations = Annotated[
-    int | None, _option("Number of destinations (default: 256).", min=2, max=32_767)
+    int | None, _option("Number of destinations.", "256", metavar=NUMBER, min=2, max=32_767)
 ]
 Goals = Annotated[
-    str | None, _option("How destinations are drawn: nodes or density (default: nodes).")
+    str | None,
+    _option(
+        "Which crossings become destinations: any with equal chances (nodes), or rather those in "
+        "dense parts of the network (density).",
+        "nodes",
+        metavar="nodes|density",
+    ),
 ]
 Speeds = Annotated[
     str | None,
     _option(
-        "slow, medium, fast (relative to the size of the network), roads (100,60,40,20,5), or km/h "
-        "by road class (default: medium).",
+        "slow, medium or fast, relative to the size of the network; roads, which means "
+        "100,60,40,20,5; or km/h for each class of roads.",
+        "medium",
         metavar="NAME|A,B,...",
     ),
 ]
-Velocity = Annotated[float | None, _option("A factor of all speeds (default: 1).")]
+Velocity = Annotated[float | None, _option("Factor for all speeds.", "1", metavar="FACTOR")]
 Mobility = Annotated[
     float | None,
-    _option("Share of the movers that move in a tick (default: 0.4).", min=0, max=1),
+    _option("Share of the subscribers that move in a tick.", "0.4", metavar="SHARE", min=0, max=1),
 ]
 Interval = Annotated[
-    int | None, _option("Movers report every N-th tick (default: 1).", metavar="N", min=1)
+    int | None,
+    _option("Subscribers report their place every N ticks.", "1", metavar=NUMBER, min=1),
 ]
-TickSeconds = Annotated[float | None, _option("Seconds of a tick (default: 30).")]
+TickSeconds = Annotated[float | None, _option("Length of a tick.", "30", metavar="SECONDS")]
 Ticks = Annotated[
-    int | None, _option("Number of ticks; messages are spread over them (default: 10).", min=1)
+    int | None,
+    _option("Number of ticks; messages are spread over them.", "10", metavar=NUMBER, min=1),
 ]
 TimeToLive = Annotated[
-    float | None, _option("Seconds that a message lives (default: 10 ticks).", min=0)
+    float | None, _option("How long a message lives.", "10 ticks", metavar="SECONDS", min=0)
 ]
 MessagePlaces = Annotated[
     str | None,
     _option(
-        "Where messages are: roads, or dataset (places of the words' data set, mapped into the "
-        "network) (default: roads)."
+        "Where messages are: on roads, or at the places of the data set of --words, scaled to the "
+        "network.",
+        "roads",
+        metavar="roads|dataset",
     ),
 ]
 Capacity = Annotated[
     float | None,
-    _option("Movers per km above which a road gets slower (default: no limit)."),
+    _option(
+        "Number of subscribers per km of road above which a road gets slower.",
+        "no limit",
+        metavar=NUMBER,
+    ),
 ]
 
 
@@ -113,8 +148,8 @@ def check_moving(dataset: str, given: Mapping[str, Any], other: Mapping[str, Any
         if value is not None:
             option = f"--{name.replace('_', '-')}"
             if dataset == MOVING:
-                raise typer.BadParameter(f"{option} does not go with --dataset {MOVING}")
-            raise typer.BadParameter(f"{option} needs --dataset {MOVING}")
+                raise misuse(option, f"cannot be used with --dataset {MOVING}")
+            raise misuse(option, f"needs --dataset {MOVING}")
 
 
 def parse_speeds(text: str) -> str | tuple[float, ...]:
@@ -138,8 +173,8 @@ def load_network(roads: str | None, lines: int | None, seed: int) -> "RoadNetwor
     if roads is None:
         return lattice(128 if lines is None else lines, seed)
     if lines is not None:
-        raise typer.BadParameter("--lattice does not go with --roads")
+        raise misuse("--lattice", "cannot be used with --roads")
     files = parse_names(roads)
     if len(files) != 2:
-        raise typer.BadParameter(f"expected two files as --roads NODES,EDGES, got {roads!r}")
+        raise misuse("--roads", "must be two files, NODES,EDGES", roads)
     return load_roads(*map(Path, files))

@@ -5,8 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
+from nearcast.cli.commands import OUTPUT
+from nearcast.errors import shorten
+
 __all__ = [
     "Owners",
+    "misuse",
     "parse_assignments",
     "parse_counts",
     "parse_distances",
@@ -15,11 +19,30 @@ __all__ = [
 ]
 
 
-Owners = Annotated[bool, typer.Option("--owners", help="Write the owner of the subscription too.")]
+Owners = Annotated[
+    bool,
+    typer.Option(
+        "--owners",
+        rich_help_panel=OUTPUT,
+        help="Add a column with the owner of each matching subscription.",
+    ),
+]
 
 
-def parse_counts(text: str) -> tuple[int, int]:
-    """Parse a range of whole numbers, ``A-B`` or ``A``.
+def misuse(option: str | None, problem: str, *got: object) -> typer.BadParameter:
+    """Return the error for an option with a wrong value, or beside a wrong option.
+
+    Examples
+    --------
+    >>> print(misuse("--top", "must be at least 1", 0).format_message())
+    Invalid value for --top: must be at least 1 (got 0)
+    """
+    found = f" (got {shorten(got[0])})" if got else ""
+    return typer.BadParameter(f"{problem}{found}", param_hint=option)
+
+
+def parse_counts(text: str, option: str | None = None) -> tuple[int, int]:
+    """Parse a range of whole numbers, ``A-B`` or ``A``; ``option`` is named in errors.
 
     Examples
     --------
@@ -29,14 +52,15 @@ def parse_counts(text: str) -> tuple[int, int]:
     try:
         minimum, maximum = (int(part) for part in _split_range(text))
     except ValueError:
-        raise typer.BadParameter(f"expected whole numbers as A-B, got {text!r}") from None
+        problem = "must be a whole number or a range of them, such as 3 or 6-20"
+        raise misuse(option, problem, text) from None
     if not 1 <= minimum <= maximum:
-        raise typer.BadParameter(f"expected 1 <= A <= B as A-B, got {text!r}")
+        raise misuse(option, "must be a range A-B with 1 <= A <= B, such as 6-20", text)
     return minimum, maximum
 
 
-def parse_shares(text: str) -> tuple[float, float]:
-    """Parse a range of shares from 0 to 1, ``A-B`` or ``A``.
+def parse_shares(text: str, option: str | None = None) -> tuple[float, float]:
+    """Parse a range of shares from 0 to 1, ``A-B`` or ``A``; ``option`` is named in errors.
 
     Examples
     --------
@@ -46,14 +70,15 @@ def parse_shares(text: str) -> tuple[float, float]:
     try:
         minimum, maximum = (float(part) for part in _split_range(text))
     except ValueError:
-        raise typer.BadParameter(f"expected shares as A-B, got {text!r}") from None
+        problem = "must be a share from 0 to 1 or a range of them, such as 0.5 or 0.2-0.8"
+        raise misuse(option, problem, text) from None
     if not 0 <= minimum <= maximum <= 1:
-        raise typer.BadParameter(f"expected 0 <= A <= B <= 1 as A-B, got {text!r}")
+        raise misuse(option, "must be a range A-B with 0 <= A <= B <= 1, such as 0.2-0.8", text)
     return minimum, maximum
 
 
-def parse_distances(text: str) -> tuple[float, float]:
-    """Parse a range of distances in meters, ``A-B`` or ``A``.
+def parse_distances(text: str, option: str | None = None) -> tuple[float, float]:
+    """Parse a range of distances in meters, ``A-B`` or ``A``; ``option`` is named in errors.
 
     Examples
     --------
@@ -65,10 +90,11 @@ def parse_distances(text: str) -> tuple[float, float]:
     try:
         minimum, maximum = (float(part) for part in _split_range(text))
     except ValueError:
-        raise typer.BadParameter(f"expected meters as A or A-B, got {text!r}") from None
+        problem = "must be a number of meters or a range, such as 5000 or 1000-5000"
+        raise misuse(option, problem, text) from None
     if not MIN_DISTANCE_M <= minimum <= maximum <= MAX_DISTANCE_M:
         limits = f"{MIN_DISTANCE_M:g} <= A <= B <= {MAX_DISTANCE_M:,.2f}"
-        raise typer.BadParameter(f"expected {limits} as A-B, got {text!r}")
+        raise misuse(option, f"must be A-B in meters, {limits}", text)
     return minimum, maximum
 
 
@@ -83,8 +109,12 @@ def parse_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def parse_assignments(texts: list[str]) -> dict[str, Any]:
+def parse_assignments(
+    texts: list[str], option: str = "--option", form: str = "NAME=VALUE"
+) -> dict[str, Any]:
     """Parse ``name=value`` options; values that are valid JSON are converted.
+
+    ``option`` and ``form`` are named in errors.
 
     Examples
     --------
@@ -95,7 +125,7 @@ def parse_assignments(texts: list[str]) -> dict[str, Any]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
-            raise typer.BadParameter(f"expected name=value, got {text!r}")
+            raise misuse(option, f"must be {form}", text)
         try:
             values[name.strip()] = json.loads(value)
         except ValueError:

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from typer.core import TyperGroup
 
+from nearcast.cli.commands import Group
 from nearcast.errors import NearcastError
 
 __all__ = [
@@ -31,7 +31,7 @@ Advance = Callable[[float, float], None]
 """Called with the amount of work done and the total amount."""
 
 
-class OneLineErrors(TyperGroup):
+class OneLineErrors(Group):
     """A group of commands that prints errors as one line on stderr and exits with 1."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -97,6 +97,7 @@ def show_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
 def show_pairs(title: str, pairs: Mapping[str, str]) -> None:
     """Print names and values, one pair per line."""
     table = Table(title=title, title_justify="left", show_header=False, box=None)
+    table.min_width = len(title)  # a title that is wider than the pairs stays on one line
     table.add_column(style="bold")
     table.add_column(justify="right")
     for name, value in pairs.items():

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearcast.cli.options import parse_distances, parse_shares
+from nearcast.cli.options import misuse, parse_distances, parse_shares
 
 __all__ = [
     "Alpha",
@@ -17,35 +17,49 @@ __all__ = [
     "parse_ranges",
 ]
 
+_PANEL = "Ranked subscriptions"
+
+
+def _range(help: str, default: str) -> Any:
+    return typer.Option(metavar="A-B", help=help, show_default=default, rich_help_panel=_PANEL)
+
+
 Delta = Annotated[
     str | None,
-    typer.Option(metavar="A-B", help="Proximity: the weight of the text.  [default: 0-1]"),
+    _range("Proximity: how much the words count in the score; nearness counts the rest.", "0-1"),
 ]
-Tau = Annotated[
-    str | None, typer.Option(metavar="A-B", help="Proximity: the threshold.  [default: 0.5-1]")
-]
+Tau = Annotated[str | None, _range("Proximity: the score that a match must reach.", "0.5-1")]
 MaxDistance = Annotated[
     str | None,
-    typer.Option(
-        metavar="A-B",
-        help="Proximity: the largest distance, log-uniform.  [default: 100000]",
+    _range(
+        "Proximity: distance in meters at which nearness becomes 0; drawn on a logarithmic scale.",
+        "100000",
     ),
 ]
 Alpha = Annotated[
     str | None,
-    typer.Option(metavar="A-B", help="Overlap: the weight of the area.  [default: 0-1]"),
+    _range("Overlap: how much the area counts in the score; words count the rest.", "0-1"),
 ]
-Theta = Annotated[
-    str | None, typer.Option(metavar="A-B", help="Overlap: the threshold.  [default: 0.5-1]")
-]
+Theta = Annotated[str | None, _range("Overlap: the score that a match must reach.", "0.5-1")]
 
 Similarity = Annotated[
     str,
     typer.Option(
-        help="How ranked ones compare words: containment, overlap, jaccard, dice or cosine."
+        metavar="NAME",
+        rich_help_panel=_PANEL,
+        help="How ranked subscriptions compare words: containment, overlap, jaccard, dice or "
+        "cosine.",
     ),
 ]
-Distance = Annotated[str, typer.Option(help="How they measure distance: geodesic or planar.")]
+Distance = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_PANEL,
+        help="How ranked subscriptions measure distance: geodesic (on the sphere) or planar (in "
+        "degrees on a flat map).",
+    ),
+]
 
 _KIND_OF = {
     "delta": "proximity",
@@ -56,13 +70,17 @@ _KIND_OF = {
 }
 
 
-def parse_ranges(kinds: tuple[str, ...], **texts: str | None) -> dict[str, dict[str, Any]]:
+def parse_ranges(
+    kinds: tuple[str, ...], option: str = "--ranked", **texts: str | None
+) -> dict[str, dict[str, Any]]:
     """Return the arguments of `Workload.ranked` for each ranked kind.
 
     Parameters
     ----------
     kinds
         The ranked kinds of the command; options of other kinds are an error.
+    option
+        The option of the command that chooses the kind.
     texts
         ``delta``, ``tau``, ``max_distance_m``, ``alpha`` and ``theta`` as users wrote them.
 
@@ -76,17 +94,24 @@ def parse_ranges(kinds: tuple[str, ...], **texts: str | None) -> dict[str, dict[
     given = {name: text for name, text in texts.items() if text is not None}
     for name in given:
         if _KIND_OF[name] not in kinds:
-            option = name.replace("_", "-")
-            raise typer.BadParameter(f"--{option} needs {_KIND_OF[name]} subscriptions")
+            raise misuse(_option(name), f"needs {option} {_KIND_OF[name]}")
     ranges: dict[str, dict[str, Any]] = {
         "proximity": {
-            "text_share": parse_shares(given.get("delta", "0-1")),
-            "threshold": parse_shares(given.get("tau", "0.5-1")),
-            "max_distance_m": parse_distances(given.get("max_distance_m", "100000")),
+            "text_share": parse_shares(given.get("delta", "0-1"), _option("delta")),
+            "threshold": parse_shares(given.get("tau", "0.5-1"), _option("tau")),
+            "max_distance_m": parse_distances(
+                given.get("max_distance_m", "100000"), _option("max_distance_m")
+            ),
         },
         "overlap": {
-            "text_share": remaining_shares(parse_shares(given.get("alpha", "0-1"))),
-            "threshold": parse_shares(given.get("theta", "0.5-1")),
+            "text_share": remaining_shares(
+                parse_shares(given.get("alpha", "0-1"), _option("alpha"))
+            ),
+            "threshold": parse_shares(given.get("theta", "0.5-1"), _option("theta")),
         },
     }
     return {kind: ranges[kind] for kind in kinds}
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

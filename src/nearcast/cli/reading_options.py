@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from nearcast.cli.commands import READING
+from nearcast.cli.options import misuse
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -23,28 +26,51 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         "--column",
-        metavar="OURS=THEIRS",
-        help="Column with another name, such as lon=x, messages.lon=x or "
-        "'lon=geometry.coordinates[0]'; OURS= leaves it out. May be repeated.",
+        metavar="NAME=COLUMN",
+        rich_help_panel=READING,
+        help="Read NAME, such as lon, from COLUMN of your file: lon=x, messages.lon=x (only in "
+        "messages) or 'lon=geometry.coordinates[0]'. An empty COLUMN ignores the column NAME. May "
+        "be repeated.",
     ),
 ]
 MadeIds = Annotated[
     list[str] | None,
-    typer.Option("--id", metavar="row|hash", help="Make ids where there are none."),
+    typer.Option(
+        "--id",
+        metavar="row|hash",
+        rich_help_panel=READING,
+        help="For files without ids: use the row number, or a hash of the row, as id.",
+    ),
 ]
 Encodings = Annotated[
     list[str] | None,
     typer.Option(
-        "--encoding", help="Encoding of text files.  [default: UTF-8, or by the byte order mark]"
+        "--encoding",
+        metavar="NAME",
+        rich_help_panel=READING,
+        show_default="utf-8, or by the byte order mark",
+        help="Encoding of text files, such as latin-1; or of one kind: messages=latin-1.",
     ),
 ]
 Delimiters = Annotated[
     list[str] | None,
-    typer.Option("--delimiter", help="Delimiter of CSV: , ; | or tab.  [default: detected]"),
+    typer.Option(
+        "--delimiter",
+        metavar="CHARACTER",
+        rich_help_panel=READING,
+        show_default="detected",
+        help="Character between the cells of CSV files, such as ; or tab.",
+    ),
 ]
 Formats = Annotated[
     list[str] | None,
-    typer.Option("--format", help="parquet, csv, json or geojson.  [default: by the name]"),
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        rich_help_panel=READING,
+        show_default="by the file extension",
+        help="Format of the files: parquet, csv, json or geojson.",
+    ),
 ]
 
 
@@ -114,7 +140,7 @@ def _columns(
     for text in texts:
         target, sign, source = (part.strip() for part in text.partition("="))
         if not sign or not target:
-            raise typer.BadParameter(f"expected --column OURS=THEIRS, got {text!r}")
+            raise misuse("--column", "must be NAME=COLUMN, such as lon=x", text)
         prefix, dot, inner = target.partition(".")
         chosen = [prefix] if dot and prefix in paths else [*paths]
         ours = inner if dot and prefix in paths else target
@@ -128,7 +154,8 @@ def _columns(
             if not known:
                 found = "; ".join(f"{kind}: {', '.join(names[kind] or [])}" for kind in names)
                 raise UnsupportedFile(
-                    f"--column {text}: no file has the column {root_of(source)!r} ({found})"
+                    f"--column {text}: no file has the column {root_of(source)!r}; "
+                    f"the columns are: {found}"
                 )
         for kind in known:
             said[kind][ours] = source

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from nearcast.cli.commands import WORDS
+
 __all__ = ["IndexTokenizer", "Tokenizer"]
 
 
@@ -22,7 +24,9 @@ Tokenizer = Annotated[
     typer.Option(
         callback=_checked,
         metavar="NAME",
-        help="What makes words: words, stem:LANGUAGE, cjk or MODULE:FUNCTION.",
+        rich_help_panel=WORDS,
+        help="How text is split into words: words, stem:LANGUAGE (word stems), cjk (Chinese, "
+        "Japanese, Korean) or your own MODULE:FUNCTION.",
     ),
 ]
 IndexTokenizer = Annotated[
@@ -30,6 +34,8 @@ IndexTokenizer = Annotated[
     typer.Option(
         callback=_checked,
         metavar="NAME",
-        help="Tokenizer that the index must have.  [default: its own]",
+        rich_help_panel=WORDS,
+        show_default="that of the index",
+        help="Tokenizer of the index; it is an error if the index was built with another one.",
     ),
 ]

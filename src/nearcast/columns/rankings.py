@@ -254,7 +254,7 @@ class Ranked(Arrays):
     def kind(self) -> str:
         """The kind of all rows, which must be of one kind."""
         if len(self.kinds) > 1:
-            raise InvalidInput("kind", self.kinds, "must be one; see of_kind")
+            raise InvalidInput("kind", self.kinds, "must be a single kind; select one with of_kind")
         return self.kinds[0]
 
     def rows_of(self, kind: str) -> NDArray[np.int32]:

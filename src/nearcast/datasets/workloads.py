@@ -75,7 +75,7 @@ class Workload:
         valid = [field.name for field in fields(kind.default)]
         for name in changes:
             if name not in valid:
-                raise UnknownName(f"option of {dataset}", name, valid)
+                raise UnknownName("option", name, valid, of=dataset)
         self.dataset = dataset
         self.seed = seed
         self.profile = replace(kind.default, **changes)

@@ -72,7 +72,7 @@ def list_of(values: T | Iterable[T], kind: type[T]) -> list[T]:
     """Return one object of a kind, or several, as a list; refuse any other."""
     if isinstance(values, kind):
         return [values]
-    problem = f"must be a {kind.__name__}, or several of them"
+    problem = f"must be a {kind.__name__}, or an iterable of them"
     try:
         several: list[T] = [*values]  # type: ignore[misc]
     except TypeError:

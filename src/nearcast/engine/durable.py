@@ -116,4 +116,4 @@ class Durable:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise NearcastError("the engine is closed; make another one, or open a saved one")
+            raise NearcastError("the engine is closed; create a new one, or open a saved one")

@@ -129,7 +129,7 @@ class Engine(Registering):
         self._clock = EngineClock(clock)
         self._tokenizer = find_tokenizer(tokenizer)
         if index in moving_indexes.names():
-            raise InvalidInput("index", index, "is a moving index; give it as moving=")
+            raise InvalidInput("index", index, "is a moving index; pass it as moving=")
         builder = indexes.create(index, **(options or {}))
         statistics = builder.statistics()
         vocabulary = Vocabulary()
@@ -542,7 +542,7 @@ class Engine(Registering):
         if has_journal(folder):
             raise StorageError(f"{folder}: has a journal; open it with journal=True")
         if settings:
-            problem = "is for new engines; a saved one has its own"
+            problem = "only applies to new engines; leave it out to open a saved one"
             raise InvalidInput(next(iter(settings)), next(iter(settings.values())), problem)
         return open_saved(cls, folder, tokenizer, clock, verify=verify)
 

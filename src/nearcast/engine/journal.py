@@ -208,7 +208,7 @@ class Journal:
         try:
             return int(path.read_text())
         except ValueError:
-            raise StorageError(f"{path}: does not name a checkpoint; restore a copy") from None
+            raise StorageError(f"{path}: does not name a checkpoint; restore a backup") from None
 
     def _remove_others(self) -> None:
         """Remove checkpoints that do not count: older ones, and what killed writers left.

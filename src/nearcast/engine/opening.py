@@ -152,5 +152,5 @@ def _check_settings(folder: Path, settings: Mapping[str, Any], engine: Engine) -
         known = found[name]
         given = {**known, **(value or {})} if isinstance(known, dict) else value
         if given != known:
-            problem = f"was made with {name}={known!r}, not {value!r}; leave it out"
+            problem = f"was created with {name}={known!r}, not {value!r}; leave it out"
             raise StorageError(f"{folder}: {problem}, or use another folder")

@@ -120,7 +120,9 @@ def replay(engine: Engine, journal: Journal) -> int:
             try:
                 _make(engine, call)
             except (NearcastError, KeyError, TypeError, ValueError) as error:
-                problem = f"{journal.folder}: record {seq:,} ({call.method}) does not work: {error}"
+                problem = (
+                    f"{journal.folder}: record {seq:,} ({call.method}) cannot be replayed: {error}"
+                )
                 raise StorageError(problem) from error
     finally:
         engine._clock.set(None)
@@ -162,4 +164,6 @@ def _make(engine: Engine, call: Call) -> None:
         case "advance":
             engine.advance(time)
         case unknown:
-            raise StorageError(f"is a call of {unknown!r}, which this version does not know")
+            raise StorageError(
+                f"is a call of {unknown!r}, which this version of Nearcast does not know"
+            )

@@ -187,7 +187,7 @@ class Rows:
             subscriptions, rows = stored.subscriptions, np.flatnonzero(stored.alive)
             handle = np.zeros(len(subscriptions), np.int32)
             if self._directory.find(subscriptions.ids.take(rows)).max(initial=-1) >= 0:
-                raise StorageError("two stored segments have the same id; restore a copy")
+                raise StorageError("two stored segments have the same id; restore a backup")
             handle[rows] = self._directory.reserve(subscriptions.ids.take(rows))
             self._directory.place(handle[rows], serial, rows)
             segment = LiveSegment(
@@ -203,7 +203,7 @@ class Rows:
                 segment.kill(np.flatnonzero(~stored.alive))
             made.append(segment)
         if len(self._directory) != sum(len(s) - s.tombstones for s in made):
-            raise StorageError("a stored segment has the same id twice; restore a copy")
+            raise StorageError("a stored segment has the same id twice; restore a backup")
         self.state = self.state._replace(segments=tuple(made))
 
     def _found(self, ids: Ids) -> NDArray[np.int32]:

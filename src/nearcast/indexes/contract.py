@@ -125,7 +125,7 @@ class Index(ABC):
         arrays, meta = read_arrays(folder, "index", verify=verify)
         if meta.get("index") != cls.name:
             raise StorageError(
-                f"{folder} holds an index {meta.get('index')!r}, expected {cls.name!r}; "
+                f"{folder} contains the index {meta.get('index')!r}, expected {cls.name!r}; "
                 "open it with nearcast.indexes.load"
             )
         return cls.from_stored(arrays, meta, verify=verify)

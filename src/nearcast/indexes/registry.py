@@ -165,14 +165,14 @@ def create(name: str = DEFAULT, **options: Any) -> Builder:
     >>> create("trie-pyramid", fanout=3)
     Traceback (most recent call last):
     ...
-    nearcast.errors.UnknownName: unknown option of trie-pyramid 'fanout'; choose from: ...
+    nearcast.errors.UnknownName: unknown option 'fanout' of trie-pyramid; choose from: ...
     """
     forms = _forms(get(name))
     known = {form: [field.name for field in fields(form.Options)] for form in forms}
     valid = list(dict.fromkeys(option for names in known.values() for option in names))
     for option in options:
         if option not in valid:
-            raise UnknownName(f"option of {name}", option, valid)
+            raise UnknownName("option", option, valid, of=name)
     builders = [
         Builder(form, form.Options(**{k: v for k, v in options.items() if k in known[form]}))
         for form in forms
@@ -193,7 +193,10 @@ def load(folder: str | Path, *, verify: bool = True) -> Index:
     if name not in _INDEXES:
         _find_others()
     if name not in _INDEXES:
-        raise StorageError(f"{folder} holds an index {name!r}, which this version does not know")
+        raise StorageError(
+            f"{folder} contains the index {name!r}, which is unknown here; register it first, or "
+            "upgrade Nearcast"
+        )
     index = _INDEXES[name]
     if index.ranked_form is not None and holds_ranked(arrays):
         index = index.ranked_form

@@ -142,7 +142,7 @@ def read_lists(table: pa.Table, name: str, errors: RowErrors) -> TextLists | Non
     if is_text(column.type):
         column = _split_cells(read_texts(table, name, errors), name, errors)
     elif not _is_list(column.type):
-        errors.add(given, name, f"must be a list of texts, the column holds {column.type}")
+        errors.add(given, name, f"must be a list of strings, the column holds {column.type}")
         column = pa.nulls(len(column), pa.list_(pa.string()))
     length = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     value_start = starts(length)
@@ -150,7 +150,7 @@ def read_lists(table: pa.Table, name: str, errors: RowErrors) -> TextLists | Non
     value = _list_values(pc.list_flatten(column))
     if value is None:
         kind = table.schema.field(name).type
-        errors.add(given & (length > 0), name, f"must be a list of texts, not {kind}")
+        errors.add(given & (length > 0), name, f"must be a list of strings, not of {kind}")
         value = pa.nulls(len(row), pa.string())
     errors.add(_rows(row, ~not_null(value), given), name, "must not contain null")
     text, damaged = _decoded(value)

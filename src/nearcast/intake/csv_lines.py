@@ -71,7 +71,9 @@ def read_csv(source: LineSource, file: str = "", delimiter: str | None = None) -
         rows = _Rows(source, block, delimiter or ",")
         names = names or _header(rows)
         if not names and block.too_long is not None:
-            raise UnsupportedFile(f"its first line is longer than {MAX_LINE_BYTES:,} bytes")
+            raise UnsupportedFile(
+                f"its first line is longer than {MAX_LINE_BYTES:,} bytes; check that it is CSV"
+            )
         if not names:
             continue
         errors = LineErrors(file)

@@ -142,7 +142,9 @@ def open_file(
         try:
             if form == "parquet":
                 if Path(where).suffix.lower() in COMPRESSED:
-                    raise UnsupportedFile("Parquet is compressed inside; unpack the file")
+                    raise UnsupportedFile(
+                        "Parquet files are compressed inside; decompress this one first"
+                    )
                 batches = read_parquet(where, batch_rows, called, piece)
                 yield from (with_our_names(batch, reading, kind) for batch in batches)
                 return

@@ -10,7 +10,9 @@ from nearcast.errors import InvalidInput
 
 __all__ = ["is_table", "table_from"]
 
-_PROBLEM = "must be a pyarrow Table, or a frame of pandas, Polars or another library with Arrow"
+_PROBLEM = (
+    "must be a PyArrow table, or a data frame of pandas, Polars or another library with Arrow"
+)
 
 
 def table_from(value: Any) -> pa.Table:
@@ -34,7 +36,7 @@ def table_from(value: Any) -> pa.Table:
         if hasattr(value, "__arrow_c_stream__"):
             return pa.table(value)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        problem = f"cannot be made an Arrow table: {' '.join(str(error).split())}"
+        problem = f"cannot be converted to an Arrow table: {' '.join(str(error).split())}"
         raise InvalidInput("table", type(value).__name__, problem) from None
     raise InvalidInput("table", value, _PROBLEM)
 

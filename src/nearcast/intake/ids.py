@@ -49,7 +49,7 @@ def read_owners(table: pa.Table, field: str, errors: RowErrors) -> pa.StringArra
 
 def refuse_repeated(ids: Ids, field: str, errors: RowErrors, seen: IdTable | None = None) -> None:
     """Refuse the rows whose id another sound row had before, or that are seen already."""
-    reason = "occurs again; an earlier row has the same id"
+    reason = "is a duplicate; an earlier row has the same id"
     if seen is not None:
         errors.add(seen.find(ids) >= 0, field, reason)
     rows = np.flatnonzero(errors.valid)

@@ -205,7 +205,7 @@ def parsed(text: bytes | str, invalid: str) -> dict[str, Any] | InvalidInput:
     except UnicodeEncodeError:
         return InvalidInput("", text, "has half a surrogate pair")
     except RecursionError:
-        return InvalidInput("", text, "is not JSON: it is nested too deep")
+        return InvalidInput("", text, "is not JSON: it is nested too deeply")
     except ValueError as error:
         return InvalidInput("", text, f"is not JSON: {error}")
     return value if isinstance(value, dict) else InvalidInput("", text, "is not a JSON object")
@@ -262,4 +262,4 @@ def _json(name: str, value: Any) -> str:
     try:
         return json.dumps(value)
     except RecursionError:
-        raise InvalidInput(name, value, "is nested too deep") from None
+        raise InvalidInput(name, value, "is nested too deeply") from None

@@ -229,7 +229,11 @@ def with_lives(table: pa.Table, errors: RowErrors, ttl_s: float | None, option: 
     """
     given = read_durations(table, "ttl_s", errors)
     if ttl_s is None:
-        errors.add(~given.given, "ttl_s", f"is missing; give it, or {option} for all without it")
+        errors.add(
+            ~given.given,
+            "ttl_s",
+            f"is missing; give it, or use {option} for all messages without it",
+        )
     seconds = np.where(given.given, given.us / 1_000_000, ttl_s or 0.0)
     return with_column(table, "ttl_s", pa.array(seconds))
 
@@ -273,7 +277,8 @@ def _require_columns(table: pa.Table) -> None:
     if "id" not in names or not place or not names & {"text", "tokens"}:
         found = ", ".join(columns) or "none"
         raise UnsupportedFile(
-            f"not a table of messages: found the columns {found}; wanted {_WANTED}; {HOW_TO_NAME}"
+            f"not a table of messages: it has the columns {found}; expected {_WANTED}; "
+            f"{HOW_TO_NAME}"
         )
     if len(names) == len(columns):
         return

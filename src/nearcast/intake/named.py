@@ -55,7 +55,9 @@ def read_named(table: pa.Table) -> tuple[Named, Rejects]:
     columns = [name for name in ("id", "owner") if name in table.column_names]
     if len(columns) != 1:
         found = ", ".join(table.column_names) or "none"
-        raise UnsupportedFile(f"found the columns {found}; wanted either id or owner")
+        raise UnsupportedFile(
+            f"must have either a column id or a column owner; the columns are: {found}"
+        )
     errors = RowErrors(table.num_rows)
     if columns == ["id"]:
         ids = read_ids(table, "id", errors)

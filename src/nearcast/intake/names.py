@@ -42,7 +42,7 @@ COLUMNS: dict[str | None, tuple[str, ...]] = {
 """The columns of each kind of table; None for a table of any kind, whose names are not changed."""
 COLUMNS[None] = tuple(dict.fromkeys(name for names in COLUMNS.values() for name in names))
 
-HOW_TO_NAME = "say --column OURS=THEIRS for other names, --id row or --id hash to make ids"
+HOW_TO_NAME = "use --column NAME=COLUMN for other names, --id row or --id hash if there are no ids"
 
 TAKEN, ASKED = 1, 2
 
@@ -169,8 +169,8 @@ def similar(
 def question(name: str, ours: str) -> str:
     """Return what to ask about a column whose name is close to one of ours."""
     return (
-        f"is {name!r} meant as {ours}? Say --column {ours}={name} to use it, --column {ours}= to "
-        f"leave it out (in Python: columns={{{ours!r}: {name!r}}}, or '')"
+        f"is {name!r} meant as {ours}? Use --column {ours}={name} to read it, --column {ours}= to "
+        f"ignore it (in Python: columns={{{ours!r}: {name!r}}}, or '')"
     )
 
 
@@ -207,7 +207,7 @@ def resolve(
         if root_of(source, names) not in names:
             raise UnsupportedFile(
                 f"there is no column {root_of(source, names)!r} for --column {name}={source}; "
-                f"found {', '.join(names) or 'none'}"
+                f"the columns are: {', '.join(names) or 'none'}"
             )
     path |= {name: name for name in COLUMNS[kind] if name in names and name not in said}
     used = {root_of(source, names) for source in path.values()}

@@ -81,7 +81,7 @@ def geometry_column(schema: pa.Schema) -> GeoColumn | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UnsupportedFile("its GeoParquet metadata cannot be read") from None
     if primary not in schema.names:
-        raise UnsupportedFile(f"its GeoParquet metadata names {primary!r}, which is no column")
+        raise UnsupportedFile(f"its GeoParquet metadata names {primary!r}, which is not a column")
     if encoding != "WKB":
         raise UnsupportedFile(
             f"the geometry column {primary!r} must be WKB, is {encoding}; convert it"

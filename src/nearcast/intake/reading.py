@@ -97,7 +97,7 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
     if where.is_dir():
         found = _visible(where.rglob("*"), where)
         if not found:
-            raise UnsupportedFile(f"{where}: the folder has no files")
+            raise UnsupportedFile(f"{where}: the folder has no files; check the path")
         return found
     if where.exists() or not glob.has_magic(str(where)):
         if not where.exists():
@@ -108,7 +108,7 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
     for one in matched:
         found += _visible(one.rglob("*"), one) if one.is_dir() else [one]
     if not found:
-        raise UnsupportedFile(f"{where}: no file matches this pattern")
+        raise UnsupportedFile(f"{where}: no file matches this pattern; check the path")
     return list(dict.fromkeys(found))
 
 
@@ -163,7 +163,7 @@ def _visible(paths: object, folder: Path) -> list[Path]:
 
 
 def _check_encoding(encoding: str) -> None:
-    problem = "must be the name of an encoding of text, such as utf-8, latin-1 or utf-16"
+    problem = "must be the name of a text encoding, such as utf-8, latin-1 or utf-16"
     try:
         codecs.lookup(encoding)
         "".encode(encoding)

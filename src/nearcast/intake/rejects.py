@@ -165,7 +165,7 @@ def reason_of(error: InvalidInput) -> str:
     """
     if isinstance(error, ExpressionError):
         return f"{error.problem} (at character {error.position} of {shorten(error.value)})"
-    return f"{error.problem} (got {shorten(error.value)})"
+    return f"{error.problem}{error.got()}"
 
 
 def record_json(record: dict[str, Any]) -> str:

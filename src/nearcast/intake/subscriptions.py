@@ -211,7 +211,7 @@ def _require_columns(table: pa.Table) -> None:
     if "id" not in names or not places:
         found = ", ".join(columns) or "none"
         raise UnsupportedFile(
-            f"not a table of subscriptions: found the columns {found}; wanted {_WANTED}; "
+            f"not a table of subscriptions: it has the columns {found}; expected {_WANTED}; "
             f"{HOW_TO_NAME}"
         )
     for name in SUBSCRIPTION_COLUMNS:

@@ -154,7 +154,9 @@ class _Expansion:
         positive = sorted(self._tokens[literal - 1] for literal in clause if literal > 0)
         if not positive and not may_only_exclude:
             position = min(self._negated_at[literal] for literal in clause)
-            problem = "this alternative only excludes; every alternative must require a word"
+            problem = (
+                "this alternative only excludes words; every alternative must also require one"
+            )
             raise ExpressionError(self._expression, position, problem)
         negative = sorted(self._tokens[-literal - 1] for literal in clause if literal < 0)
         return Conjunction(tuple(positive), tuple(negative))

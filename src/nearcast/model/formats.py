@@ -30,7 +30,7 @@ _WKT = re.compile(r"\s*(?:SRID\s*=\s*(?P<srid>[0-9]+)\s*;)?\s*(?P<name>[A-Za-z]+
 _HEX = re.compile(r"0[01](?:[0-9A-Fa-f]{2}){4,}")
 _WKT_NAMES = frozenset({"POINT", "POLYGON", "MULTIPOLYGON"})
 _NO_REGION = "is not a region; give a Polygon, MultiPolygon or Point"
-_UNREADABLE = "is neither GeoJSON nor WKT nor hex WKB that can be read"
+_UNREADABLE = "cannot be read as GeoJSON, WKT or hex WKB"
 
 
 def read_text(text: str) -> Place:
@@ -144,7 +144,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _ring(value: object) -> NDArray[np.float64]:
-    problem = "a ring must be a list of places, each [longitude, latitude]"
+    problem = "a ring must be a list of positions, each [longitude, latitude]"
     try:
         places = np.asarray(value)
     except (ValueError, TypeError, OverflowError):
@@ -157,5 +157,5 @@ def _ring(value: object) -> NDArray[np.float64]:
 def _closed(rings: list[NDArray[np.float64]], shown: object) -> list[NDArray[np.float64]]:
     """Close the rings that do not end where they begin."""
     if any(len(ring) == 0 for ring in rings):
-        raise RegionError("coordinates", shown, "has a ring without places")
+        raise RegionError("coordinates", shown, "has a ring without positions")
     return [ring if (ring[0] == ring[-1]).all() else np.vstack([ring, ring[:1]]) for ring in rings]

@@ -61,7 +61,7 @@ def coordinates_of(parts: Parts) -> Coordinates:
             return to_coordinates(_rounded(parts))
     except shapely.errors.GEOSException as error:
         shown = [[ring.tolist() for ring in rings] for rings in parts]
-        raise RegionError("polygon", shown, f"cannot be rounded to units: {error}") from None
+        raise RegionError("polygon", shown, f"cannot be rounded to 1e-7 degree: {error}") from None
 
 
 def to_coordinates(parts: UnitParts) -> Coordinates:

@@ -200,7 +200,7 @@ def _list(name: str, value: Any) -> list[str | None]:
         return split_list(name, value.strip())
     if isinstance(value, (list, tuple)) and all(isinstance(e, str | None) for e in value):
         return list(value)
-    raise InvalidInput(name, value, "must be a list of texts")
+    raise InvalidInput(name, value, "must be a list of strings")
 
 
 def _time(name: str, value: Any) -> Time:

@@ -35,7 +35,9 @@ def checked(keywords: object) -> tuple[str, ...]:
     """Return valid keywords as a tuple; a single string is one keyword."""
     if isinstance(keywords, str):
         if not OPERATORS.isdisjoint(keywords.split()):
-            problem = "have no AND, OR, NOT; say expression=... instead, or give a list of words"
+            problem = (
+                "cannot contain AND, OR, NOT; use expression=... instead, or give a list of words"
+            )
             raise InvalidInput("keywords", keywords, problem)
         keywords = (keywords,)
     if not isinstance(keywords, (list, tuple, set, frozenset)):
@@ -112,7 +114,7 @@ def _typed_words(keyword: str) -> list[TypedWord]:
         if "*" not in piece and not any(is_word_character(ord(c)) for c in piece):
             continue  # as in rock & roll
         if '"' in piece:
-            problem = "a keyword has no quotes; put a phrase into the expression instead"
+            problem = "a keyword cannot have quotes; put the phrase into the expression instead"
             raise InvalidInput("keywords", keyword, problem)
         word = typed_word(piece)
         beginning = prefix_of(word.text) if isinstance(word, TypedWord) and word.is_prefix else ""
@@ -146,7 +148,9 @@ def split_list(field: str, text: str) -> list[str | None]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not all(isinstance(e, str | None) for e in found):
-        raise InvalidInput(field, text, "must be a JSON array of texts, or words between spaces")
+        raise InvalidInput(
+            field, text, "must be a JSON array of strings, or words separated by spaces"
+        )
     return found
 
 

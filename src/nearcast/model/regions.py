@@ -125,7 +125,7 @@ class Rect(Region):
         put(self, "east", longitude("east", self.east))
         put(self, "north", latitude("north", self.north))
         if self.south > self.north:
-            raise RegionError("south", self.south, f"must not lie north of north, {self.north}")
+            raise RegionError("south", self.south, f"must not be greater than north, {self.north}")
 
     def boxes(self) -> list[Box]:
         """Return one box, or two where the rectangle crosses the antimeridian."""

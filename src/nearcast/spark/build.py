@@ -149,7 +149,9 @@ def build(
     builder = check_arguments(mode, shards, shard_size, index, options or {})
     if getattr(subscriptions, "isStreaming", False):
         raise InvalidInput(
-            "subscriptions", "a stream", "must be a batch; use changes for later ones"
+            "subscriptions",
+            "a stream",
+            "must be a batch; use changes for subscriptions that arrive later",
         )
     scoring, name = Scoring(similarity, distance), loadable_name(tokenizer)
     given = with_tokenizer(subscriptions, name)

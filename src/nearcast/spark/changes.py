@@ -203,7 +203,7 @@ def change_columns(frame: DataFrame, *others: str) -> DataFrame:
     missing = [name for name in ("op", "id") if name not in frame.columns]
     if missing:
         raise UnsupportedFile(
-            f"not a table of changes: found the columns {', '.join(frame.columns) or 'none'}; "
+            f"not a table of changes: it has the columns {', '.join(frame.columns) or 'none'}; "
             "expected op (insert, delete or move), id, and the columns of subscriptions"
         )
     return frame.select(*(name for name in frame.columns if name in (*_COLUMNS, *others)))

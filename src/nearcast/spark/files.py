@@ -254,7 +254,7 @@ def _find(path: str) -> Iterator[Piece]:
         raise UnsupportedFile(f"{path}: cannot be opened ({said})") from None
     scheme = given.partition("://")[0]
     if not infos:
-        raise UnsupportedFile(f"{path}: there are no files")
+        raise UnsupportedFile(f"{path}: no file found; check the path")
     for info in sorted(infos, key=lambda one: str(one.path)):
         parts = Path(info.path).relative_to(inside).parts or (Path(info.path).name,)
         if info.is_file and not any(part.startswith(("_", ".")) for part in parts):

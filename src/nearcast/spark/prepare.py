@@ -179,7 +179,7 @@ def prepare(
     if kind not in COLUMNS:
         raise UnknownName("kind", kind, COLUMNS)
     if duplicates not in DUPLICATES:
-        raise UnknownName("way with duplicates", duplicates, DUPLICATES)
+        raise UnknownName("value of duplicates", duplicates, DUPLICATES)
     name = loadable_name(tokenizer)
     files = files_of(frame)
     if files is not None and files.kind == kind and not columns:
@@ -241,7 +241,7 @@ def _chosen(
     """
     for name in columns:
         if name not in COLUMNS[kind]:
-            raise UnknownName(f"column of {kind}", name, COLUMNS[kind])
+            raise UnknownName("column", name, COLUMNS[kind], of=kind)
     theirs = {name: _found(frame, name, source) for name, source in columns.items()}
     taken = {*columns, *(source for source in columns.values() if isinstance(source, str))}
     others = [name for name in frame.columns if name not in taken]

@@ -196,14 +196,15 @@ def remove_leftovers(out: str | os.PathLike[str], checkpoint: str | os.PathLike[
     if not has_begun(checkpoint):
         if files or _entries(folder, _LOG):
             problem = (
-                f"holds files, but {checkpoint} is new; use another folder, or the old checkpoint"
+                f"contains files, but {checkpoint} is new; use another folder, or the old "
+                "checkpoint"
             )
             raise InvalidInput("to", out, problem)
         return []
     if _last(progress, "commits") > _last(folder, _LOG):
         problem = (
-            f"lacks what {checkpoint} says is written; use the same folder as before, or a new "
-            "checkpoint to match all messages again"
+            f"lacks files that {checkpoint} has recorded as written; use the same folder as "
+            "before, or a new checkpoint to match all messages again"
         )
         raise InvalidInput("to", out, problem)
     counted = _counted(folder)

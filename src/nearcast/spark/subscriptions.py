@@ -129,7 +129,7 @@ def subscriptions(
     found = surveyed or survey(messages, seed, tokenizer=tokenizer)
     if not found.messages:
         counts = f"{found.wordless:,} have none, {found.rejected:,} rows are invalid"
-        raise InvalidInput("messages", counts, "must have at least one with words")
+        raise InvalidInput("messages", counts, "must include at least one message with words")
     recipe = replace(recipe, within=found.box)
     rounds, more = divmod(count, found.messages)
     # Use all messages of the buckets before that of the last message, and of its own bucket, which

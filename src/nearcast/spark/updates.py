@@ -192,7 +192,7 @@ def _events(
     chosen, changes = messages.select(*own, *origin), change_columns(moves, *_ORIGIN)
     check_ids(changes, version)
     if ttl_s is None and "ttl_s" not in own:
-        problem = "must be given: no message says how long it lives (column ttl_s)"
+        problem = "is missing; messages have no column ttl_s, so give the seconds that they live"
         raise InvalidInput("ttl_s", ttl_s, problem)
     rows = []
     for kind, frame in ((MESSAGE, chosen), (CHANGE, changes)):

@@ -76,7 +76,11 @@ def tokenizer(chosen: str | Tokenizer) -> Tokenizer:
     """
     if not isinstance(chosen, str):
         if not callable(chosen):
-            raise InvalidInput("tokenizer", chosen, "must be a name, or a function of a text")
+            raise InvalidInput(
+                "tokenizer",
+                chosen,
+                "must be the name of a tokenizer, or a function that takes a text",
+            )
         return chosen
     return _by_name(chosen)
 
@@ -98,7 +102,9 @@ def _by_name(name: str) -> Tokenizer:
 def _loaded(name: str) -> Tokenizer:
     found = load_object("tokenizer", name)
     if not callable(found) or isinstance(found, type):
-        raise InvalidInput("tokenizer", name, "must be a function from a text to its tokens")
+        raise InvalidInput(
+            "tokenizer", name, "must be a function that takes a text and returns its tokens"
+        )
     return found  # type: ignore[no-any-return]
 
 
@@ -164,7 +170,7 @@ def check_same(stored: str, chosen: str | Tokenizer, where: object) -> Tokenizer
     if name == stored or (_nobody_loads(stored) and name != "words"):
         return found
     raise StorageError(
-        f"{where}: was made with the tokenizer {stored!r}, not {name!r}; "
+        f"{where}: was created with the tokenizer {stored!r}, not {name!r}; "
         "open it with the same one, or leave it out"
     )
 
@@ -181,14 +187,14 @@ def opened(stored: str, chosen: str | Tokenizer | None, where: object) -> Tokeni
         return check_same(stored, chosen, where)
     if _nobody_loads(stored):
         raise StorageError(
-            f"{where}: was made with the tokenizer {stored!r}, which cannot be loaded by its name; "
-            "open it with tokenizer=..."
+            f"{where}: was created with the tokenizer {stored!r}, which cannot be loaded by its "
+            "name; open it with tokenizer=..."
         )
     try:
         return tokenizer(stored)
     except (InvalidInput, UnknownName) as error:
         raise StorageError(
-            f"{where}: was made with the tokenizer {stored!r}: {error}; "
+            f"{where}: was created with the tokenizer {stored!r}: {error}; "
             "install it, or open it with tokenizer=..."
         ) from error
 

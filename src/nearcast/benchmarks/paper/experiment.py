@@ -96,7 +96,7 @@ class Experiment:
         known = {figure.name: figure for figure in self.figures}
         for name in names:
             if name not in known:
-                raise UnknownName(f"figure of {self.name}", name, known)
+                raise UnknownName("figure", name, known, of=self.name)
         if not names:
             return self
         some = replace(self, figures=tuple(known[name] for name in names), statements=())

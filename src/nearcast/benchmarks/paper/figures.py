@@ -144,7 +144,7 @@ class Sweep:
         first = list(next(iter(self.panels.values())))
         for title, lines in self.panels.items():
             if list(lines) != first:
-                raise UnknownName(f"line of {title}", ", ".join(lines), first)
+                raise UnknownName("line", ", ".join(lines), first, of=title)
 
     @property
     def names(self) -> list[str]:

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from nearcast.cli.bench.options import OUT, Dataset, Json, Out, Seed
+from nearcast.cli.bench.options import DATA, MEASURING, OUT, Dataset, Json, Out, Seed
+from nearcast.cli.commands import FILE, NUMBER
 from nearcast.cli.output import format_count, format_seconds, show_json, show_table, step_progress
 
 __all__ = ["churn"]
@@ -13,26 +14,55 @@ __all__ = ["churn"]
 
 def churn(
     runbook: Annotated[
-        Path | None, typer.Option(help="JSON file with steps.  [default: 10/10/80 mix]")
+        Path | None,
+        typer.Option(
+            metavar=FILE,
+            rich_help_panel=DATA,
+            show_default="10% inserts, 10% deletes, 80% messages",
+            help="JSON file with the data set, the sizes and the steps of a run.",
+        ),
     ] = None,
     dataset: Dataset = "tweets",
-    subscriptions: Annotated[int, typer.Option(min=1, help="Number at the start.")] = 100_000,
+    subscriptions: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=DATA,
+            help="Number of subscriptions at the start.",
+        ),
+    ] = 100_000,
     operations: Annotated[
         int | None,
         typer.Option(
+            metavar=NUMBER,
             min=10,
-            help="Number of mixed operations.  [default: as many as subscriptions, up to 200000]",
+            rich_help_panel=DATA,
+            show_default="as many as subscriptions, up to 200,000",
+            help="Number of inserts, deletes and messages.",
         ),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Rows per batch.")] = 1_000,
-    index: Annotated[str, typer.Option(help="See: nearcast indexes.")] = "trie-pyramid",
+    batch: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER, min=1, rich_help_panel=MEASURING, help="Number of rows per call."
+        ),
+    ] = 1_000,
+    index: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=MEASURING,
+            help="Index of the engine; nearcast indexes lists them.",
+        ),
+    ] = "trie-pyramid",
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Measure an engine under a mix of inserts, deletes and messages.
+    """Measure an engine while subscriptions are inserted and deleted and messages are published.
 
-    A runbook file has its own data set, sizes and steps.
+    With --runbook, the data set, the sizes and the steps come from the file.
     """
     from nearcast.benchmarks.churn import churn as run
     from nearcast.benchmarks.plot_churn import plot_churn

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.bench.options import OUT, Dataset, Json, Kind, Out, Rounds, Seed
-from nearcast.cli.options import parse_assignments, parse_names
+from nearcast.cli.bench.options import DATA, MEASURING, OUT, Dataset, Json, Kind, Out, Rounds, Seed
+from nearcast.cli.commands import FILES, NUMBER
+from nearcast.cli.options import misuse, parse_assignments, parse_names
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -36,51 +37,96 @@ __all__ = ["compare"]
 
 def compare(
     dataset: Dataset = "tweets",
-    kind: Annotated[Kind, typer.Option(help="Kind of the subscriptions.")] = Kind.BOOLEAN,
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            metavar="boolean|proximity|overlap",
+            rich_help_panel=DATA,
+            help="Kind of subscriptions: boolean, or ranked by proximity or by overlap.",
+        ),
+    ] = Kind.BOOLEAN,
     subscriptions: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of subscriptions.  [default: 100,000; all of a file]"),
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=DATA,
+            show_default="100,000; all rows of a file",
+            help="Number of subscriptions.",
+        ),
     ] = None,
     messages: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of messages.  [default: 10,000; all of a file]"),
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=DATA,
+            show_default="10,000; all rows of a file",
+            help="Number of messages.",
+        ),
     ] = None,
     subscriptions_file: Annotated[
         Path | None,
-        typer.Option(help="Compare on your own subscriptions: any file that match reads."),
+        typer.Option(
+            metavar=FILES,
+            rich_help_panel=DATA,
+            help="Your own subscriptions instead of generated ones: any file that nearcast match "
+            "reads.",
+        ),
     ] = None,
     messages_file: Annotated[
-        Path | None, typer.Option(help="And on your own messages; both files are needed.")
+        Path | None,
+        typer.Option(
+            metavar=FILES,
+            rich_help_panel=DATA,
+            help="Your own messages; needs --subscriptions-file, too.",
+        ),
     ] = None,
     index: Annotated[
         str,
         typer.Option(
-            metavar="A,B,...",
-            help="Names; options as NAME:option=value.  [default: all of the kind but the scans]",
+            metavar="NAME,NAME,...",
+            rich_help_panel=MEASURING,
+            show_default="all of the kind, except scans",
+            help="Indexes to compare. NAME:OPTION=VALUE sets an option; MODULE:CLASS is an index "
+            "of your own.",
         ),
     ] = "",
     group: Annotated[
         str,
         typer.Option(
-            metavar="A,B,...",
-            help="Groups of messages: short, long, mean-12 or mean-41, with -point or -range; or "
-            "all of the kind.  [default: short-point, or mean-12 if ranked]",
+            metavar="NAME,NAME,...",
+            rich_help_panel=DATA,
+            show_default="short-point; mean-12 if ranked",
+            help="Groups of messages to generate: number of words (short, long, mean-12 or "
+            "mean-41), then -point or -range (rectangles); or all for those of the kind.",
         ),
     ] = "",
     range_share: Annotated[
         float | None,
         typer.Option(
+            metavar="SHARE",
             min=0,
             max=1,
-            help="Largest area of a range message, as a share of the world.  "
-            "[default: 0.0001; 0.01 for overlap]",
+            rich_help_panel=DATA,
+            show_default="0.0001; 0.01 for overlap",
+            help="Largest area of a message in groups with -range, as a share of the world.",
         ),
     ] = None,
     rounds: Rounds = 5,
     sample: Annotated[
-        int, typer.Option(min=1, help="Number of messages to compare with the scan.")
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=MEASURING,
+            help="Number of messages for which each index must agree with an exhaustive scan.",
+        ),
     ] = 20,
-    threads: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
+    threads: Annotated[
+        int,
+        typer.Option(metavar=NUMBER, min=1, rich_help_panel=MEASURING, help="Number of threads."),
+    ] = 1,
     delta: Delta = None,
     tau: Tau = None,
     max_distance_m: MaxDistance = None,
@@ -92,9 +138,10 @@ def compare(
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Compare indexes on one workload, after checking each against the scan.
+    """Compare the speed and the size of indexes, on generated data or on your own files.
 
-    Each group of messages gets its own result files.
+    Each index is checked first: its matches must be those of an exhaustive scan. Writes a JSON file
+    and a plot for each group of messages.
     """
     from nearcast.benchmarks.compare import compare as run
     from nearcast.benchmarks.plot_compare import plot_comparison
@@ -176,7 +223,8 @@ def _of_files(
 
     subscriptions, messages = paths
     if subscriptions is None or messages is None:
-        raise typer.BadParameter("--subscriptions-file and --messages-file go together")
+        missing = "--subscriptions-file" if subscriptions is None else "--messages-file"
+        raise misuse(missing, "is missing; give both --subscriptions-file and --messages-file")
     files = OwnFiles(subscriptions, messages, *counts, Scoring(*scoring))
     loaded = files.load()
     return Comparison.of_files(files.name, loaded, _builders(index, loaded.kind), **more)
@@ -186,9 +234,8 @@ def _refuse_with_files(**options: object) -> None:
     """Raise an error if an option was given that says how data is drawn."""
     for name, value in options.items():
         if value is not None:
-            raise typer.BadParameter(
-                f"--{name.replace('_', '-')} says how data is drawn; it does not go with files"
-            )
+            problem = "cannot be used with --subscriptions-file; it is for generated data"
+            raise misuse(f"--{name.replace('_', '-')}", problem)
 
 
 def _builders(names: str, kind: str) -> "dict[str, Builder]":
@@ -201,7 +248,9 @@ def _builders(names: str, kind: str) -> "dict[str, Builder]":
         name, *options = label.split(":")
         if name not in indexes.names() and options and "=" not in options[0]:
             name = f"{name}:{options.pop(0)}"  # one's own, as module:Class
-        builders[label] = indexes.create(name, **parse_assignments(options))
+        builders[label] = indexes.create(
+            name, **parse_assignments(options, "--index", "NAME:OPTION=VALUE")
+        )
     return builders
 
 
@@ -211,7 +260,7 @@ def _ranking(kind: str, scoring: tuple[str, str], **texts: str | None) -> "Ranki
     from nearcast.columns import Scoring
 
     kinds = (kind,) if kind in RANKED_KINDS else ()
-    ranges = parse_ranges(kinds, **texts)
+    ranges = parse_ranges(kinds, "--kind", **texts)
     return Ranking(kind, **ranges[kind], scoring=Scoring(*scoring)) if kinds else None
 
 
@@ -251,13 +300,14 @@ def _show(result: dict[str, Any], stem: Path) -> None:
         ]
         for r in result["results"]
     ]
+    rounds = "1 round" if result["rounds"] == 1 else f"{result['rounds']:,} rounds"
     title = (
         f"{result['dataset']}, {result['subscriptions']:,} {describe_ranking(result)}, "
-        f"{result['messages']:,} {result['group']} messages, {result['rounds']} rounds"
+        f"{result['messages']:,} {result['group']} messages, {rounds}"
     )
     caption = f"{machine_caption(result['machine'])}\n{stem}.json, {stem}.png"
     rejected = result.get("files", {}).get("rejected", {})
     if any(rejected.values()):
         rows_of = ", ".join(f"{count:,} {name}" for name, count in rejected.items() if count)
-        caption += f"\nrejected and left out: {rows_of}; nearcast match tells the reasons"
+        caption += f"\ninvalid rows that were skipped: {rows_of}; nearcast match shows the reasons"
     show_table(title, header, rows, caption)

@@ -1,10 +1,6 @@
 """``nearcast bench text`` and ``nearcast bench start``."""
 
-from typing import Annotated
-
-import typer
-
-from nearcast.cli.bench.options import OUT, Dataset, Json, Out, Rounds, Seed
+from nearcast.cli.bench.options import OUT, Dataset, Json, Messages, Out, Rounds, Seed
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs, step_progress
 
 __all__ = ["start", "text"]
@@ -12,13 +8,13 @@ __all__ = ["start", "text"]
 
 def text(
     dataset: Dataset = "tweets",
-    messages: Annotated[int, typer.Option(min=1, help="Number of messages.")] = 100_000,
+    messages: Messages = 100_000,
     rounds: Rounds = 5,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Measure the conversion of text to token ids, in batches of short messages."""
+    """Measure how fast texts are split into words and looked up, in batches of short messages."""
     from nearcast.benchmarks.report import write_result
     from nearcast.benchmarks.text import measure_text
     from nearcast.plots.machine import machine_caption
@@ -47,7 +43,7 @@ def text(
 
 
 def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
-    """Measure the import and the first match of a new process."""
+    """Measure the start of a process: the import, and the first match with and without a cache."""
     from nearcast.benchmarks.report import write_result
     from nearcast.benchmarks.start import measure_start
     from nearcast.plots.machine import machine_caption

@@ -5,8 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli.bench.options import OUT, Json, MemoryGb, Out, Seed
-from nearcast.cli.options import parse_counts, parse_names, parse_shares
+from nearcast.cli.bench.options import (
+    DATA,
+    MEASURING,
+    OUT,
+    Json,
+    MemoryGb,
+    Out,
+    Seed,
+    Subscriptions,
+)
+from nearcast.cli.commands import FILE, NUMBER
+from nearcast.cli.options import misuse, parse_counts, parse_names, parse_shares
 from nearcast.cli.output import format_count, show_json, show_table, step_progress
 
 if TYPE_CHECKING:
@@ -16,44 +26,116 @@ __all__ = ["moving"]
 
 
 def moving(
-    subscriptions: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 1_000_000,
-    messages: Annotated[int, typer.Option(min=1, help="Number of living messages.")] = 500_000,
+    subscriptions: Subscriptions = 1_000_000,
+    messages: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=DATA,
+            help="Number of messages that are alive at a time.",
+        ),
+    ] = 500_000,
     arrivals: Annotated[
         int | None,
-        typer.Option(min=1, help="Messages that arrive and expire in a tick.  [default: a tenth]"),
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=DATA,
+            show_default="a tenth of --messages",
+            help="Number of messages that arrive, and that expire, in a tick.",
+        ),
     ] = None,
-    ticks: Annotated[int, typer.Option(min=1, help="Measured ticks; medians are reported.")] = 5,
+    ticks: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=MEASURING,
+            help="Number of ticks to measure; medians are reported.",
+        ),
+    ] = 5,
     index: Annotated[
         str,
-        typer.Option(metavar="A,B,...", help="Names, or 'ap+-tree as printed'.  [default: all]"),
+        typer.Option(
+            metavar="NAME,NAME,...",
+            rich_help_panel=MEASURING,
+            show_default="all",
+            help="Moving indexes to compare; 'ap+-tree as printed' has the options of its paper.",
+        ),
     ] = "",
-    dataset: Annotated[str, typer.Option(help="Words: tweets or places.")] = "tweets",
-    tokens: Annotated[str, typer.Option(metavar="A-B", help="Tokens of a message.")] = "10",
+    dataset: Annotated[
+        str,
+        typer.Option(
+            metavar="tweets|places",
+            rich_help_panel=DATA,
+            help="Data set that the words come from.",
+        ),
+    ] = "tweets",
+    tokens: Annotated[
+        str, typer.Option(metavar="A-B", rich_help_panel=DATA, help="Words per message.")
+    ] = "10",
     velocity: Annotated[
-        float, typer.Option(help="Factor of speeds; 2.5 is a mean step of 2.8 % of the side.")
+        float,
+        typer.Option(
+            metavar="FACTOR",
+            rich_help_panel=DATA,
+            help="Factor for all speeds; with 2.5, a move is 2.8% of the width of the map on "
+            "average.",
+        ),
     ] = 2.5,
     mobility: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of subscriptions that move in a tick.")
+        float,
+        typer.Option(
+            metavar="SHARE",
+            min=0,
+            max=1,
+            rich_help_panel=DATA,
+            help="Share of the subscriptions that move in a tick.",
+        ),
     ] = 0.4,
     range_share: Annotated[
         str,
         typer.Option(
-            "--range", metavar="A-B", help="Area of subscriptions, as a share of the space."
+            "--range",
+            metavar="A-B",
+            rich_help_panel=DATA,
+            help="Area of a subscription's rectangle, as a share of the map.",
         ),
     ] = "1e-4-1e-2",
-    nodes: Annotated[Path | None, typer.Option(help="Nodes of a road map.")] = None,
-    edges: Annotated[Path | None, typer.Option(help="Edges of a road map.")] = None,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar=FILE,
+            rich_help_panel=DATA,
+            show_default="a generated map",
+            help="Nodes of a road map; needs --edges, too.",
+        ),
+    ] = None,
+    edges: Annotated[
+        Path | None,
+        typer.Option(
+            metavar=FILE, rich_help_panel=DATA, help="Edges of a road map; needs --nodes, too."
+        ),
+    ] = None,
     calls: Annotated[
-        int, typer.Option(min=0, help="Single calls of an engine; 0: measure no engine.")
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=0,
+            rich_help_panel=MEASURING,
+            help="Number of single calls of an engine to measure; 0 measures only indexes.",
+        ),
     ] = 1_000,
     memory_gb: MemoryGb = 8.0,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Run mixed ticks of moves, arrivals and expiries through moving indexes and an engine.
+    """Compare moving indexes: subscriptions move, messages arrive and expire.
 
-    All updates of all indexes are compared in every tick, and with the scan on a small load.
+    Time passes in ticks. In every tick, all indexes must find the same updates; on a small load,
+    these must be those of an exhaustive scan.
     """
     from nearcast.benchmarks.moving.compared import COMPARED, builders, compare_moving
     from nearcast.benchmarks.moving.load import CITY, MovingLoad
@@ -67,11 +149,11 @@ def moving(
         arrivals,
         dataset,
         {"keywords": (1, 5)},
-        tokens=parse_counts(tokens),
+        tokens=parse_counts(tokens, "--tokens"),
         roads=road_map(nodes, edges, CITY),
         velocity=velocity,
         mobility=mobility,
-        box_share=parse_shares(range_share),
+        box_share=parse_shares(range_share, "--range"),
         seed=seed,
     )
     plan = MovingPlan(ticks, memory_bytes=memory_gb * 1e9)
@@ -85,14 +167,20 @@ def moving(
         _show(result, path)
 
 
-def road_map(nodes: Path | None, edges: Path | None, default: "Roads") -> "Roads":
-    """Return the road map of two files; a generated one if none is given."""
+def road_map(
+    nodes: Path | None, edges: Path | None, default: "Roads", prefix: str = "--"
+) -> "Roads":
+    """Return the road map of two files; a generated one if none is given.
+
+    ``prefix`` is how the names of the two options begin.
+    """
     from dataclasses import replace
 
     if nodes is None and edges is None:
         return default
     if nodes is None or edges is None:
-        raise typer.BadParameter("--nodes and --edges belong together")
+        missing = f"{prefix}{'nodes' if nodes is None else 'edges'}"
+        raise misuse(missing, f"is missing; give both {prefix}nodes and {prefix}edges")
     return replace(default, files=(nodes, edges))
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli.bench.moving import road_map
-from nearcast.cli.bench.options import OUT, Json, MemoryGb, Out, Rounds, Seed
+from nearcast.cli.bench.options import DATA, MEASURING, OUT, Json, MemoryGb, Out, Rounds, Seed
+from nearcast.cli.commands import FILE, NUMBER, Group, add_command
 from nearcast.cli.options import parse_names
 from nearcast.cli.output import show_json, show_table, step_progress
 
@@ -16,37 +17,67 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Run the experiments of a paper, and compare its statements with the measurements.",
+    cls=Group,
+    help="Repeat the experiments of a published paper, and check what it says about its indexes.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 Subscriptions = Annotated[
-    int, typer.Option(min=1, help="Number of subscriptions; 1 to 20 million in the papers.")
+    int,
+    typer.Option(
+        metavar=NUMBER,
+        min=1,
+        rich_help_panel=DATA,
+        help="Number of subscriptions; the papers have 1 to 20 million.",
+    ),
 ]
 MessagesEach = Annotated[
-    int, typer.Option("--messages", min=1, help="Number of messages per group.")
+    int,
+    typer.Option(
+        "--messages",
+        metavar=NUMBER,
+        min=1,
+        rich_help_panel=DATA,
+        help="Number of messages in each group (short or long; points or rectangles).",
+    ),
 ]
 
 Figures = Annotated[
     str,
-    typer.Option(metavar="A,B,...", help="Only these figures, by name.  [default: all]"),
+    typer.Option(
+        metavar="NAME,NAME,...",
+        rich_help_panel=MEASURING,
+        show_default="all",
+        help="Measure only these figures; an unknown name lists all names.",
+    ),
 ]
 
 # Not taken from the experiments: --help must not import their modules.
 _HELP = {
-    "rt": "Sorting strategies, token sets, existing methods, scale, mixed load: the rt-trees.",
-    "lfilter": "Probing strategies, the three algorithms, existing methods, scale: lfilter.",
-    "ap-tree": "Tuning, variants, data sets, sizes, maintenance, boolean expressions: the ap-tree.",
-    "stamp": "Filters, pruning, existing methods, updates, scale: ranked by proximity, stamp.",
-    "rt-ranked": "Alpha and theta: ranked by overlap, the rt-trees.",
+    "rt": "The rt-trees: R-trees with keywords. Orders of sorting, token sets, other indexes, "
+    "scale, changes.",
+    "lfilter": "lfilter: a trie of keywords with rectangles. Ways to search it, its three "
+    "algorithms, other indexes, scale.",
+    "ap-tree": "The ap-tree: splits by keywords or by space. Tuning, variants, data sets, sizes, "
+    "changes, boolean expressions.",
+    "stamp": "stamp: subscriptions that are ranked by proximity. Filters, pruning, other indexes, "
+    "changes, scale.",
+    "rt-ranked": "The rt-trees with subscriptions that are ranked by overlap: weights of the area, "
+    "and thresholds.",
 }
+_MORE = "Prints each statement of the paper with the measured value and whether it holds here."
+
+
+def _road_file(help: str) -> Any:
+    return typer.Option(
+        metavar=FILE, rich_help_panel=DATA, show_default="a generated map", help=help
+    )
 
 
 def _add(name: str) -> None:
     """Add the command of a paper; all papers have the same options."""
 
-    @app.command(name, help=_HELP[name])
     def paper(
         subscriptions: Subscriptions = 1_000_000,
         messages: MessagesEach = 1_000,
@@ -60,27 +91,47 @@ def _add(name: str) -> None:
 
         _run(name, figure, Plan(subscriptions, messages, seed, rounds), out, as_json)
 
+    example = f"nearcast bench paper {name} --subscriptions 100000"
+    add_command(app, name, paper, example, help=f"{_HELP[name]}\n\n{_MORE}")
+
 
 for _name in _HELP:
     _add(_name)
 
 
-@app.command(
-    "ap-plus", help="Moves, arrivals, mobility, velocity, ranges, sizes, circles: the ap+-tree."
-)
 def ap_plus(
     subscriptions: Annotated[
-        int, typer.Option(min=1, help="Subscriptions of the default setting; others are relative.")
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=DATA,
+            help="Number of subscriptions; experiments with other sizes scale with it.",
+        ),
     ] = 1_000_000,
     messages: Annotated[
-        int, typer.Option(min=1, help="Living messages of the default setting.")
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=DATA,
+            help="Number of messages that are alive at a time; scaled likewise.",
+        ),
     ] = 500_000,
-    ticks: Annotated[int, typer.Option(min=1, help="Measured ticks; medians are reported.")] = 3,
+    ticks: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=MEASURING,
+            help="Number of ticks to measure; medians are reported.",
+        ),
+    ] = 3,
     figure: Figures = "",
-    city_nodes: Annotated[Path | None, typer.Option(help="Nodes of a city's road map.")] = None,
-    city_edges: Annotated[Path | None, typer.Option(help="Edges of a city's road map.")] = None,
-    county_nodes: Annotated[Path | None, typer.Option(help="Nodes of a county's road map.")] = None,
-    county_edges: Annotated[Path | None, typer.Option(help="Edges of a county's road map.")] = None,
+    city_nodes: Annotated[Path | None, _road_file("Nodes of the road map of a city.")] = None,
+    city_edges: Annotated[Path | None, _road_file("Edges of the road map of a city.")] = None,
+    county_nodes: Annotated[Path | None, _road_file("Nodes of the road map of a county.")] = None,
+    county_edges: Annotated[Path | None, _road_file("Edges of the road map of a county.")] = None,
     memory_gb: MemoryGb = 8.0,
     seed: Seed = 0,
     out: Out = OUT,
@@ -102,12 +153,22 @@ def ap_plus(
         ticks,
         seed,
         memory_gb * 1e9,
-        road_map(city_nodes, city_edges, CITY),
-        road_map(county_nodes, county_edges, COUNTY),
+        road_map(city_nodes, city_edges, CITY, "--city-"),
+        road_map(county_nodes, county_edges, COUNTY, "--county-"),
     )
     with step_progress(not as_json, "measuring") as step:
         result = measure_moving(experiment, plan, step)
     _finish(experiment, result, out, as_json)
+
+
+add_command(
+    app,
+    "ap-plus",
+    ap_plus,
+    "nearcast bench paper ap-plus --subscriptions 100000 --messages 50000",
+    help="The ap+-tree: subscriptions that move and messages that expire. Rates of moves and "
+    f"arrivals, speeds, sizes of regions, data sets, scale, circles.\n\n{_MORE}",
+)
 
 
 def _run(name: str, figures: str, plan: "Plan", out: Path, as_json: bool) -> None:

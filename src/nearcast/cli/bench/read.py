@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.bench.options import OUT, Json, Out, Rounds, Seed
+from nearcast.cli.bench.options import DATA, MEASURING, OUT, Json, Out, Rounds, Seed
+from nearcast.cli.commands import FOLDER, NUMBER
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -19,16 +20,26 @@ __all__ = ["read"]
 
 
 def read(
-    rows: Annotated[int, typer.Option(min=1, help="Number of rows of each file.")] = 1_000_000,
+    rows: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER, min=1, rich_help_panel=DATA, help="Number of rows in each file."
+        ),
+    ] = 1_000_000,
     against: Annotated[
-        Path | None, typer.Option(help="Another checkout, which reads the same files in turns.")
+        Path | None,
+        typer.Option(
+            metavar=FOLDER,
+            rich_help_panel=MEASURING,
+            help="Another checkout of Nearcast to compare with; both read the same files in turn.",
+        ),
     ] = None,
     rounds: Rounds = 3,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Measure the reading of clean rows: CSV, NDJSON and Parquet, each in a new process."""
+    """Measure how fast valid rows are read from CSV, NDJSON and Parquet, each in a new process."""
     from nearcast.benchmarks.reading import measure_reading
     from nearcast.benchmarks.report import write_result
     from nearcast.plots.machine import machine_caption

@@ -5,28 +5,44 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.bench.options import OUT, Dataset, Seed
+from nearcast.cli.bench.options import DATA, OUT, Dataset, Messages, Seed, Subscriptions
+from nearcast.cli.commands import FOLDER, OUTPUT
 
 __all__ = ["sliders"]
 
 
 def sliders(
     dataset: Dataset = "tweets",
-    subscriptions: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 20_000,
-    messages: Annotated[int, typer.Option(min=1, help="Number of messages.")] = 200,
+    subscriptions: Subscriptions = 20_000,
+    messages: Messages = 200,
     max_distance_m: Annotated[
-        float, typer.Option(min=0.01, help="Proximity: the largest distance.")
+        float,
+        typer.Option(
+            metavar="METERS",
+            min=0.01,
+            rich_help_panel=DATA,
+            help="Proximity: distance at which nearness becomes 0.",
+        ),
     ] = 500_000.0,
     range_share: Annotated[
         float,
         typer.Option(
-            min=0, max=1, help="Overlap: largest area of a message, as a share of the world."
+            metavar="SHARE",
+            min=0,
+            max=1,
+            rich_help_panel=DATA,
+            help="Overlap: largest area of a message, as a share of the world.",
         ),
     ] = 0.01,
     seed: Seed = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the PNG files.")] = OUT,
+    out: Annotated[
+        Path, typer.Option(metavar=FOLDER, rich_help_panel=OUTPUT, help="Folder for the PNG files.")
+    ] = OUT,
 ) -> None:
-    """Draw what the parameters of ranked subscriptions do, and how many matches they give."""
+    """Plot what the parameters of ranked subscriptions do: delta, tau, alpha and theta.
+
+    The plots show scores by distance and by overlap, and the number of matches for each setting.
+    """
     from nearcast.datasets import Workload
     from nearcast.plots.ranking import count_matches, plot_coverage, plot_distances, plot_matches
 

@@ -4,7 +4,19 @@ from typing import Annotated, Any
 
 import typer
 
-from nearcast.cli.bench.options import OUT, Dataset, Json, Out, Rounds, Seed
+from nearcast.cli.bench.options import (
+    DATA,
+    MEASURING,
+    OUT,
+    Dataset,
+    Json,
+    Messages,
+    Out,
+    Rounds,
+    Seed,
+    Subscriptions,
+)
+from nearcast.cli.commands import NUMBER
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -20,20 +32,42 @@ __all__ = ["spark"]
 
 def spark(
     dataset: Dataset = "tweets",
-    subscriptions: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 5_000_000,
-    messages: Annotated[int, typer.Option(min=1, help="Number of messages to match.")] = 1_000_000,
-    shards: Annotated[int, typer.Option(min=2, help="Number of shards of the sharded index.")] = 4,
+    subscriptions: Subscriptions = 5_000_000,
+    messages: Messages = 1_000_000,
+    shards: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=2,
+            rich_help_panel=DATA,
+            help="Number of shards of the sharded index.",
+        ),
+    ] = 4,
     prepared: Annotated[
-        int, typer.Option(min=10, help="Number of messages to prepare.")
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=10,
+            rich_help_panel=DATA,
+            help="Number of messages for the measurement of nearcast spark prepare.",
+        ),
     ] = 10_000_000,
-    ids: Annotated[str, typer.Option(help="Type of the ids: integer or string.")] = "integer",
-    master: Annotated[str, typer.Option(help="Spark master, such as local[2].")] = "local[2]",
+    ids: Annotated[
+        str,
+        typer.Option(metavar="integer|string", rich_help_panel=DATA, help="Type of the ids."),
+    ] = "integer",
+    master: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", rich_help_panel=MEASURING, help="Spark master, such as local[4]."
+        ),
+    ] = "local[2]",
     rounds: Rounds = 3,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Measure building, matching and preparing on Spark, in rotation with one process."""
+    """Measure building, matching and preparing on Spark, compared with one process without it."""
     from nearcast.benchmarks.report import write_result
     from nearcast.benchmarks.spark import SparkRun, measure_spark
     from nearcast.plots.machine import machine_caption

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearcast.cli.commands import FILES, FOLDER, INDEX, INPUT, NUMBER, OUTPUT
 from nearcast.cli.options import parse_assignments
 from nearcast.cli.output import (
     format_count,
@@ -26,6 +27,7 @@ from nearcast.cli.reading_options import (
 from nearcast.cli.spark.frames import (
     Json,
     Master,
+    Mode,
     Rejects,
     Strict,
     columns_of,
@@ -46,20 +48,61 @@ __all__ = ["build"]
 
 
 def build(
-    subscriptions: Annotated[str, typer.Option(help="A file, a folder or a pattern.")],
-    out: Annotated[str, typer.Option(help="Folder of the index; gets a new version.")],
-    mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
-    shards: Annotated[int | None, typer.Option(min=1, help="Number of shards.")] = None,
+    subscriptions: Annotated[
+        str, typer.Option(metavar=FILES, rich_help_panel=INPUT, help="The subscriptions.")
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar=FOLDER,
+            rich_help_panel=OUTPUT,
+            help="Folder of the index; if it has one already, this adds a new version.",
+        ),
+    ],
+    mode: Mode = "auto",
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=INDEX,
+            show_default="as many as --shard-size needs",
+            help="Number of shards.",
+        ),
+    ] = None,
     shard_size: Annotated[
-        int, typer.Option(min=1, help="Largest number of subscriptions in a shard.")
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=INDEX,
+            help="Largest number of subscriptions in a shard.",
+        ),
     ] = 20_000_000,
     messages: Annotated[
-        str | None, typer.Option(help="Typical messages; a sample of them plans the shards.")
+        str | None,
+        typer.Option(
+            metavar=FILES,
+            rich_help_panel=INPUT,
+            show_default="messages like the subscriptions",
+            help="Typical messages; a sample of them is used to plan the shards.",
+        ),
     ] = None,
-    index: Annotated[str, typer.Option(help="See: nearcast indexes.")] = "trie-pyramid",
+    index: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=INDEX,
+            help="Index to build; nearcast indexes lists them.",
+        ),
+    ] = "trie-pyramid",
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Option of the index; may be repeated."),
+        typer.Option(
+            metavar="NAME=VALUE",
+            rich_help_panel=INDEX,
+            help="Option of the index. May be repeated.",
+        ),
     ] = None,
     similarity: Similarity = "containment",
     distance: Distance = "geodesic",
@@ -74,13 +117,13 @@ def build(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Build an index over subscriptions, whole or in shards, as a new version.
+    """Build an index of subscriptions, as a whole or in shards.
 
-    Boolean and ranked subscriptions may be mixed. The weights of words are counted over all ranked
-    ones and stay as they are until the next build.
+    The index is a new version in its folder. The old version stays in use until the new one is
+    complete. Invalid rows are skipped, and written to the rejects folder with the reason.
 
-    The old version stays current until the new one is complete. Invalid rows are left out and
-    written to the rejects folder with the reason.
+    Boolean and ranked subscriptions may be mixed. How much each word counts in a score is computed
+    from all ranked subscriptions, and stays the same until the next build.
     """
     options = parse_assignments(option or [])
     from nearcast.spark.build import build as run
@@ -150,7 +193,7 @@ def _summary(built: "Built") -> dict[str, Any]:
 
 def _show(result: dict[str, Any]) -> None:
     if result["plan"]:
-        header = ["shard", "subscriptions", "expected", "share of messages", "share of load"]
+        header = ["shard", "subscriptions", "planned", "share of messages", "share of load"]
         planned = result["plan"]["shards"]
         rows = [
             [

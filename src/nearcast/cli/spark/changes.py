@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from nearcast.cli.commands import FILES, INPUT
 from nearcast.cli.output import format_count, format_seconds, format_size, show_json, show_pairs
 from nearcast.cli.reading_options import (
     Columns,
@@ -40,7 +41,12 @@ def changes(
     index_path: IndexPath,
     source: Annotated[
         str,
-        typer.Option("--changes", help="Files with op, id and the columns of subscriptions."),
+        typer.Option(
+            "--changes",
+            metavar=FILES,
+            rich_help_panel=INPUT,
+            help="The changes: op (insert, delete or move), id, and the columns of subscriptions.",
+        ),
     ],
     tokenizer: IndexTokenizer = None,
     column: Columns = None,
@@ -53,13 +59,14 @@ def changes(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Insert, delete and move subscriptions of an index, as a new version of it.
+    """Insert, delete and move subscriptions of an index.
 
-    A subscription that is ranked by distance moves to lon, lat, any other one to a region. The
-    weights of words stay as they were counted by build.
+    The result is a new version of the index; running streams use it from their next micro-batch. A
+    subscription that is ranked by distance moves to a point (lon, lat), any other one to a region.
+    How much each word counts in a score stays as nearcast spark build computed it.
 
-    Running streams use it from their next micro-batch. Invalid changes (unknown ids, ids that
-    exist already, invalid rows) are written to the rejects folder with the reason.
+    Invalid changes (unknown ids, ids that exist already, invalid rows) are written to the rejects
+    folder with the reason.
     """
     check_index(index_path)
     reading = ReadingOptions(column, id, encoding, delimiter, format)
@@ -107,15 +114,18 @@ def compact(
     keep: Annotated[
         float | None,
         typer.Option(
-            help="Seconds to keep older versions.  [default: 0; a day if files cannot be locked]"
+            metavar="SECONDS",
+            show_default="0; a day on file systems without locks",
+            help="How long to keep older versions that nobody reads.",
         ),
     ] = None,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Merge changes, drop versions that nobody reads, and clean up after dead jobs.
+    """Merge the changes of an index into it, and delete old versions and files of crashed jobs.
 
-    Versions that a running match or stream needs are kept.
+    Versions that a running match or stream needs are kept. Run it after many changes, to keep
+    matching fast and the folder small.
     """
     check_index(index_path)
     spark = open_session(master)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearcast.cli.commands import FOLDER, INDEX, INPUT, OUTPUT, SPARK
 from nearcast.cli.output import format_count, show_table
 from nearcast.cli.spark.java_output import JavaOutput
 from nearcast.errors import InvalidInput, NearcastError
@@ -30,6 +31,7 @@ __all__ = [
     "IndexPath",
     "Json",
     "Master",
+    "Mode",
     "Overwrite",
     "Rejects",
     "Strict",
@@ -50,16 +52,50 @@ __all__ = [
 
 Master = Annotated[
     str | None,
-    typer.Option(help="Spark master, such as local[4].  [default: local[*]]"),
+    typer.Option(
+        metavar="URL",
+        rich_help_panel=SPARK,
+        show_default="local[*], all cores of this machine",
+        help="Spark master to run on, such as spark://HOST:7077 or local[4].",
+    ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the content of OUT.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+Mode = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|replicated|sharded",
+        rich_help_panel=INDEX,
+        help="replicated: every machine has the whole index. sharded: the index is split, and each "
+        "message goes only to the shards that can match it. auto: by the size of the index.",
+    ),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", rich_help_panel=OUTPUT, help="Replace the output folders if they exist."
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print the summary as JSON.")
+]
 
-IndexPath = Annotated[str, typer.Option(help="Folder of the index that spark build wrote.")]
-Rejects = Annotated[
-    str | None, typer.Option(help="Folder for invalid rows, as JSON.  [default: OUT.rejects]")
+IndexPath = Annotated[
+    str,
+    typer.Option(
+        metavar=FOLDER, rich_help_panel=INPUT, help="Index: the --out of nearcast spark build."
+    ),
 ]
-Strict = Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")]
+Rejects = Annotated[
+    str | None,
+    typer.Option(
+        metavar=FOLDER,
+        rich_help_panel=OUTPUT,
+        show_default="OUT.rejects",
+        help="Folder for invalid rows with the reasons, as JSON.",
+    ),
+]
+Strict = Annotated[
+    bool, typer.Option(rich_help_panel=OUTPUT, help="Exit with code 3 if rows were rejected.")
+]
 
 _MAX_REASONS = 12
 _MAX_COLUMNS = 12
@@ -90,7 +126,7 @@ def open_session(master: str | None, packages: tuple[str, ...] = ()) -> SparkSes
         return output.start(start)
     except (PySparkException, Py4JError) as error:
         said = output.problem() or str(error).strip().splitlines()[0]
-        raise NearcastError(f"Spark does not start: {said[:300]}") from None
+        raise NearcastError(f"Spark could not start: {said[:300]}") from None
 
 
 @contextmanager
@@ -116,7 +152,9 @@ def errors_in_one_line() -> Iterator[None]:
 def check_new(option: str, path: str, *, overwrite: bool) -> None:
     """Raise an error if a local folder exists and must not be replaced."""
     if not overwrite and "://" not in path and Path(path).exists():
-        raise InvalidInput(option, path, "exists already; add --overwrite")
+        raise InvalidInput(
+            option, path, "exists already; choose another folder, or add --overwrite"
+        )
 
 
 def check_index(path: str, mode: str = "auto", version: int | None = None) -> Version:
@@ -169,7 +207,9 @@ def write_frame(frame: DataFrame, path: str, form: str = "parquet", *, overwrite
     except AnalysisException as error:
         if error.getCondition() != "PATH_ALREADY_EXISTS":
             raise
-        raise InvalidInput("--out", path, "exists already; add --overwrite") from None
+        raise InvalidInput(
+            "--out", path, "exists already; choose another folder, or add --overwrite"
+        ) from None
 
 
 def rejects_folder(given: str | None, out: str) -> str:
@@ -212,7 +252,7 @@ def end_with(accepted: int, rejected: int, *, what: str, strict: bool) -> None:
     ``what`` are the rows.
     """
     if not accepted:
-        problem = f"all {rejected:,} were rejected" if rejected else "there were none"
+        problem = f"all {rejected:,} rows were rejected" if rejected else "the input has no rows"
         raise NearcastError(f"no {what}: {problem}")
     if strict and rejected:
         raise typer.Exit(3)

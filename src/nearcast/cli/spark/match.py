@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nearcast.cli.commands import FILES, FOLDER, INDEX, INPUT, NUMBER, OUTPUT
 from nearcast.cli.options import Owners
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
 from nearcast.cli.reading_options import (
@@ -19,6 +20,7 @@ from nearcast.cli.spark.frames import (
     IndexPath,
     Json,
     Master,
+    Mode,
     Overwrite,
     Rejects,
     Strict,
@@ -42,11 +44,24 @@ __all__ = ["match"]
 
 def match(
     index_path: IndexPath,
-    messages: Annotated[str, typer.Option(help="A file, a folder or a pattern.")],
-    out: Annotated[str, typer.Option(help="Folder for the matches, as Parquet.")],
-    mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
+    messages: Annotated[
+        str, typer.Option(metavar=FILES, rich_help_panel=INPUT, help="The messages.")
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar=FOLDER, rich_help_panel=OUTPUT, help="Folder for the matches, as Parquet."
+        ),
+    ],
+    mode: Mode = "auto",
     version: Annotated[
-        int | None, typer.Option(help="Version of the index.  [default: the latest]")
+        int | None,
+        typer.Option(
+            metavar=NUMBER,
+            rich_help_panel=INDEX,
+            show_default="the latest",
+            help="Version of the index.",
+        ),
     ] = None,
     owners: Owners = False,
     tokenizer: IndexTokenizer = None,
@@ -61,11 +76,10 @@ def match(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Match messages against the subscriptions of an index and write every pair.
+    """Match files of messages with the subscriptions of an index, and write every match.
 
-    Pairs with ranked subscriptions have a score.
-    Invalid rows are left out and written to the rejects folder with the file, the line, the reason
-    and the whole record.
+    Matches of ranked subscriptions have a score. Invalid rows are skipped, and written to the
+    rejects folder with the file, the line, the reason and the whole record.
     """
     check_index(index_path, mode, version)
     check_new("--out", out, overwrite=overwrite)

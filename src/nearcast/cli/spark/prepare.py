@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nearcast.cli.commands import FILES, FOLDER, INPUT, OUTPUT
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
 from nearcast.cli.reading_options import (
     Columns,
@@ -40,11 +41,22 @@ __all__ = ["prepare"]
 
 
 def prepare(
-    kind: Annotated[str, typer.Option(help="messages or subscriptions.")],
-    source: Annotated[
-        str, typer.Option("--input", metavar="F", help="File, folder or pattern of raw records.")
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="messages|subscriptions", rich_help_panel=INPUT, help="What the rows are."
+        ),
     ],
-    out: Annotated[str, typer.Option(help="Folder for the clean rows, as Parquet.")],
+    source: Annotated[
+        str,
+        typer.Option("--input", metavar=FILES, rich_help_panel=INPUT, help="The raw records."),
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar=FOLDER, rich_help_panel=OUTPUT, help="Folder for the clean rows, as Parquet."
+        ),
+    ],
     column: Columns = None,
     id: MadeIds = None,
     encoding: Encodings = None,
@@ -52,7 +64,10 @@ def prepare(
     format: Formats = None,
     rejects: Rejects = None,
     keep_duplicates: Annotated[
-        bool, typer.Option("--keep-duplicates", help="Keep rows with the id of an earlier row.")
+        bool,
+        typer.Option(
+            "--keep-duplicates", rich_help_panel=OUTPUT, help="Keep all rows that have the same id."
+        ),
     ] = False,
     tokenizer: Tokenizer = "words",
     master: Master = None,
@@ -60,15 +75,15 @@ def prepare(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Clean raw records: check, round, normalize, drop duplicates, and count.
+    """Turn raw files of messages or subscriptions into clean Parquet files, ready to match.
 
-    Invalid records are left out and written to the rejects folder with the file, the line, the
-    reason and the whole record. Of several rows with the same id, the first is kept.
+    Every record is checked. Invalid ones are written to the rejects folder with the file, the line,
+    the reason and the whole record. Of several rows with the same id, only the first is kept.
     """
     rejects_path = rejects_folder(rejects, out)
     if len({source.rstrip("/"), out.rstrip("/"), rejects_path.rstrip("/")}) < 3:
         raise InvalidInput(
-            "--out", out, "is also read, or also used for rejects; use another folder"
+            "--out", out, "must differ from --input and --rejects; choose another folder"
         )
     if kind not in ("messages", "subscriptions"):
         raise UnknownName("kind", kind, ("messages", "subscriptions"))
@@ -80,7 +95,9 @@ def prepare(
     files = find_files(source, kind, reading)
     spark = open_session(master)
     if not overwrite and exists(spark, rejects_path):
-        raise InvalidInput("--rejects", rejects_path, "exists already; add --overwrite")
+        raise InvalidInput(
+            "--rejects", rejects_path, "exists already; choose another folder, or add --overwrite"
+        )
     began = time.perf_counter()
     with errors_in_one_line():
         files = files.surveyed(spark)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearcast.cli.commands import FILE, FILES, FOLDER, INPUT, NUMBER, OUTPUT
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -26,6 +27,7 @@ from nearcast.cli.spark.frames import (
     Json,
     Master,
     Overwrite,
+    Strict,
     columns_of,
     end_with,
     errors_in_one_line,
@@ -34,7 +36,6 @@ from nearcast.cli.spark.frames import (
     show_columns,
 )
 from nearcast.cli.text_options import Tokenizer
-from nearcast.columns import UNITS
 from nearcast.errors import InvalidInput
 from nearcast.extras import require
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Kind", "statistics"]
 
 _MAX_TOKENS = 10
+_GRID = "Grid"
 
 
 class Kind(StrEnum):
@@ -54,18 +56,51 @@ class Kind(StrEnum):
 
 
 def statistics(
-    input: Annotated[str, typer.Option(help="A file, a folder or a pattern.")],
-    kind: Annotated[Kind, typer.Option(help="What the rows are.")],
-    out: Annotated[Path, typer.Option(help="Folder for the statistics.")],
-    across: Annotated[int, typer.Option(min=1, help="Cells from west to east.")] = 100,
-    up: Annotated[int, typer.Option(min=1, help="Cells from south to north.")] = 100,
+    input: Annotated[
+        str,
+        typer.Option(metavar=FILES, rich_help_panel=INPUT, help="The messages or subscriptions."),
+    ],
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            metavar="messages|subscriptions", rich_help_panel=INPUT, help="What the rows are."
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(metavar=FOLDER, rich_help_panel=OUTPUT, help="Folder for the statistics."),
+    ],
+    across: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=_GRID,
+            help="Number of cells from west to east.",
+        ),
+    ] = 100,
+    up: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=_GRID,
+            help="Number of cells from south to north.",
+        ),
+    ] = 100,
     box: Annotated[
         str | None,
         typer.Option(
-            metavar="W,S,E,N", help="Box of the grid in degrees.  [default: that of the data]"
+            metavar="W,S,E,N",
+            rich_help_panel=_GRID,
+            show_default="that of the data",
+            help="Area of the grid: west, south, east and north in degrees.",
         ),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Plot them as a PNG file.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar=FILE, rich_help_panel=OUTPUT, help="Draw the statistics, too: .png."),
+    ] = None,
     tokenizer: Tokenizer = "words",
     column: Columns = None,
     id: MadeIds = None,
@@ -74,19 +109,22 @@ def statistics(
     format: Formats = None,
     master: Master = None,
     overwrite: Overwrite = False,
-    strict: Annotated[bool, typer.Option(help="Exit with 3 when rows were rejected.")] = False,
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Count tokens overall and by grid cell, documents by cell, and sizes of boxes.
+    """Count how often each word occurs, in all rows and in each cell of a grid.
 
-    Invalid rows are counted but not written: see nearcast spark prepare.
+    Rows per cell and the sizes of rectangles are counted, too. Invalid rows are only counted here;
+    nearcast spark prepare writes them with the reasons.
     """
     import time
 
     if plot is not None and plot.suffix.lower() != ".png":
-        raise InvalidInput("--plot", str(plot), "must end in .png")
+        raise InvalidInput("--plot", str(plot), "must be a file that ends in .png")
     if out.exists() and not overwrite:
-        raise InvalidInput("--out", str(out), "exists already; add --overwrite")
+        raise InvalidInput(
+            "--out", str(out), "exists already; choose another folder, or add --overwrite"
+        )
     if plot is not None:
         require("plots", "--plot")
     sides = None if box is None else _parse_box(box)
@@ -133,13 +171,21 @@ def _parse_box(text: str) -> tuple[float, float, float, float]:
     try:
         west, south, east, north = (float(side) for side in text.split(","))
     except ValueError:
-        raise InvalidInput("--box", text, "must be WEST,SOUTH,EAST,NORTH in degrees") from None
+        raise InvalidInput(
+            "--box", text, "must be four numbers, WEST,SOUTH,EAST,NORTH, in degrees"
+        ) from None
     if not (-180 <= west < east <= 180 and -90 <= south < north <= 90):
-        raise InvalidInput("--box", text, "must have west < east and south < north, in the world")
+        raise InvalidInput(
+            "--box",
+            text,
+            "must have west < east from -180 to 180, and south < north from -90 to 90",
+        )
     return west, south, east, north
 
 
 def _summary(found: "Statistics") -> dict[str, Any]:
+    from nearcast.columns import UNITS
+
     frequency, weight = found.vocabulary.frequency, found.idf()
     top = range(min(_MAX_TOKENS, len(frequency)))
     return {

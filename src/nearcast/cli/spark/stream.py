@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from nearcast.cli.commands import FOLDER, INPUT, NUMBER, OUTPUT, SPARK
 from nearcast.cli.options import Owners
 from nearcast.cli.output import format_count, show_json, show_pairs
 from nearcast.cli.reading_options import (
@@ -23,6 +24,7 @@ from nearcast.cli.spark.frames import (
     IndexPath,
     Json,
     Master,
+    Mode,
     check_index,
     end_with,
     errors_in_one_line,
@@ -40,63 +42,122 @@ if TYPE_CHECKING:
 __all__ = ["stream"]
 
 _POLL_S = 1
+_SOURCE = "FOLDER|kafka://HOST:PORT/TOPIC"
 
 
 def stream(
     index_path: IndexPath,
     messages: Annotated[
-        str, typer.Option(help="Folder where files arrive, or kafka://HOST:PORT/TOPIC.")
+        str,
+        typer.Option(
+            metavar=_SOURCE,
+            rich_help_panel=INPUT,
+            help="Where messages arrive: a folder that gets new files, or a Kafka topic.",
+        ),
     ],
-    out: Annotated[str, typer.Option(help="Folder for matches, or kafka://HOST:PORT/TOPIC.")],
-    checkpoint: Annotated[str, typer.Option(help="Folder for Spark's progress.")],
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar=_SOURCE,
+            rich_help_panel=OUTPUT,
+            help="Where matches go (with --moves: updates): a folder, or a Kafka topic.",
+        ),
+    ],
+    checkpoint: Annotated[
+        str,
+        typer.Option(
+            metavar=FOLDER,
+            rich_help_panel=OUTPUT,
+            help="Folder in which Spark records its progress. A stream that is started again with "
+            "the same one continues there.",
+        ),
+    ],
     column: Columns = None,
     id: MadeIds = None,
     encoding: Encodings = None,
     delimiter: Delimiters = None,
     format: Formats = None,
     files_per_batch: Annotated[
-        int | None, typer.Option(min=1, help="Largest number of files in a micro-batch.")
+        int | None,
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=SPARK,
+            show_default="no limit",
+            help="Largest number of files in a micro-batch.",
+        ),
     ] = None,
     every: Annotated[
-        str | None, typer.Option(help="How often a micro-batch begins, such as '10 seconds'.")
+        str | None,
+        typer.Option(
+            metavar="INTERVAL",
+            rich_help_panel=SPARK,
+            show_default="as soon as the last one is done",
+            help="How often a micro-batch starts, such as '10 seconds'.",
+        ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Stop when all available messages are matched.")
+        bool,
+        typer.Option(
+            "--once", rich_help_panel=SPARK, help="Stop when all available messages are matched."
+        ),
     ] = False,
-    mode: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "auto",
+    mode: Mode = "auto",
     owners: Owners = False,
     moves: Annotated[
         str | None,
-        typer.Option(help="Folder where files of moves arrive, or a topic; OUT gets updates."),
+        typer.Option(
+            metavar=_SOURCE,
+            rich_help_panel=INPUT,
+            help="Where moves of subscriptions arrive; writes updates instead of matches.",
+        ),
     ] = None,
     ttl: Annotated[
         float | None,
-        typer.Option(help="Seconds that messages live which do not say it; for --moves.", min=0),
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            rich_help_panel=INPUT,
+            help="With --moves: how long messages live that have no ttl_s of their own.",
+        ),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(help="Tasks that share the subscriptions; for --moves.", min=1),
+        typer.Option(
+            metavar=NUMBER,
+            min=1,
+            rich_help_panel=SPARK,
+            show_default="number of cores",
+            help="With --moves: number of tasks that share the subscriptions.",
+        ),
     ] = None,
     rejects: Annotated[
         str | None,
-        typer.Option(help="Folder for invalid rows.  [default: OUT.rejects, none for Kafka]"),
+        typer.Option(
+            metavar=FOLDER,
+            rich_help_panel=OUTPUT,
+            show_default="OUT.rejects; none for Kafka",
+            help="Folder for invalid rows with the reasons.",
+        ),
     ] = None,
     tokenizer: IndexTokenizer = None,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Match messages as they arrive, until stopped; print a line for each micro-batch.
+    """Match messages as they arrive, until you press Ctrl-C; print a line for each micro-batch.
 
-    Ctrl-C stops it. Started again with the same checkpoint, it continues where it stopped, even
-    after a crash. The next micro-batch uses changed subscriptions.
+    Started again with the same checkpoint, the stream continues where it stopped, even after a
+    crash. Changes of the index (nearcast spark changes) apply from the next micro-batch.
 
-    With --moves, messages live for a while and subscriptions move, come and go: OUT gets +1 where a
-    match begins and -1 where it ends. The subscriptions to begin with are those of the index when
-    the first micro-batch begins; after that, only the moves change them.
+    With --moves, messages live for a while and subscriptions move, appear and disappear. OUT gets
+    an update with sign +1 when a match begins and -1 when it ends. The stream starts with the
+    subscriptions of the index; from then on, only the moves change them.
     """
     _check(checkpoint, moves, {"--ttl": ttl, "--partitions": partitions}, mode)
     if owners and moves is not None:
-        raise InvalidInput("--owners", owners, "does not go with --moves; updates have none")
+        raise InvalidInput(
+            "--owners", owners, "cannot be used with --moves, because updates have no owner"
+        )
     check_index(index_path, mode)
     paths = {"messages": messages}
     if moves is not None:
@@ -156,9 +217,11 @@ def stream(
 def _check(checkpoint: str, moves: str | None, for_moves: dict[str, Any], mode: str) -> None:
     """Raise an error for options that do not go together."""
     if checkpoint.startswith("kafka://"):
-        raise InvalidInput("--checkpoint", checkpoint, "must be a folder")
+        raise InvalidInput("--checkpoint", checkpoint, "must be a folder, not a Kafka topic")
     if moves is not None and mode != "auto":
-        raise InvalidInput("--mode", mode, "does not go with --moves; see --partitions")
+        raise InvalidInput(
+            "--mode", mode, "cannot be used with --moves; use --partitions to spread the work"
+        )
     for name, value in for_moves.items():
         if moves is None and value is not None:
             raise InvalidInput(name, value, "needs --moves")
@@ -172,7 +235,7 @@ def _check_source(option: str, source: str) -> None:
         return
     path = Path(source)
     if not path.exists() and not glob.glob(source):
-        raise InvalidInput(option, source, "must be an existing folder")
+        raise InvalidInput(option, source, "must be an existing folder, or kafka://HOST:PORT/TOPIC")
 
 
 @contextmanager

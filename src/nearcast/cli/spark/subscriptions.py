@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nearcast.cli.commands import FILES, FOLDER, INPUT, NUMBER, OUTPUT
 from nearcast.cli.options import parse_counts, parse_shares
 from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs
 from nearcast.cli.reading_options import (
@@ -28,20 +29,48 @@ from nearcast.cli.spark.frames import (
     write_frame,
 )
 from nearcast.cli.text_options import Tokenizer
-from nearcast.columns import UNITS
 
 __all__ = ["subscriptions"]
 
+_DRAWN = "Subscriptions"
+
 
 def subscriptions(
-    messages: Annotated[str, typer.Option(help="A file, a folder or a pattern.")],
-    out: Annotated[str, typer.Option(help="Folder for the subscriptions.")],
-    count: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 100_000,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
-    tokens: Annotated[str, typer.Option(metavar="A-B", help="Keywords of a subscription.")] = "1-5",
+    messages: Annotated[
+        str, typer.Option(metavar=FILES, rich_help_panel=INPUT, help="The messages.")
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar=FOLDER, rich_help_panel=OUTPUT, help="Folder for the subscriptions, as Parquet."
+        ),
+    ],
+    count: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER, min=1, rich_help_panel=_DRAWN, help="Number of subscriptions."
+        ),
+    ] = 100_000,
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar=NUMBER,
+            min=0,
+            rich_help_panel=_DRAWN,
+            help="The same seed gives the same rows.",
+        ),
+    ] = 0,
+    tokens: Annotated[
+        str,
+        typer.Option(metavar="A-B", rich_help_panel=_DRAWN, help="Keywords per subscription."),
+    ] = "1-5",
     share: Annotated[
         str,
-        typer.Option(metavar="A-B", help="Area of its box, as a share of where the messages are."),
+        typer.Option(
+            metavar="A-B",
+            rich_help_panel=_DRAWN,
+            help="Area of a subscription's rectangle, as a share of the area of all messages.",
+        ),
     ] = "0.0001-0.01",
     tokenizer: Tokenizer = "words",
     column: Columns = None,
@@ -53,14 +82,15 @@ def subscriptions(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Draw subscriptions: some words of a message, and a box around its place.
+    """Make test subscriptions from messages: some words of a message, and a rectangle around it.
 
-    If there are fewer messages than subscriptions, each is used several times.
+    If there are fewer messages than subscriptions, messages are used several times.
     """
+    from nearcast.columns import UNITS
     from nearcast.spark.subscriptions import subscriptions as draw
     from nearcast.spark.subscriptions import survey
 
-    ends, area = parse_counts(tokens), parse_shares(share)
+    ends, area = parse_counts(tokens, "--tokens"), parse_shares(share, "--share")
     check_new("--out", out, overwrite=overwrite)
     reading = ReadingOptions(column, id, encoding, delimiter, format)
     files = find_files(messages, "messages", reading)

@@ -119,10 +119,12 @@ def _on_the_map(
     side = side_km * 1_000 / METERS_PER_UNIT
     reach = side * 0.55 / UNITS
     if not -90 < lat - reach <= lat + reach < 90:
-        raise InvalidInput("center", center, "must leave the square between the poles")
+        raise InvalidInput("center", center, "is too near to a pole for a square of this size")
     narrow = np.cos(np.radians(lat))
     if not -180 < lon - reach / narrow <= lon + reach / narrow < 180:
-        raise InvalidInput("center", center, "must leave the square west of 180 degrees")
+        raise InvalidInput(
+            "center", center, "is too near to the antimeridian for a square of this size"
+        )
     scale = np.array([side / narrow, side])
     place: NDArray[np.int32] = np.rint(np.array([lon, lat]) * UNITS + (share - 0.5) * scale).astype(
         np.int32

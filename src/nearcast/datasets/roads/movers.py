@@ -158,7 +158,7 @@ class Movers:
         valid = [field.name for field in fields(Motion)]
         for name in changes:
             if name not in valid:
-                raise UnknownName("option of movers", name, valid)
+                raise UnknownName("option", name, valid, of="movers")
         if seed < 0:
             raise InvalidInput("seed", seed, "must be at least 0")
         self.network = network

@@ -249,10 +249,10 @@ def _strong_arcs(edges: Edges) -> tuple[_StrongArcs, NDArray[np.float64], NDArra
     order = np.lexsort((head, tail))
     graph = Graph.of(len(edges.place), tail[order], head[order], edges.road_class[edge[order]])
     if not len(edge):
-        raise InvalidInput("roads", 0, "must join at least two nodes")
+        raise InvalidInput("roads", 0, "must connect at least two nodes")
     inside = largest_strong_part(graph)
     if inside.sum() < 2:
-        raise InvalidInput("roads", "no way back", "must join two nodes in both directions")
+        raise InvalidInput("roads", "one-way roads", "must connect two nodes in both directions")
     stays = inside[graph.tail] & inside[graph.head]
     number = (np.cumsum(inside) - 1).astype(np.int32)
     strong = Graph.of(

@@ -115,7 +115,7 @@ def _draw_destinations(
     reservoir", Information Processing Letters 2006).
     """
     if goals not in GOALS:
-        raise UnknownName("way to draw goals", goals, GOALS)
+        raise UnknownName("goals", goals, GOALS)
     weight = _density(network) if goals == "density" else np.ones(network.nodes)
     uniform = draw_all(seed, DESTINATION, np.arange(network.nodes))
     order = np.argsort(-np.log1p(-uniform) / weight, kind="stable")

@@ -98,7 +98,7 @@ class MovingWorkload:
         if arrivals < 0:
             raise InvalidInput("arrivals", arrivals, "must be at least 0")
         if message_places not in MESSAGE_PLACES:
-            raise UnknownName("places of messages", message_places, MESSAGE_PLACES)
+            raise UnknownName("message_places", message_places, MESSAGE_PLACES)
         tick_s = movers.motion.tick_s
         self.movers = movers
         self.words = words

@@ -73,5 +73,5 @@ def create(name: str, **options: Any) -> MovingBuilder:
     known = [field.name for field in fields(index.Options)]
     for option in options:
         if option not in known:
-            raise UnknownName(f"option of {name}", option, known)
+            raise UnknownName("option", option, known, of=name)
     return MovingBuilder(index, index.Options(**options))

@@ -120,11 +120,12 @@ def _check(folder: Path, digest: str) -> Path:
         found = digest_of(folder)
     except OSError as error:
         raise StorageError(
-            f"{folder}: is missing or cannot be read ({error.strerror}); restore it, or build again"
+            f"{folder}: is missing or cannot be read ({error.strerror}); restore a backup, or "
+            "build it again"
         ) from error
     if found != digest:
         raise StorageError(
-            f"{folder}: does not match its checksum; restore it from a copy, or build again"
+            f"{folder}: does not match its checksum; restore a backup, or build it again"
         )
     return folder
 
@@ -300,8 +301,8 @@ class _RemoteFolder(Folder):
                     shutil.copyfileobj(source, out, 1 << 24)
             if not (fresh / MANIFEST).exists() or digest_of(fresh) != digest:
                 raise StorageError(
-                    f"{self.uri}/{name}: is missing or does not match its checksum; restore it "
-                    "from a copy, or build again"
+                    f"{self.uri}/{name}: is missing or does not match its checksum; restore a "
+                    "backup, or build it again"
                 )
             os.rename(fresh, target)
         except StorageError:

@@ -254,7 +254,10 @@ class Artifact:
             ) from None
         version = Version.parse(raw, f"{self.folder.uri}/{name}")
         if version.number != number:
-            raise StorageError(f"{self.folder.uri}/{name}: holds version {version.number}")
+            raise StorageError(
+                f"{self.folder.uri}/{name}: contains version {version.number} instead; build the "
+                "index again"
+            )
         return version
 
     def latest(self) -> Version:
@@ -262,7 +265,7 @@ class Artifact:
         numbers = self.numbers()
         if not numbers:
             raise StorageError(
-                f"{self.folder.uri}: holds no index; make one with: nearcast spark build"
+                f"{self.folder.uri}: contains no index; build one with: nearcast spark build"
             )
         return self.read(numbers[-1])
 

@@ -135,7 +135,7 @@ def check_kind(kind: str, names: Iterable[str]) -> None:
     moves = "subscription_id" in there and "time" in there
     if not ({"op", "id"} <= there or {"op", "subscription_id"} <= there or moves):
         raise UnsupportedFile(
-            f"not a table of changes: found the columns {', '.join(names) or 'none'}; "
+            f"not a table of changes: it has the columns {', '.join(names) or 'none'}; "
             "expected op (insert, delete or move), id, and the columns of subscriptions"
         )
 

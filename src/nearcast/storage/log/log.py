@@ -163,7 +163,7 @@ class Log:
                 try:
                     self._make_spare(max(wanted, self._segment_bytes))
                 except OSError as error:
-                    problem = f"{self.folder}: no place for {size:,} bytes: {error.strerror}"
+                    problem = f"{self.folder}: no space for {size:,} bytes: {error.strerror}"
                     raise StorageError(problem) from error
             self._promised += size
 
@@ -370,5 +370,5 @@ class Log:
     def _damage(self, first: int, at: int, seq: int) -> StorageError:
         return StorageError(
             f"{self._path(first)}: damaged at byte {at:,}, where record {seq:,} should be; "
-            "restore the file from a copy"
+            "restore the file from a backup"
         )

@@ -44,3 +44,18 @@ def moving(
     updates = sum(len(moment.updates) for moment in scene.moments)
     size = format_size(out.stat().st_size)
     typer.echo(f"{out}: {ticks} frames, {updates} updates, {size}")
+
+
+@app.command("index")
+def index(
+    name: Annotated[str, typer.Argument(help="Name of a boolean index, such as rt-tree.")],
+    out: Annotated[Path, typer.Option(help="File for the picture: .png.")],
+) -> None:
+    """Draw what an index builds over eight subscriptions: areas on a map, and its nodes."""
+    from nearcast.plots.index_drawings import draw_index
+
+    if out.suffix.lower() != ".png":
+        raise InvalidInput("--out", str(out), "must be a file name that ends in .png")
+    structure = draw_index(name, out)
+    size = format_size(out.stat().st_size)
+    typer.echo(f"{out}: {structure.tree.count()} nodes and lists, {size}")

@@ -82,22 +82,23 @@ def _draw_map(figure: Any, structure: Structure, place: tuple[float, ...]) -> No
         side.set_color("#c3c9d1")
     for clause, (west, south, east, north) in enumerate(BOXES):
         size = east - west, north - south
-        style = {"facecolor": BASE_COLOR, "alpha": 0.18, "linewidth": 0}
-        axes.add_patch(Rectangle((west, south), *size, **style))
+        axes.add_patch(
+            Rectangle((west, south), *size, facecolor=BASE_COLOR, alpha=0.18, linewidth=0)
+        )
         axes.add_patch(
             Rectangle((west, south), *size, fill=False, edgecolor=BASE_COLOR, linewidth=0.9)
         )
-        number = {"fontsize": 9.5, "weight": "bold", "color": "#2c4a66", "zorder": 5}
-        axes.text(west + 0.9, south + 0.9, str(clause), **number)
+        bold = {"fontsize": 9.5, "weight": "bold", "color": "#2c4a66", "zorder": 5}
+        axes.text(west + 0.9, south + 0.9, str(clause), **bold)
     for area in sorted(structure.areas, key=lambda area: area.level):
-        west, south, east, north = area.box
+        left, bottom, right, top = area.box
         color = _LEVEL_COLORS[area.level % len(_LEVEL_COLORS)]
         shrink = 0.0 if structure.has_cells else 0.55 - 0.35 * area.level
         axes.add_patch(
             Rectangle(
-                (west - shrink, south - shrink),
-                east - west + 2 * shrink,
-                north - south + 2 * shrink,
+                (left - shrink, bottom - shrink),
+                right - left + 2 * shrink,
+                top - bottom + 2 * shrink,
                 fill=False,
                 edgecolor=color,
                 linewidth=1.3 if structure.has_cells else 1.6,
@@ -108,8 +109,8 @@ def _draw_map(figure: Any, structure: Structure, place: tuple[float, ...]) -> No
             side = "left" if area.level == 0 else "right"
             inside = {"fontsize": 8, "color": color, "ha": side, "va": "center"}
             background = {"facecolor": "white", "alpha": 0.9, "linewidth": 0, "pad": 0.5}
-            x = west + 2.5 if side == "left" else min(east, _EXTENT[1]) - 1.5
-            axes.text(x, min(north + shrink, 51.0), area.label, bbox=background, **inside)
+            x = left + 2.5 if side == "left" else min(right, _EXTENT[1]) - 1.5
+            axes.text(x, min(top + shrink, 51.0), area.label, bbox=background, **inside)
     for number, (_, (x, y)) in enumerate(MESSAGES):
         axes.plot([x], [y], marker="o", markersize=4.5, color=TEXT_COLOR)
         axes.text(x + 1.2, y, f"m{number}", fontsize=8.5, color=TEXT_COLOR, va="center")

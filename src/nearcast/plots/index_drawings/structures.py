@@ -285,8 +285,8 @@ def _trie_pyramid(arrays: Mapping[str, NDArray[Any]]) -> Structure:
         if size <= block:
             clauses = words[position + size : position + 2 * size] & np.uint64(_LOW32)
             boxes = np.array([BOXES[int(c)] for c in clauses])
-            sides = [*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)]
-            areas.append(Area((sides[0], sides[1], sides[2], sides[3]), label, depth))
+            (west, south), (east, north) = boxes[:, :2].min(axis=0), boxes[:, 2:].max(axis=0)
+            areas.append(Area((west, south, east, north), label, depth))
             return [Node([f"leaf: {_numbers(int(c) for c in clauses)}"], is_list=True)]
         level = next(i for i in range(99) if block << int(sizes[PART_BITS, i]) >= size)
         part = 1 << int(sizes[PART_BITS, level])

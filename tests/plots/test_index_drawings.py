@@ -13,13 +13,8 @@ from typer.testing import CliRunner
 from nearcast import indexes
 from nearcast.cli import app
 from nearcast.plots.index_drawings import Node, read_structure
-from nearcast.plots.index_drawings.example import (
-    BOXES,
-    MESSAGES,
-    OPTIONS,
-    example_clauses,
-    example_messages,
-)
+from nearcast.plots.index_drawings.example import BOOLEAN, MOVING_OPTIONS, OPTIONS
+from nearcast.plots.index_drawings.moving_structures import read_moving_structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +37,7 @@ def test_a_drawing_shows_every_clause(name: str) -> None:
     is_cell = re.compile(r"-?\d+ -?\d+ -?\d+ -?\d+")
     lines = [line for line in all_lines(structure.tree) if not is_cell.fullmatch(line)]
     numbers = {int(number) for line in lines for number in re.findall(r"\b\d\b", line)}
-    assert numbers >= {*range(len(BOXES))}
+    assert numbers >= {*range(len(BOOLEAN.boxes))}
     for area in structure.areas:
         west, south, east, north = area.box
         assert west < east
@@ -55,20 +50,30 @@ def test_the_boxes_of_nodes_contain_their_clauses() -> None:
     leaves = [leaf for node in structure.tree.children for leaf in node.children]
     for leaf in leaves:
         clauses = [int(line[0]) for line in leaf.lines if line[0].isdigit()]
-        sides = np.array([BOXES[clause] for clause in clauses])
+        sides = np.array([BOOLEAN.boxes[clause] for clause in clauses])
         around = (*sides[:, :2].min(axis=0), *sides[:, 2:].max(axis=0))
         assert boxes[leaf.lines[0]] == pytest.approx(around)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_options_of_a_drawing_change_no_match(name: str) -> None:
-    index = indexes.create(name, **OPTIONS[name]).build(example_clauses())
-    scan = indexes.create("scan").build(example_clauses())
-    assert len(MESSAGES) == len(example_messages())
-    assert index.match(example_messages()).pairs() == scan.match(example_messages()).pairs()
+    index = indexes.create(name, **OPTIONS[name]).build(BOOLEAN.clauses())
+    scan = indexes.create("scan").build(BOOLEAN.clauses())
+    messages = BOOLEAN.message_columns()
+    assert index.match(messages).pairs() == scan.match(messages).pairs()
 
 
-@pytest.mark.parametrize("name", ["rt-tree", "ap-tree"])
+def test_a_drawing_of_a_moving_index_shows_clauses_and_messages() -> None:
+    by_cell, by_token = (read_moving_structure(name).tree for name in MOVING_OPTIONS)
+    cells = {node.lines[0]: node.lines[1:] for node in by_cell.children}
+    assert cells["1,1"] == ["tea: 0 1 m0", "milk: 3 m0", "cake: 2"]
+    assert cells["2,0"] == ["tea: m2", "milk: 3"]
+    tokens = {node.lines[0]: node.lines[1:] for node in by_token.children}
+    assert "1,1: 0 1 m0" in tokens["tea"]
+    assert "0,2: 2 m1" in tokens["cake"]
+
+
+@pytest.mark.parametrize("name", ["rt-tree", "ap-tree", "ss-index"])
 def test_the_command_draws_an_index(name: str, tmp_path: Path) -> None:
     out = tmp_path / "index.png"
     done = CliRunner().invoke(app, ["plot", "index", name, "--out", str(out)])

@@ -48,10 +48,10 @@ def moving(
 
 @app.command("index")
 def index(
-    name: Annotated[str, typer.Argument(help="Name of a boolean index, such as rt-tree.")],
+    name: Annotated[str, typer.Argument(help="Name of an index, such as rt-tree.")],
     out: Annotated[Path, typer.Option(help="File for the picture: .png.")],
 ) -> None:
-    """Draw what an index builds over eight subscriptions: areas on a map, and its nodes."""
+    """Draw what an index builds over a few subscriptions: areas on a map, and its nodes."""
     from nearcast.plots.index_drawings import draw_index
 
     if out.suffix.lower() != ".png":

@@ -1,51 +1,102 @@
-"""The running example of the pages about boolean indexes, and the options that show a structure."""
+"""The running examples of the pages about indexes, and the options that show a structure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nearcast.columns import UNITS, Clauses, Messages
 
-__all__ = ["BOXES", "MESSAGES", "OPTIONS", "SUBSCRIPTIONS", "WORDS", "example_clauses"]
+__all__ = ["BOOLEAN", "MOVING", "MOVING_OPTIONS", "OPTIONS", "Scene"]
 
-WORDS = ("coffee", "cake", "jazz", "rain")
-"""The words; the id of a token is its place here."""
 
-COFFEE, CAKE, JAZZ, RAIN = range(4)
+@dataclass(frozen=True)
+class Scene:
+    """Subscriptions and messages of an example.
 
-SUBSCRIPTIONS: tuple[tuple[int, ...], ...] = (
-    (COFFEE,),
-    (COFFEE, CAKE),
-    (COFFEE, JAZZ),
-    (CAKE,),
-    (RAIN,),
-    (COFFEE, CAKE, JAZZ),
-    (COFFEE,),
-    (CAKE,),
+    Parameters
+    ----------
+    words
+        The words; the id of a token is its place here.
+    subscriptions
+        The tokens of each subscription.
+    boxes
+        West, south, east and north of each subscription, in degrees.
+    messages
+        Tokens and place of each message.
+    extent
+        West, east, south and north of the map.
+    """
+
+    words: tuple[str, ...]
+    subscriptions: tuple[tuple[int, ...], ...]
+    boxes: tuple[tuple[int, int, int, int], ...]
+    messages: tuple[tuple[tuple[int, ...], tuple[int, int]], ...]
+    extent: tuple[float, float, float, float]
+
+    def clauses(self) -> Clauses:
+        """Return the subscriptions as columns.
+
+        Examples
+        --------
+        >>> len(BOOLEAN.clauses())
+        8
+        """
+        tokens = [list(tokens) for tokens in self.subscriptions]
+        return Clauses.of(tokens, np.array(self.boxes) * UNITS)
+
+    def message_columns(self) -> Messages:
+        """Return the messages as columns."""
+        places = np.array([place for _, place in self.messages])
+        return Messages.of([list(tokens) for tokens, _ in self.messages], places * UNITS)
+
+
+_COFFEE, _CAKE, _JAZZ, _RAIN = range(4)
+
+BOOLEAN = Scene(
+    words=("coffee", "cake", "jazz", "rain"),
+    subscriptions=(
+        (_COFFEE,),
+        (_COFFEE, _CAKE),
+        (_COFFEE, _JAZZ),
+        (_CAKE,),
+        (_RAIN,),
+        (_COFFEE, _CAKE, _JAZZ),
+        (_COFFEE,),
+        (_CAKE,),
+    ),
+    boxes=(
+        (4, 4, 44, 30),
+        (32, 18, 60, 46),
+        (8, 10, 26, 24),
+        (64, 6, 96, 24),
+        (4, 36, 24, 48),
+        (68, 20, 98, 47),
+        (50, 4, 60, 14),
+        (74, 28, 90, 40),
+    ),
+    messages=(
+        ((_COFFEE, _CAKE), (40, 25)),
+        ((_COFFEE, _JAZZ), (16, 16)),
+        ((_COFFEE, _CAKE, _JAZZ), (84, 32)),
+        ((_COFFEE,), (80, 44)),
+    ),
+    extent=(-2.0, 110.0, -2.0, 55.0),
 )
-"""The tokens of each subscription."""
+"""The example of the boolean indexes."""
 
-BOXES = (
-    (4, 4, 44, 30),
-    (32, 18, 60, 46),
-    (8, 10, 26, 24),
-    (64, 6, 96, 24),
-    (4, 36, 24, 48),
-    (68, 20, 98, 47),
-    (50, 4, 60, 14),
-    (74, 28, 90, 40),
-)
-"""West, south, east and north of each subscription, in degrees."""
+_TEA, _MILK, _TART = range(3)
 
-MESSAGES: tuple[tuple[tuple[int, ...], tuple[int, int]], ...] = (
-    ((COFFEE, CAKE), (40, 25)),
-    ((COFFEE, JAZZ), (16, 16)),
-    ((COFFEE, CAKE, JAZZ), (84, 32)),
-    ((COFFEE,), (80, 44)),
+MOVING = Scene(
+    words=("tea", "milk", "cake"),
+    subscriptions=((_TEA,), (_TEA, _MILK), (_TART,), (_MILK,)),
+    boxes=((0, 0, 40, 40), (32, 32, 58, 58), (0, 50, 40, 90), (50, 0, 90, 40)),
+    messages=(((_TEA, _MILK), (35, 35)), ((_TART,), (20, 70)), ((_TEA,), (80, 20))),
+    extent=(-4.0, 94.0, -4.0, 94.0),
 )
-"""Tokens and place of each message."""
+"""The example of the moving indexes."""
 
 _SMALL_NODES = {"least": 2, "most": 3}
 
@@ -69,18 +120,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """Options so small that eight subscriptions are split."""
 
 
-def example_clauses() -> Clauses:
-    """Return the subscriptions as columns.
-
-    Examples
-    --------
-    >>> len(example_clauses())
-    8
-    """
-    return Clauses.of([list(tokens) for tokens in SUBSCRIPTIONS], np.array(BOXES) * UNITS)
-
-
-def example_messages() -> Messages:
-    """Return the messages as columns."""
-    places = np.array([place for _, place in MESSAGES])
-    return Messages.of([list(tokens) for tokens, _ in MESSAGES], places * UNITS)
+MOVING_OPTIONS: dict[str, dict[str, Any]] = {
+    "ss-index": {"size": 3},
+    "kk-index": {"size": 3},
+}
+"""The same for moving indexes."""

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast.errors import UnknownName
 from nearcast.plots.figures import BACKGROUND, BASE_COLOR, HIGHLIGHT, TEXT_COLOR
-from nearcast.plots.index_drawings.example import BOXES, MESSAGES, SUBSCRIPTIONS, WORDS
+from nearcast.plots.index_drawings.example import MOVING_OPTIONS, OPTIONS
+from nearcast.plots.index_drawings.moving_structures import read_moving_structure
 from nearcast.plots.index_drawings.structures import Structure, read_structure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nearcast.plots.index_drawings.example import Scene
     from nearcast.plots.index_drawings.structures import Node
 
 __all__ = ["draw_index"]
@@ -29,7 +32,6 @@ _LINE = 1.45 / 72
 _GAP = 0.12
 _LEVEL_GAP = 0.38
 _LEVEL_COLORS = ("#8c6bb1", HIGHLIGHT, "#d98c21", "#3a8f6b", "#44546a")
-_EXTENT = (-2.0, 110.0, -2.0, 55.0)
 
 
 def draw_index(name: str, path: Path) -> Structure:
@@ -37,7 +39,10 @@ def draw_index(name: str, path: Path) -> Structure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    structure = read_structure(name)
+    if name not in OPTIONS and name not in MOVING_OPTIONS:
+        raise UnknownName("index", name, [*OPTIONS, *MOVING_OPTIONS])
+    read = read_structure if name in OPTIONS else read_moving_structure
+    structure = read(name)
     font, tree_height = _fit_tree(structure.tree)
     height = _TITLE_HEIGHT + _MAP_HEIGHT + tree_height + 0.35
     figure = Figure(figsize=(_WIDTH, height), dpi=130, facecolor=BACKGROUND)
@@ -49,7 +54,7 @@ def draw_index(name: str, path: Path) -> Structure:
     )
     bottom = 1 - (_TITLE_HEIGHT + _MAP_HEIGHT) / height
     _draw_map(figure, structure, (0.02, bottom, 0.66, _MAP_HEIGHT / height))
-    _draw_legend(figure, (0.70, bottom, 0.29, _MAP_HEIGHT / height))
+    _draw_legend(figure, structure.scene, (0.70, bottom, 0.29, _MAP_HEIGHT / height))
     axes = figure.add_axes((0, 0.1 / height, 1, tree_height / height))
     axes.set_xlim(0, _WIDTH)
     axes.set_ylim(-tree_height, 0)
@@ -75,12 +80,13 @@ def _draw_map(figure: Any, structure: Structure, place: tuple[float, ...]) -> No
 
     axes = figure.add_axes(place)
     axes.set_facecolor("white")
-    axes.set_xlim(*_EXTENT[:2])
-    axes.set_ylim(*_EXTENT[2:])
+    scene = structure.scene
+    axes.set_xlim(*scene.extent[:2])
+    axes.set_ylim(*scene.extent[2:])
     axes.tick_params(colors=TEXT_COLOR, length=0, labelsize=7, pad=1)
     for side in axes.spines.values():
         side.set_color("#c3c9d1")
-    for clause, (west, south, east, north) in enumerate(BOXES):
+    for clause, (west, south, east, north) in enumerate(scene.boxes):
         size = east - west, north - south
         axes.add_patch(
             Rectangle((west, south), *size, facecolor=BASE_COLOR, alpha=0.18, linewidth=0)
@@ -89,7 +95,9 @@ def _draw_map(figure: Any, structure: Structure, place: tuple[float, ...]) -> No
             Rectangle((west, south), *size, fill=False, edgecolor=BASE_COLOR, linewidth=0.9)
         )
         bold = {"fontsize": 9.5, "weight": "bold", "color": "#2c4a66", "zorder": 5}
-        axes.text(west + 0.9, south + 0.9, str(clause), **bold)
+        hidden = any(abs(x - west) < 5 and abs(y - south) < 5 for _, (x, y) in scene.messages)
+        at, side = (east - 0.9, "right") if hidden else (west + 0.9, "left")
+        axes.text(at, south + 0.9, str(clause), ha=side, **bold)
     for area in sorted(structure.areas, key=lambda area: area.level):
         left, bottom, right, top = area.box
         color = _LEVEL_COLORS[area.level % len(_LEVEL_COLORS)]
@@ -109,23 +117,30 @@ def _draw_map(figure: Any, structure: Structure, place: tuple[float, ...]) -> No
             side = "left" if area.level == 0 else "right"
             inside = {"fontsize": 8, "color": color, "ha": side, "va": "center"}
             background = {"facecolor": "white", "alpha": 0.9, "linewidth": 0, "pad": 0.5}
-            x = left + 2.5 if side == "left" else min(right, _EXTENT[1]) - 1.5
-            axes.text(x, min(top + shrink, 51.0), area.label, bbox=background, **inside)
-    for number, (_, (x, y)) in enumerate(MESSAGES):
+            x = left + 2.5 if side == "left" else min(right, scene.extent[1]) - 1.5
+            axes.text(
+                x, min(top + shrink, scene.extent[3] - 4), area.label, bbox=background, **inside
+            )
+    for number, (_, (x, y)) in enumerate(scene.messages):
         axes.plot([x], [y], marker="o", markersize=4.5, color=TEXT_COLOR)
         axes.text(x + 1.2, y, f"m{number}", fontsize=8.5, color=TEXT_COLOR, va="center")
 
 
-def _draw_legend(figure: Any, place: tuple[float, ...]) -> None:
+def _draw_legend(figure: Any, scene: Scene, place: tuple[float, ...]) -> None:
     axes = figure.add_axes(place)
     axes.axis("off")
-    rows = [(f"{c}", " ".join(WORDS[t] for t in tokens)) for c, tokens in enumerate(SUBSCRIPTIONS)]
+    rows = [
+        (f"{c}", " ".join(scene.words[t] for t in tokens))
+        for c, tokens in enumerate(scene.subscriptions)
+    ]
     messages = [
-        (f"m{m}", " ".join(WORDS[t] for t in tokens)) for m, (tokens, _) in enumerate(MESSAGES)
+        (f"m{m}", " ".join(scene.words[t] for t in tokens))
+        for m, (tokens, _) in enumerate(scene.messages)
     ]
     lines = [("subscriptions", ""), *rows, ("", ""), ("messages", ""), *messages]
+    step = 1 / max(len(lines), 14)
     for i, (key, words) in enumerate(lines):
-        y = 1 - (i + 0.5) / len(lines)
+        y = 1 - (i + 0.5) * step
         is_head = not words
         weight = "bold" if is_head else "normal"
         axes.text(0, y, key, fontsize=9, color=TEXT_COLOR, va="center", weight=weight)

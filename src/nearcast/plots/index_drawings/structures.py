@@ -23,20 +23,13 @@ from nearcast.compiled.pyramids import (
 )
 from nearcast.compiled.token_lists import CAPACITY_BITS
 from nearcast.compiled.token_table import NO_TOKEN
-from nearcast.errors import UnknownName
 from nearcast.indexes import create
 from nearcast.indexes.ap_tree import layout as ap
 from nearcast.indexes.mbr_trie import layout as trie
 from nearcast.indexes.pt_quadtree import layout as pt
 from nearcast.indexes.quadtrees import layout as quad
 from nearcast.indexes.rtree import nodes as rtree
-from nearcast.plots.index_drawings.example import (
-    BOXES,
-    OPTIONS,
-    SUBSCRIPTIONS,
-    WORDS,
-    example_clauses,
-)
+from nearcast.plots.index_drawings.example import BOOLEAN, OPTIONS, Scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -82,6 +75,7 @@ class Structure:
     areas: list[Area]
     tree: Node
     has_cells: bool = False
+    scene: Scene = BOOLEAN
 
 
 def read_structure(name: str) -> Structure:
@@ -93,9 +87,7 @@ def read_structure(name: str) -> Structure:
     >>> [node.lines for node in structure.tree.children]
     [['coffee', '0  6'], ['cake', '1  3  7'], ['jazz', '2  5'], ['rain', '4']]
     """
-    if name not in OPTIONS:
-        raise UnknownName("index", name, OPTIONS)
-    index = create(name, **OPTIONS[name]).build(example_clauses())
+    index = create(name, **OPTIONS[name]).build(BOOLEAN.clauses())
     return _READERS[name](dict(index.arrays()))
 
 
@@ -105,7 +97,7 @@ def _degrees(box: Iterable[float]) -> Box:
 
 
 def _word(token: int) -> str:
-    return "any" if token == int(NO_TOKEN) else WORDS[token]
+    return "any" if token == int(NO_TOKEN) else BOOLEAN.words[token]
 
 
 def _words(tokens: Iterable[int]) -> str:
@@ -113,7 +105,7 @@ def _words(tokens: Iterable[int]) -> str:
 
 
 def _described(clause: int) -> str:
-    return f"{clause} {_words(SUBSCRIPTIONS[clause])}"
+    return f"{clause} {_words(BOOLEAN.subscriptions[clause])}"
 
 
 def _numbers(clauses: Iterable[int]) -> str:
@@ -284,7 +276,7 @@ def _trie_pyramid(arrays: Mapping[str, NDArray[Any]]) -> Structure:
     def visit_pyramid(position: int, size: int, label: str, depth: int) -> list[Node]:
         if size <= block:
             clauses = words[position + size : position + 2 * size] & np.uint64(_LOW32)
-            boxes = np.array([BOXES[int(c)] for c in clauses])
+            boxes = np.array([BOOLEAN.boxes[int(c)] for c in clauses])
             (west, south), (east, north) = boxes[:, :2].min(axis=0), boxes[:, 2:].max(axis=0)
             areas.append(Area((west, south, east, north), label, depth))
             return [Node([f"leaf: {_numbers(int(c) for c in clauses)}"], is_list=True)]

@@ -1,0 +1,105 @@
+"""What a moving index consists of: cells on the map, and lists of clauses and of messages.
+
+As `structures`, for the example of the moving indexes, whose messages are published first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nearcast.columns import UNITS
+from nearcast.indexes import moving
+from nearcast.indexes.moving.frequencies import TOKEN
+from nearcast.indexes.moving.grids.layout import CLAUSE_TABLE, MESSAGE_TABLE
+from nearcast.plots.index_drawings.example import MOVING, MOVING_OPTIONS
+from nearcast.plots.index_drawings.structures import Area, Node, Structure
+
+if TYPE_CHECKING:
+    from nearcast.indexes.moving.grids.layout import GridArrays
+    from nearcast.indexes.moving.lists import ListArrays
+    from nearcast.indexes.moving.tables import TableArrays
+
+__all__ = ["read_moving_structure"]
+
+_CLAUSE_COLUMN, _MESSAGE_COLUMN = 0, 2
+"""The columns of lists that have the entry of a clause, and the stamp of a message."""
+
+
+def read_moving_structure(name: str) -> Structure:
+    """Build a moving index over its example, publish the messages, and read its structure."""
+    index: Any = moving.create(name, **MOVING_OPTIONS[name]).build(MOVING.clauses())
+    index.publish(MOVING.message_columns())
+    if index.by_cell:
+        return _read_cells(index)
+    return _read_tokens(index)
+
+
+def _items(lists: ListArrays, value: int, column: int) -> list[int]:
+    """Return what a value of a table stands for: one item, or those of a list."""
+    if value < 0:
+        return [~value]
+    start, size = (int(number) for number in lists.head[value])
+    first = start + column * (1 << (size & 255))
+    return sorted(int(item) for item in lists.pool[first : first + (size >> 8)])
+
+
+def _table(
+    tables: TableArrays, header: Any, first: int, lists: ListArrays, column: int
+) -> dict[int, list[int]]:
+    """Return the items of each key of an owner."""
+    start, count = int(header[first]), int(header[first + 1])
+    slots = tables.slot[start : start + (1 << (count & 255))].tolist() if count else []
+    return {key: _items(lists, value, column) for key, value in slots if key >= 0}
+
+
+def _both(grid: GridArrays, header: Any) -> dict[int, tuple[list[int], list[int]]]:
+    """Return the clauses and the messages of each key of an owner."""
+    clauses = _table(grid.clauses, header, CLAUSE_TABLE, grid.clause_lists, _CLAUSE_COLUMN)
+    messages = _table(grid.messages, header, MESSAGE_TABLE, grid.message_lists, _MESSAGE_COLUMN)
+    return {
+        key: (clauses.get(key, []), messages.get(key, [])) for key in sorted({*clauses, *messages})
+    }
+
+
+def _line(title: str, clauses: list[int], messages: list[int]) -> str:
+    listed = [*map(str, clauses), *(f"m{message}" for message in messages)]
+    return f"{title}: {' '.join(listed)}"
+
+
+def _cell_areas(index: Any) -> list[Area]:
+    frame = index._frame
+    width, height = 1 / frame.x_scale / UNITS, 1 / frame.y_scale / UNITS
+    west, south = frame.west / UNITS, frame.south / UNITS
+    areas = []
+    for cell in range(frame.columns * frame.rows):
+        x, y = west + cell % frame.columns * width, south + cell // frame.columns * height
+        areas.append(Area((x, y, x + width, y + height), _cell_name(index, cell), 1))
+    return areas
+
+
+def _cell_name(index: Any, cell: int) -> str:
+    return f"{cell % index._frame.columns},{cell // index._frame.columns}"
+
+
+def _read_cells(index: Any) -> Structure:
+    grid = index._grid
+    nodes = []
+    for cell, header in enumerate(grid.header):
+        lists = _both(grid, header)
+        if lists:
+            lines = [_line(MOVING.words[token], *both) for token, both in lists.items()]
+            nodes.append(Node([_cell_name(index, cell), *lines], is_list=True))
+    caption = "cells (column, row); in each, clauses and messages by token"
+    return Structure(caption, _cell_areas(index), Node(["grid"], nodes), True, MOVING)
+
+
+def _read_tokens(index: Any) -> Structure:
+    grid = index._grid
+    nodes = []
+    for header in sorted(grid.header, key=lambda row: int(row[TOKEN])):
+        if header[TOKEN] in range(len(MOVING.words)):
+            lists = _both(grid, header)
+            lines = [_line(_cell_name(index, cell), *both) for cell, both in lists.items()]
+            nodes.append(Node([MOVING.words[int(header[TOKEN])], *lines], is_list=True))
+    caption = "tokens; under each, clauses and messages by cell (column, row)"
+    return Structure(caption, _cell_areas(index), Node(["table of tokens"], nodes), True, MOVING)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from nearcast import indexes
 from nearcast.cli import app
+from nearcast.indexes import moving
 from nearcast.plots.index_drawings import Node, read_structure
 from nearcast.plots.index_drawings.example import BOOLEAN, MOVING_OPTIONS, OPTIONS
 from nearcast.plots.index_drawings.moving_structures import read_moving_structure
@@ -64,13 +65,19 @@ def test_the_options_of_a_drawing_change_no_match(name: str) -> None:
 
 
 def test_a_drawing_of_a_moving_index_shows_clauses_and_messages() -> None:
-    by_cell, by_token = (read_moving_structure(name).tree for name in MOVING_OPTIONS)
+    by_cell, by_token = (read_moving_structure(name).tree for name in ("ss-index", "kk-index"))
     cells = {node.lines[0]: node.lines[1:] for node in by_cell.children}
     assert cells["1,1"] == ["tea: 0 1 m0", "milk: 3 m0", "cake: 2"]
     assert cells["2,0"] == ["tea: m2", "milk: 3"]
     tokens = {node.lines[0]: node.lines[1:] for node in by_token.children}
     assert "1,1: 0 1 m0" in tokens["tea"]
     assert "0,2: 2 m1" in tokens["cake"]
+
+
+def test_a_drawing_of_a_moving_quadtree_shows_every_clause_and_message() -> None:
+    lines = [line.partition(": ")[2] for line in all_lines(read_moving_structure("iq+-tree").tree)]
+    assert {item for line in lines for item in line.split()} == {*"0123", "m0", "m1", "m2"}
+    assert {*MOVING_OPTIONS} <= {*moving.names()}
 
 
 @pytest.mark.parametrize("name", ["rt-tree", "ap-tree", "ss-index"])

@@ -94,7 +94,7 @@ MOVING = Scene(
     subscriptions=((_TEA,), (_TEA, _MILK), (_TART,), (_MILK,)),
     boxes=((0, 0, 40, 40), (32, 32, 58, 58), (0, 50, 40, 90), (50, 0, 90, 40)),
     messages=(((_TEA, _MILK), (35, 35)), ((_TART,), (20, 70)), ((_TEA,), (80, 20))),
-    extent=(-4.0, 94.0, -4.0, 94.0),
+    extent=(-3.0, 110.0, -3.0, 110.0),
 )
 """The example of the moving indexes."""
 
@@ -123,5 +123,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 MOVING_OPTIONS: dict[str, dict[str, Any]] = {
     "ss-index": {"size": 3},
     "kk-index": {"size": 3},
+    "iq+-tree": {"list_size": 1, "update_cost": 0.01, "depth": 4},
 }
 """The same for moving indexes."""

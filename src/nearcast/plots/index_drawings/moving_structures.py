@@ -11,8 +11,18 @@ from nearcast.columns import UNITS
 from nearcast.indexes import moving
 from nearcast.indexes.moving.frequencies import TOKEN
 from nearcast.indexes.moving.grids.layout import CLAUSE_TABLE, MESSAGE_TABLE
+from nearcast.indexes.quadtrees.layout import CHILD, LEVEL
 from nearcast.plots.index_drawings.example import MOVING, MOVING_OPTIONS
-from nearcast.plots.index_drawings.structures import Area, Node, Structure
+from nearcast.plots.index_drawings.structures import (
+    Area,
+    Node,
+    Structure,
+    box_list,
+    cell_box,
+    cell_name,
+    owned,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from nearcast.indexes.moving.grids.layout import GridArrays
@@ -29,9 +39,9 @@ def read_moving_structure(name: str) -> Structure:
     """Build a moving index over its example, publish the messages, and read its structure."""
     index: Any = moving.create(name, **MOVING_OPTIONS[name]).build(MOVING.clauses())
     index.publish(MOVING.message_columns())
-    if index.by_cell:
-        return _read_cells(index)
-    return _read_tokens(index)
+    if name == "iq+-tree":
+        return _read_quadtree(index)
+    return _read_cells(index) if index.by_cell else _read_tokens(index)
 
 
 def _items(lists: ListArrays, value: int, column: int) -> list[int]:
@@ -103,3 +113,31 @@ def _read_tokens(index: Any) -> Structure:
             nodes.append(Node([MOVING.words[int(header[TOKEN])], *lines], is_list=True))
     caption = "tokens; under each, clauses and messages by cell (column, row)"
     return Structure(caption, _cell_areas(index), Node(["table of tokens"], nodes), True, MOVING)
+
+
+def _read_quadtree(index: Any) -> Structure:
+    arrays, headers = index._quad._asdict(), index._header.view
+    areas: list[Area] = []
+
+    def visit(at: int) -> Node | None:
+        row = arrays["node"][at]
+        clauses = {int(r[TOKEN]): box_list(arrays["entry"], r) for r in owned(arrays, at + 1)}
+        messages = _table(
+            index._tables.arrays, headers[at], 0, index._lists.arrays, _MESSAGE_COLUMN
+        )
+        tokens = sorted({*clauses, *messages})
+        lists = [
+            _line(MOVING.words[token], clauses.get(token, []), messages.get(token, []))
+            for token in tokens
+        ]
+        below = [visit(int(row[CHILD]) + i) for i in range(4)] if row[CHILD] > 0 else []
+        children = [child for child in below if child is not None]
+        if not lists and not children:
+            return None
+        areas.append(Area(cell_box(row), "", int(row[LEVEL])))
+        return Node([cell_name(row), *lists], children, is_list=not children)
+
+    tree = visit(0)
+    assert tree is not None
+    caption = "cells in use, with clauses and messages by token"
+    return Structure(caption, areas, shortened(tree), True, MOVING)

@@ -53,7 +53,7 @@ def draw_index(name: str, path: Path) -> Structure:
         0.985, at, structure.caption, fontsize=9.5, color=TEXT_COLOR, va="center", ha="right"
     )
     bottom = 1 - (_TITLE_HEIGHT + _MAP_HEIGHT) / height
-    _draw_map(figure, structure, (0.02, bottom, 0.66, _MAP_HEIGHT / height))
+    _draw_map(figure, structure, (0.03, bottom, 0.65, _MAP_HEIGHT / height))
     _draw_legend(figure, structure.scene, (0.70, bottom, 0.29, _MAP_HEIGHT / height))
     axes = figure.add_axes((0, 0.1 / height, 1, tree_height / height))
     axes.set_xlim(0, _WIDTH)

@@ -36,7 +36,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Area", "Node", "Structure", "read_structure"]
+__all__ = [
+    "Area",
+    "Node",
+    "Structure",
+    "box_list",
+    "cell_box",
+    "cell_name",
+    "owned",
+    "read_structure",
+    "shortened",
+]
 
 Box = tuple[float, float, float, float]
 
@@ -121,7 +131,7 @@ def _scan(arrays: Mapping[str, NDArray[Any]]) -> Structure:
     return Structure("every message is compared with all", [], Node(["message"], nodes))
 
 
-def _box_list(entry: NDArray[Any], row: NDArray[Any]) -> list[int]:
+def box_list(entry: NDArray[Any], row: NDArray[Any]) -> list[int]:
     """Return the clauses of a list of `nearcast.compiled.box_lists`."""
     flat = entry.ravel()
     tail = 6 * int(row[START]) + 4 * int(row[CAPACITY])
@@ -131,7 +141,7 @@ def _box_list(entry: NDArray[Any], row: NDArray[Any]) -> list[int]:
 def _keyword_first(arrays: Mapping[str, NDArray[Any]]) -> Structure:
     rows = sorted((row for row in arrays["slot"] if row[CAPACITY]), key=lambda row: int(row[TOKEN]))
     lists = [
-        Node([_word(int(row[TOKEN])), _numbers(_box_list(arrays["entry"], row))], is_list=True)
+        Node([_word(int(row[TOKEN])), _numbers(box_list(arrays["entry"], row))], is_list=True)
         for row in rows
     ]
     return Structure("lists by the rarest token", [], Node(["table of tokens"], lists))
@@ -374,19 +384,22 @@ def _all_nodes(node: Node) -> Iterable[Node]:
         yield from _all_nodes(child)
 
 
-def _cell_box(row: NDArray[Any]) -> Box:
+def cell_box(row: NDArray[Any]) -> Box:
+    """Return the cell of a node of `nearcast.indexes.quadtrees`, in degrees."""
     west, south, level = int(row[quad.WEST]), int(row[quad.SOUTH]), int(row[quad.LEVEL])
     width, height = _WORLD_CELL[0] / 2**level, _WORLD_CELL[1] / 2**level
     return west / UNITS, south / UNITS, west / UNITS + width, south / UNITS + height
 
 
-def _owned(arrays: Mapping[str, NDArray[Any]], owner: int) -> list[NDArray[Any]]:
+def owned(arrays: Mapping[str, NDArray[Any]], owner: int) -> list[NDArray[Any]]:
+    """Return the rows of an owner of `nearcast.indexes.quadtrees`, by token."""
     rows = [row for row in arrays["slot"] if row[quad.OWNER] == owner + 1]
     return sorted(rows, key=lambda row: int(row[TOKEN]))
 
 
-def _cell_name(row: NDArray[Any]) -> str:
-    west, south, east, north = _cell_box(row)
+def cell_name(row: NDArray[Any]) -> str:
+    """Return the sides of a cell, in whole degrees."""
+    west, south, east, north = cell_box(row)
     return f"{west:.0f} {south:.0f} {east:.0f} {north:.0f}"
 
 
@@ -395,9 +408,9 @@ def _iq_tree(arrays: Mapping[str, NDArray[Any]]) -> Structure:
 
     def visit(at: int) -> Node | None:
         row = arrays["node"][at]
-        node = Node([_cell_name(row) if at else "the world"])
-        for slot in _owned(arrays, at + 1):
-            clauses = _box_list(arrays["entry"], slot)
+        node = Node([cell_name(row) if at else "the world"])
+        for slot in owned(arrays, at + 1):
+            clauses = box_list(arrays["entry"], slot)
             node.lines.append(f"{_word(int(slot[TOKEN]))}: {_numbers(clauses)}")
         has_lists = len(node.lines) > 1
         if row[quad.CHILD] > 0:
@@ -405,18 +418,18 @@ def _iq_tree(arrays: Mapping[str, NDArray[Any]]) -> Structure:
             node.children = [child for child in below if child is not None]
         if not has_lists and not node.children:
             return None
-        areas.append(Area(_cell_box(row), "", int(row[quad.LEVEL])))
+        areas.append(Area(cell_box(row), "", int(row[quad.LEVEL])))
         node.is_list = not node.children
         return node
 
     tree = visit(0)
     assert tree is not None
-    return Structure("cells in use, with lists by the rarest token", areas, _shortened(tree), True)
+    return Structure("cells in use, with lists by the rarest token", areas, shortened(tree), True)
 
 
-def _shortened(node: Node) -> Node:
+def shortened(node: Node) -> Node:
     """Leave out nodes that only lead to one other."""
-    node.children = [_shortened(child) for child in node.children]
+    node.children = [shortened(child) for child in node.children]
     if len(node.children) == 1 and len(node.lines) == 1 and not node.is_list:
         return node.children[0]
     return node
@@ -428,15 +441,15 @@ def _quadtree_reader(caption: str) -> Callable[[Mapping[str, NDArray[Any]]], Str
 
         def visit_cell(at: int) -> Node | None:
             row = arrays["node"][at]
-            node = Node([_cell_name(row)])
+            node = Node([cell_name(row)])
             if row[SIZE]:
-                node.lines.append(_numbers(_box_list(arrays["entry"], row)))
+                node.lines.append(_numbers(box_list(arrays["entry"], row)))
             if row[quad.CHILD] > 0:
                 below = [visit_cell(int(row[quad.CHILD]) + i) for i in range(4)]
                 node.children = [child for child in below if child is not None]
             if not row[SIZE] and not node.children:
                 return None
-            areas.append(Area(_cell_box(row), "", int(row[quad.LEVEL])))
+            areas.append(Area(cell_box(row), "", int(row[quad.LEVEL])))
             node.is_list = not node.children
             return node
 
@@ -445,16 +458,16 @@ def _quadtree_reader(caption: str) -> Callable[[Mapping[str, NDArray[Any]]], Str
             if slot[CAPACITY] == quad.TREE:
                 cell = visit_cell(int(slot[START]))
                 if cell is not None:
-                    node.children.append(_shortened(cell))
+                    node.children.append(shortened(cell))
             elif slot[SIZE]:
-                node.lines.append(f"list: {_numbers(_box_list(arrays['entry'], slot))}")
+                node.lines.append(f"list: {_numbers(box_list(arrays['entry'], slot))}")
             if slot[quad.BRANCH]:
-                below = _owned(arrays, int(slot[quad.BRANCH]))
+                below = owned(arrays, int(slot[quad.BRANCH]))
                 node.children += [visit(child) for child in below]
             node.is_list = not node.children
             return node
 
-        tops = [visit(slot) for slot in _owned(arrays, 0)]
+        tops = [visit(slot) for slot in owned(arrays, 0)]
         return Structure(caption, areas, Node(["table of tokens"], tops), True)
 
     return read
@@ -477,7 +490,7 @@ def _ap_tree(arrays: Mapping[str, NDArray[Any]]) -> Structure:
         tail = base + ap.LEAF_HEADER + 5 * capacity
         return [_numbers(int(arena[tail + 2 * i + ap.CLAUSE]) for i in range(size))]
 
-    def cell_box(base: int, child: int) -> Box:
+    def part_box(base: int, child: int) -> Box:
         region = [int(side) for side in arena[base + ap.REGION : base + ap.REGION + 4]]
         columns, parts = int(arena[base + ap.COLUMNS]), int(arena[base + ap.PARTS])
         split = base + ap.HEADER
@@ -514,7 +527,7 @@ def _ap_tree(arrays: Mapping[str, NDArray[Any]]) -> Structure:
             elif kind == ap.KEYWORDS:
                 name = cut_name(base, child)
             else:
-                box = cell_box(base, child)
+                box = part_box(base, child)
                 name = "{:g} {:g} {:g} {:g}".format(*(round(side) for side in box))
                 is_last = child == parts - 1 or not arena[links + child + 1]
                 areas.append(Area(box, title[0] if title and is_last else "", color))

@@ -74,6 +74,16 @@ def test_a_drawing_of_a_moving_index_shows_clauses_and_messages() -> None:
     assert "0,2: 2 m1" in tokens["cake"]
 
 
+def test_a_drawing_of_twin_lists_shows_both_lists_of_a_token() -> None:
+    tree = read_moving_structure("twin-lists").tree
+    lists = {node.lines[0]: [child.lines[0] for child in node.children] for node in tree.children}
+    assert lists == {
+        "tea": ["clauses: 0 1", "messages: m0 m2"],
+        "milk": ["clauses: 3", "messages: m0"],
+        "cake": ["clauses: 2", "messages: m1"],
+    }
+
+
 def test_a_drawing_of_a_moving_quadtree_shows_every_clause_and_message() -> None:
     lines = [line.partition(": ")[2] for line in all_lines(read_moving_structure("iq+-tree").tree)]
     assert {item for line in lines for item in line.split()} == {*"0123", "m0", "m1", "m2"}

@@ -11,6 +11,8 @@ from nearcast.columns import UNITS
 from nearcast.indexes import moving
 from nearcast.indexes.moving.frequencies import TOKEN
 from nearcast.indexes.moving.grids.layout import CLAUSE_TABLE, MESSAGE_TABLE
+from nearcast.indexes.moving.twin_lists import layout as twin
+from nearcast.indexes.moving.twin_lists.postings import stamp_at
 from nearcast.indexes.quadtrees.layout import CHILD, LEVEL
 from nearcast.plots.index_drawings.example import MOVING, MOVING_OPTIONS
 from nearcast.plots.index_drawings.structures import (
@@ -25,6 +27,8 @@ from nearcast.plots.index_drawings.structures import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nearcast.indexes.moving.grids.layout import GridArrays
     from nearcast.indexes.moving.lists import ListArrays
     from nearcast.indexes.moving.tables import TableArrays
@@ -39,8 +43,8 @@ def read_moving_structure(name: str) -> Structure:
     """Build a moving index over its example, publish the messages, and read its structure."""
     index: Any = moving.create(name, **MOVING_OPTIONS[name]).build(MOVING.clauses())
     index.publish(MOVING.message_columns())
-    if name == "iq+-tree":
-        return _read_quadtree(index)
+    if name in _READERS:
+        return _READERS[name](index)
     return _read_cells(index) if index.by_cell else _read_tokens(index)
 
 
@@ -141,3 +145,30 @@ def _read_quadtree(index: Any) -> Structure:
     assert tree is not None
     caption = "cells in use, with clauses and messages by token"
     return Structure(caption, areas, shortened(tree), True, MOVING)
+
+
+def _read_twin_lists(index: Any) -> Structure:
+    arrays = index._arrays
+    nodes = []
+    for header in sorted(arrays.header, key=lambda row: int(row[twin.TOKEN])):
+        if header[twin.TOKEN] in range(len(MOVING.words)) and header[twin.WANTED] > 0:
+            start, words = int(header[twin.CLAUSES]), int(twin.class_words(int(header[twin.CLASS])))
+            first = start + words // 2  # after the boxes of the only leaf
+            entries = arrays.clauses.word[first : first + 2 * int(header[twin.SIZE]) : 2]
+            clauses = sorted(int(entry & twin.ENTRY_MASK) for entry in entries)
+            place, size = int(header[twin.LIST]), int(header[twin.LIST_SIZE])
+            kind = size & twin.CLASS_MASK
+            stamps = [arrays.messages.word[stamp_at(place, kind, i)] for i in range(size >> 8)]
+            lists = [
+                Node([_line("clauses", clauses, [])], is_list=True),
+                Node([_line("messages", [], [int(stamp) for stamp in stamps])], is_list=True),
+            ]
+            nodes.append(Node([MOVING.words[int(header[twin.TOKEN])]], lists))
+    caption = "two lists under each token; a move changes neither"
+    return Structure(caption, [], Node(["table of tokens"], nodes), False, MOVING)
+
+
+_READERS: dict[str, Callable[[Any], Structure]] = {
+    "iq+-tree": _read_quadtree,
+    "twin-lists": _read_twin_lists,
+}

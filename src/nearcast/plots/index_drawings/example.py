@@ -122,6 +122,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 MOVING_OPTIONS: dict[str, dict[str, Any]] = {
     "twin-lists": {},
+    "ap+-tree": {"leaf": 1, "fanout": 4, "tokens": 1.0},
     "ss-index": {"size": 3},
     "kk-index": {"size": 3},
     "iq+-tree": {"list_size": 1, "update_cost": 0.01, "depth": 4},

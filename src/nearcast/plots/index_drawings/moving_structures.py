@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nearcast.columns import UNITS
 from nearcast.indexes import moving
+from nearcast.indexes.ap_tree.layout import BOUNDS
+from nearcast.indexes.moving.ap_plus.store import NO_LIST
 from nearcast.indexes.moving.frequencies import TOKEN
 from nearcast.indexes.moving.grids.layout import CLAUSE_TABLE, MESSAGE_TABLE
 from nearcast.indexes.moving.twin_lists import layout as twin
@@ -23,6 +27,7 @@ from nearcast.plots.index_drawings.structures import (
     cell_box,
     cell_name,
     owned,
+    read_partition_tree,
     shortened,
 )
 
@@ -168,7 +173,25 @@ def _read_twin_lists(index: Any) -> Structure:
     return Structure(caption, [], Node(["table of tokens"], nodes), False, MOVING)
 
 
+def _read_partition_tree(index: Any) -> Structure:
+    lists = index._lists.arrays
+
+    def messages_of(number: int) -> list[int]:
+        return [] if number == NO_LIST else _items(lists, number, _MESSAGE_COLUMN)
+
+    arena, state = index._tree
+    border = state[BOUNDS : BOUNDS + 4].tolist()
+    boxes = np.array(MOVING.boxes) * UNITS
+    sides = [*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)]
+    outer = dict(zip(border, (int(side) for side in sides), strict=True))
+    slots = index._ranks.slot
+    tree, areas = read_partition_tree(arena, slots, MOVING.words, messages_of, outer)
+    caption = "splits by words or by space; messages in all slots where a clause may come"
+    return Structure(caption, areas, tree, True, MOVING)
+
+
 _READERS: dict[str, Callable[[Any], Structure]] = {
+    "ap+-tree": _read_partition_tree,
     "iq+-tree": _read_quadtree,
     "twin-lists": _read_twin_lists,
 }

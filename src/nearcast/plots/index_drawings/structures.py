@@ -44,6 +44,7 @@ __all__ = [
     "cell_box",
     "cell_name",
     "owned",
+    "read_partition_tree",
     "read_structure",
     "shortened",
 ]
@@ -477,10 +478,27 @@ def _quadtree_reader(caption: str) -> Callable[[Mapping[str, NDArray[Any]]], Str
 
 
 def _ap_tree(arrays: Mapping[str, NDArray[Any]]) -> Structure:
-    arena = arrays["nodes"]
+    tree, areas = read_partition_tree(arrays["nodes"], arrays["slot"], BOOLEAN.words)
+    caption = "cells of the space nodes; each node splits by words or by space"
+    return Structure(caption, areas, tree, True)
+
+
+def read_partition_tree(
+    arena: NDArray[Any],
+    slots: NDArray[Any],
+    words: tuple[str, ...],
+    messages_of: Callable[[int], list[int]] | None = None,
+    outer: Mapping[int, int] | None = None,
+) -> tuple[Node, list[Area]]:
+    """Return the nodes of an ap-tree or ap+-tree, and the cells of its space nodes.
+
+    ``messages_of`` returns the messages of a list. Cells at the border take all that is beyond it:
+    ``outer`` leads from sides of the border to sides that are drawn.
+    """
+    outer = outer or {}
     word_of = {
-        int(slot & _LOW32) - (1 << 31): int(slot >> 32) - 1
-        for slot in arrays["slot"].tolist()
+        int(slot & _LOW32) - (1 << 31): words[int(slot >> 32) - 1]
+        for slot in slots.tolist()
         if slot
     }
     areas: list[Area] = []
@@ -491,7 +509,8 @@ def _ap_tree(arrays: Mapping[str, NDArray[Any]]) -> Structure:
         return [_numbers(int(arena[tail + 2 * i + ap.CLAUSE]) for i in range(size))]
 
     def part_box(base: int, child: int) -> Box:
-        region = [int(side) for side in arena[base + ap.REGION : base + ap.REGION + 4]]
+        sides = arena[base + ap.REGION : base + ap.REGION + 4].tolist()
+        region = [outer.get(side, side) for side in sides]
         columns, parts = int(arena[base + ap.COLUMNS]), int(arena[base + ap.PARTS])
         split = base + ap.HEADER
         xs = [region[0], *arena[split : split + columns - 1].tolist(), region[2]]
@@ -506,13 +525,14 @@ def _ap_tree(arrays: Mapping[str, NDArray[Any]]) -> Structure:
         high = int(arena[base + ap.HEADER + child])
         low = int(arena[base + ap.HEADER + parts + child])
         ranks = [rank for rank in sorted(word_of) if low <= rank <= high]
-        return " ".join(_word(word_of[rank]) for rank in ranks)
+        return " ".join(word_of[rank] for rank in ranks)
 
-    def visit(number: int, title: list[str]) -> Node:
+    def visit(number: int, title: list[str], messages: list[str]) -> Node:
         base = ap.UNIT * number
-        kind = int(arena[base])
+        kind = int(arena[base]) if number else ap.LEAF
         if kind == ap.LEAF:
-            return Node([*title, *leaf_lines(base)], is_list=True)
+            clauses = leaf_lines(base) if number else []
+            return Node([*title, *clauses, *messages], is_list=True)
         offset = int(arena[base + ap.OFFSET])
         what = f"keyword {offset + 1}" if kind == ap.KEYWORDS else "space"
         node = Node([*title, f"split by {what}"])
@@ -520,7 +540,11 @@ def _ap_tree(arrays: Mapping[str, NDArray[Any]]) -> Structure:
         parts, links = int(arena[base + ap.PARTS]), base + int(arena[base + ap.CHILDREN])
         for child in range(parts + 1):
             below = int(arena[links + child])
-            if not below:
+            lines = []
+            if messages_of is not None:
+                stored = messages_of(int(arena[links + child + 3 * (parts + 1)]))
+                lines = [" ".join(f"m{message}" for message in stored)] if stored else []
+            if not below and not lines:
                 continue
             if child == parts:
                 name = "dummy"
@@ -531,12 +555,10 @@ def _ap_tree(arrays: Mapping[str, NDArray[Any]]) -> Structure:
                 name = "{:g} {:g} {:g} {:g}".format(*(round(side) for side in box))
                 is_last = child == parts - 1 or not arena[links + child + 1]
                 areas.append(Area(box, title[0] if title and is_last else "", color))
-            node.children.append(visit(below, [name]))
+            node.children.append(visit(below, [name], lines))
         return node
 
-    tree = visit(int(arena[ap.ROOT]), [])
-    caption = "cells of the space nodes; each node splits by words or by space"
-    return Structure(caption, areas, tree, True)
+    return visit(int(arena[ap.ROOT]), [], []), areas
 
 
 _READERS: dict[str, Callable[[Mapping[str, NDArray[Any]]], Structure]] = {

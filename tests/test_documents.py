@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nearcast import indexes
 from nearcast.indexes import moving
 from pages import PAGES, ROOT, is_about_kafka, is_about_spark, read_blocks, run_page
 
@@ -24,16 +25,35 @@ PLAIN = [
 ]
 """Pages with blocks that need neither Spark nor Kafka; tests/spark and tests/kafka have others."""
 
-MOVING_PAGES = {
-    "twin-lists": "twin-lists",
-    "ap+-tree": "ap-plus-tree",
-    "iq+-tree": "iq-plus-tree",
-    "rq+-tree": "rq-plus-tree",
-    "ss-index": "ss-index",
-    "kk-index": "kk-index",
-    "ap+k-tree": "ap-plus-k-tree",
-    "ap+s-tree": "ap-plus-s-tree",
+RANKED_PAGES = {
+    "ranked-pyramid": "ranked-pyramid",
+    "stamp": "stamp",
+    "ir-tree-1": "ir-tree-1",
+    "ir-tree-100": "ir-tree-1",
+    "rt-tree": "rt-trees-ranked",
+    "rt+-tree": "rt-trees-ranked",
+    "rt++-tree": "rt-trees-ranked",
+    "scan": "scan",
 }
+"""The pages of ranked indexes; others have a page with their own name."""
+
+
+def index_pages() -> dict[str, list[type]]:
+    """Return the pages of all indexes with the classes of options that each describes."""
+    pages: dict[str, list[type]] = {}
+    for name in indexes.names("boolean"):
+        pages.setdefault(page_of(name), []).append(indexes.get(name).Options)
+    for name in {*indexes.names("proximity"), *indexes.names("overlap")}:
+        form = indexes.get(name).ranked_form or indexes.get(name)
+        pages.setdefault(RANKED_PAGES[name], []).append(form.Options)
+    for name in {*moving.names()} - {"moving-scan"}:
+        pages.setdefault(page_of(name), []).append(moving.get(name).Options)
+    return pages
+
+
+def page_of(name: str) -> str:
+    """Return the name of a page: rt++-tree is rt-plus-plus-tree, ap+k-tree is ap-plus-k-tree."""
+    return re.sub(r"\+(?=[a-z])", "-plus-", name).replace("+", "-plus")
 
 
 def without_code(page: Path) -> str:
@@ -57,25 +77,44 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(linked), target
 
 
-def test_every_moving_index_has_a_page() -> None:
+def test_every_index_has_a_page_and_a_line_in_the_overview() -> None:
     overview = (ROOT / "docs/indexes/index.md").read_text()
-    for name in moving.names():
-        if name != "moving-scan":
-            assert f"[`{name}`]({MOVING_PAGES[name]}.md)" in overview
-    assert {*MOVING_PAGES} == {*moving.names()} - {"moving-scan"}
+    boolean, rest = overview.split("\n## Indexes of ranked subscriptions\n")
+    ranked, moved = rest.split("\n## Indexes of what moves\n")
+    for name in indexes.names("boolean"):
+        assert f"\n| [`{name}`]({page_of(name)}.md) |" in boolean
+    for name in {*indexes.names("proximity"), *indexes.names("overlap")}:
+        assert re.search(rf"\| \[[^]]*`{re.escape(name)}`.*\]\({RANKED_PAGES[name]}\.md\)", ranked)
+    for name in {*moving.names()} - {"moving-scan"}:
+        assert f"\n| [`{name}`]({page_of(name)}.md) |" in moved
+    written = {page.stem for page in (ROOT / "docs/indexes").glob("*.md")} - {"index"}
+    assert written == {*index_pages()}
 
 
-@pytest.mark.parametrize("name", MOVING_PAGES)
-def test_the_page_of_a_moving_index_has_all_options(name: str) -> None:
-    options = moving.get(name).Options
-    page = (ROOT / f"docs/indexes/{MOVING_PAGES[name]}.md").read_text()
-    section = page.partition("## Options\n")[2].partition("\n## ")[0]
-    if name in ("ap+k-tree", "ap+s-tree"):
-        assert options is moving.get("ap+-tree").Options
-        assert all(f"`{field.name}`" in section for field in fields(options))
+@pytest.mark.parametrize("page", index_pages())
+def test_the_page_of_an_index_has_all_options(page: str) -> None:
+    options = [field for form in index_pages()[page] for field in fields(form)]
+    text = (ROOT / f"docs/indexes/{page}.md").read_text()
+    section = text.partition("## Options\n")[2].partition("\n## ")[0]
+    if page in ("ap-plus-k-tree", "ap-plus-s-tree"):
+        assert index_pages()[page] == index_pages()["ap-plus-tree"]
+        assert all(f"`{field.name}`" in section for field in options)
         return
-    table = dict(re.findall(r"^\| `(\w+)` \| ([^|]*?) ?\|", section, re.MULTILINE))
-    assert table == {field.name: str(field.default) for field in fields(options)}
+    table = dict(re.findall(r"^\| `(\w+)` \| `?([^|`]*?)`? ?\|", section, re.MULTILINE))
+    assert table == {field.name: str(field.default) for field in options}
+
+
+@pytest.mark.parametrize("name", indexes.names("boolean"))
+def test_the_page_of_a_boolean_index_shows_its_picture(name: str) -> None:
+    page = ROOT / f"docs/indexes/{page_of(name)}.md"
+    assert f"](../images/index-{page_of(name)}.png)" in page.read_text()
+
+
+def test_the_pictures_of_indexes_are_small_and_shown() -> None:
+    texts = [page.read_text() for page in (ROOT / "docs/indexes").glob("*.md")]
+    for picture in (ROOT / "docs/images").glob("index-*.png"):
+        assert picture.stat().st_size < 120_000
+        assert any(f"](../images/{picture.name})" in text for text in texts)
 
 
 @pytest.mark.parametrize("page", PLAIN, ids=lambda page: str(page.relative_to(ROOT)))

@@ -57,4 +57,19 @@ def moving(
     typer.echo(f"{out}: {ticks:,} frames, {updates:,} updates, {size}")
 
 
+def index(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of an index, such as rt-tree.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File for the picture: .png.")],
+) -> None:
+    """Draw what an index builds over a few subscriptions: areas on a map, and its nodes."""
+    from nearcast.plots.index_drawings import draw_index
+
+    if out.suffix.lower() != ".png":
+        raise InvalidInput("--out", str(out), "must be a file that ends in .png")
+    structure = draw_index(name, out)
+    size = format_size(out.stat().st_size)
+    typer.echo(f"{out}: {structure.tree.count()} nodes and lists, {size}")
+
+
 add_command(app, "moving", moving, "nearcast plot moving --out moving.gif")
+add_command(app, "index", index, "nearcast plot index rt-tree --out rt-tree.png")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import re
 from functools import cache
 from pathlib import Path
@@ -36,9 +35,9 @@ class Reference(griffe.Extension):
 
 
 def split_entries(text: str) -> str:
-    """Return a docstring with one entry per parameter.
+    r"""Return a docstring with one entry per parameter.
 
-    >>> print(split_entries("lon, lat\\n    In degrees."))
+    >>> print(split_entries("lon, lat\n    In degrees."))
     lon
         In degrees.
     lat
@@ -65,8 +64,10 @@ def _anchors() -> dict[str, str]:
     """Return the names on the reference pages and those of their members, by where they are."""
     found: dict[str, str] = {}
     for path in sorted(documented()):
-        found[path] = path
         module, _, name = path.rpartition(".")
+        found[path] = path
+        if module.endswith(f".{name}"):  # a function with the name of its module
+            found[module] = path
         try:
             value = getattr(importlib.import_module(module), name)
         except MissingExtra:
@@ -112,5 +113,4 @@ def _find(name: str, obj: griffe.Object) -> str | None:
     if name in anchors:
         return anchors[name]
     same = {anchor for anchor in anchors.values() if anchor.endswith(f".{name}")}
-    nearest = sorted(same, key=lambda path: -len(os.path.commonprefix([path, obj.path])))
-    return nearest[0] if len(same) == 1 and name[0].isupper() else None
+    return same.pop() if len(same) == 1 and name[0].isupper() else None

@@ -57,9 +57,8 @@ def test_the_summary_has_only_figures_of_the_other_pages() -> None:
     folder = ROOT / "docs" / "benchmarks"
     summary = (folder / "index.md").read_text().partition("## Summary\n")[2].partition("\n## ")[0]
     figures = re.findall(r"([\d.,]*\d) (?:µs|s\b|bytes)", summary)
-    others = "".join(
-        (folder / f"{name}.md").read_text() for name in ("boolean", "ranked", "moving")
-    )
+    pages = [folder / f"{name}.md" for name in ("boolean", "ranked", "moving")]
+    others = "".join(page.read_text() for page in pages)
     assert len(figures) >= 14
     for figure in figures:
         assert re.search(rf"(?<![\d.,]){re.escape(figure)}(?![\d.,]*\d)", others), figure

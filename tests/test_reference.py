@@ -67,6 +67,28 @@ def test_the_page_of_errors_has_a_section_for_each_with_an_example() -> None:
             assert ">>>" in sections[name], name
 
 
+def test_the_page_of_errors_draws_the_tree_of_the_module() -> None:
+    text = (ROOT / "docs/reference/errors.md").read_text()
+    tree = re.findall(r"^ {4}(\S*─.*|NearcastError)$", errors.__doc__ or "", re.MULTILINE)
+    assert len(tree) >= len(errors.__all__) - 2
+    assert all(f"\n    {line}\n" in text for line in tree)
+
+
+def test_entries_of_docstrings_are_split_and_names_are_linked() -> None:
+    griffe = pytest.importorskip("griffe")
+    from mkdocs_griffe import Reference, split_entries
+
+    assert (
+        split_entries("lon, lat\n    In degrees.") == "lon\n    In degrees.\nlat\n    In degrees."
+    )
+    loaded = griffe.load(
+        "nearcast.model.regions",
+        search_paths=[ROOT / "src"],
+        extensions=griffe.Extensions(Reference()),
+    )
+    assert "[`Rect`][nearcast.Rect]" in loaded["Region"].docstring.value
+
+
 def test_a_command_prints_the_error_that_the_page_shows() -> None:
     text = (ROOT / "docs/reference/errors.md").read_text()
     arguments = re.search(r"`nearcast (match --subscriptions nothing.*?)`", text)

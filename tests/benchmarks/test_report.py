@@ -1,13 +1,15 @@
-"""Results as JSON files and in the README."""
+"""Results as JSON files and on the pages of benchmarks."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nearcast.benchmarks.report import read_result, rewrite_tables, write_result
+from nearcast.benchmarks.report import read_result, rewrite_tables, tables_block, write_result
 from nearcast.errors import UnsupportedFile
+from pages import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,9 +42,26 @@ def test_only_the_block_is_replaced(tmp_path: Path) -> None:
     assert once.startswith("before\n<!-- bench:begin -->\n")
     assert once.endswith("<!-- bench:end -->\nafter\n")
     assert "old" not in once
+    assert "\n## From text to token ids\n" in once
     assert "| 1.23 | 13 | 78.6 | 1,000,000 |" in once
     assert "`nearcast bench text --dataset tweets --messages 100 --rounds 2 --seed 0`" in once
     assert once.count("Toaster, 3 cores") == 1
+
+
+def test_each_table_has_a_heading_of_its_own() -> None:
+    headings = re.findall("^## (.*)$", tables_block([text_result(1.0)] * 3), re.MULTILINE)
+    assert len(set(headings)) == len(headings) == 3
+
+
+def test_the_summary_has_only_figures_of_the_other_pages() -> None:
+    folder = ROOT / "docs" / "benchmarks"
+    summary = (folder / "index.md").read_text().partition("## Summary\n")[2].partition("\n## ")[0]
+    figures = re.findall(r"([\d.,]*\d) (?:µs|s\b|bytes)", summary)
+    pages = [folder / f"{name}.md" for name in ("boolean", "ranked", "moving")]
+    others = "".join(page.read_text() for page in pages)
+    assert len(figures) >= 14
+    for figure in figures:
+        assert re.search(rf"(?<![\d.,]){re.escape(figure)}(?![\d.,]*\d)", others), figure
 
 
 @pytest.mark.parametrize("text", ["", "<!-- bench:end --><!-- bench:begin -->", "bench:begin"])

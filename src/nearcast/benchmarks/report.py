@@ -63,7 +63,7 @@ def rewrite_tables(path: Path, results: Sequence[dict[str, Any]]) -> None:
 
 
 def tables_block(results: Sequence[dict[str, Any]]) -> str:
-    """Return tables in Markdown, with their commands, and the machine.
+    """Return tables in Markdown, each with a heading and its command, and the machine.
 
     There is one table per result. Comparisons that differ only in their messages share one.
     """
@@ -74,9 +74,29 @@ def tables_block(results: Sequence[dict[str, Any]]) -> str:
             parts.append(_comparisons([first, *others]))
         else:
             parts += [_TABLES[result["experiment"]](result) for result in [first, *others]]
+    parts = _with_own_headings(parts)
     machines = dict.fromkeys(machine_caption(result["machine"]) for result in results)
     parts += [f"Measured on: {machine}." for machine in machines]
     return "\n" + "\n\n".join(parts) + "\n\n"
+
+
+def _with_own_headings(parts: Sequence[str]) -> list[str]:
+    """Return sections whose headings differ.
+
+    Examples
+    --------
+    >>> _with_own_headings(["## Spark", "## Spark"])
+    ['## Spark', '## Spark, continued']
+    """
+    seen: set[str] = set()
+    sections = []
+    for part in parts:
+        heading, line, rest = part.partition("\n")
+        while heading in seen:
+            heading += ", continued"
+        seen.add(heading)
+        sections.append(f"{heading}{line}{rest}")
+    return sections
 
 
 def _comparison_key(result: dict[str, Any]) -> tuple[Any, ...]:
@@ -149,21 +169,34 @@ def _comparisons(results: Sequence[dict[str, Any]]) -> str:
         header += [f"{result['group']} µs", *(["ns/match"] if ranked else [])]
     header += [f"examined, {first['group']}", "bytes/sub", "build", "peak of the build"]
     matches = ", ".join(_format_number(r["results"][0]["matches_per_message"]) for r in results)
-    title = (
-        f"**{first['dataset']}**: {first['subscriptions']:,} {describe_ranking(first)}; µs per "
-        f"message (relative to `{default}`); {matches} matches per message"
+    note = (
+        f"{_describe_ranges(first)}µs per message (relative to `{default}`); "
+        f"{matches} matches per message."
     )
     spreads = [
         (r["us_per_message"]["most"] - r["us_per_message"]["least"]) / r["us_per_message"]["median"]
         for result in results
         for r in result["results"]
     ]
-    note = (
+    spread = (
         f"Medians of {first['rounds']} rounds. The fastest and the slowest round differ by "
         f"{np.median(spreads):.0%} of the median or less in half of the cases, by "
         f"{max(spreads):.0%} at most."
     )
-    return _section(title, header, rows, _compare_command(results)) + f"\n\n{note}"
+    section = _section(_heading(first), note, header, rows, _compare_command(results))
+    return f"{section}\n\n{spread}"
+
+
+def _heading(result: dict[str, Any]) -> str:
+    """Return the heading of a comparison."""
+    kind = "" if result.get("ranking") is None else f"{result['kind']} "
+    return f"`{result['dataset']}`, {result['subscriptions']:,} {kind}subscriptions"
+
+
+def _describe_ranges(result: dict[str, Any]) -> str:
+    """Return the ranges of ranked subscriptions, and a separator; nothing for boolean ones."""
+    ranges = describe_ranking(result)
+    return "" if result.get("ranking") is None else f"{ranges[0].upper()}{ranges[1:]}; "
 
 
 def _compare_command(results: Sequence[dict[str, Any]]) -> str:
@@ -223,12 +256,10 @@ def _comparison(result: dict[str, Any]) -> str:
         ]
         for r in result["results"]
     ]
-    title = (
-        f"**{result['dataset']}**: {result['subscriptions']:,} {describe_ranking(result)}, "
-        f"{result['group']} messages, "
-        f"{_format_number(result['results'][0]['matches_per_message'])} matches each"
-    )
-    return _section(title, header, rows, _compare_command([result]))
+    heading = f"{_heading(result)}, {result['group']} messages"
+    matches = _format_number(result["results"][0]["matches_per_message"])
+    note = f"{_describe_ranges(result)}{matches} matches per message."
+    return _section(heading, note, header, rows, _compare_command([result]))
 
 
 def _churn(result: dict[str, Any]) -> str:
@@ -256,9 +287,9 @@ def _churn(result: dict[str, Any]) -> str:
         if book["name"] == "mixed"
         else f"nearcast bench churn --runbook {book['name']}.json --index {result['index']}"
     )
-    title = f"**{book['dataset']}**, changing: {result['subscriptions']:,} subscriptions"
+    heading = f"`{book['dataset']}`, {result['subscriptions']:,} subscriptions that change"
     header = ["step", "what", "µs each", "a second", "p99 of a batch"]
-    return _section(title, header, rows, command)
+    return _section(heading, "", header, rows, command)
 
 
 def _calls(result: dict[str, Any]) -> str:
@@ -280,19 +311,19 @@ def _calls(result: dict[str, Any]) -> str:
         f"--subscriptions {','.join(map(str, sizes))} --calls {result['calls']} "
         f"--seed {result['seed']}"
     )
-    return _section("**Single calls**: mean µs (p99)", header, rows, command)
+    return _section("Single calls", "Mean µs (p99).", header, rows, command)
 
 
 def _moving(result: dict[str, Any]) -> str:
     load, first = result["load"], result["results"][0]
     header, rows = moving_table(result)
     rows = [[f"`{row[0]}`", *row[1:]] for row in rows]
-    title = (
-        f"**Moving subscriptions**: {load['subscriptions']:,} subscriptions, {load['messages']:,} "
+    note = (
+        f"{load['subscriptions']:,} subscriptions, {load['messages']:,} "
         f"living messages; in a tick {load['arrivals']:,} messages arrive, as many expire, and "
         f"{first['moves_per_tick']:,.0f} subscriptions move; "
         f"{_format_number(first['updates_per_move'])} updates a move, "
-        f"{_format_number(first['matches_per_message'])} matches a message"
+        f"{_format_number(first['matches_per_message'])} matches a message."
     )
     least, most = load["box_share"]
     command = (
@@ -301,7 +332,7 @@ def _moving(result: dict[str, Any]) -> str:
         f"--velocity {load['velocity']:g} --mobility {load['mobility']:g} "
         f"--range {least:g}-{most:g} --seed {load['seed']}"
     )
-    section = _section(title, header, rows, command)
+    section = _section("Moving subscriptions", note, header, rows, command)
     if result["engine"] is not None:
         section += f"\n\n{_moving_calls(result['engine'])}"
     return section
@@ -333,7 +364,7 @@ def _text(result: dict[str, Any]) -> str:
         f"--rounds {result['rounds']} --seed {result['seed']}"
     )
     header = ["µs/message", "tokens/message", "bytes/message", "vocabulary"]
-    return _section("**From text to token ids**", header, [row], command)
+    return _section("From text to token ids", "", header, [row], command)
 
 
 def _start(result: dict[str, Any]) -> str:
@@ -344,7 +375,7 @@ def _start(result: dict[str, Any]) -> str:
     ]
     header = ["`import nearcast`", "to the first match", "the same, kernels to be compiled"]
     command = f"nearcast bench start --rounds {result['rounds']}"
-    return _section("**Start of a process**", header, [row], command)
+    return _section("Start of a process", "", header, [row], command)
 
 
 def _spark(result: dict[str, Any]) -> str:
@@ -381,13 +412,13 @@ def _spark(result: dict[str, Any]) -> str:
         f"--ids {result['ids']} --master '{result['master']}' --rounds {result['rounds']} "
         f"--seed {result['seed']}"
     )
-    title = (
-        f"**Spark**, {result['master']}: {result['subscriptions']:,} subscriptions of "
-        f"{result['dataset']}, {result['messages']:,} messages, "
-        f"{_format_number(result['matches_per_message'])} matches each, {result['ids']} ids"
+    note = (
+        f"{result['subscriptions']:,} subscriptions of "
+        f"`{result['dataset']}`, {result['messages']:,} messages, "
+        f"{_format_number(result['matches_per_message'])} matches each, {result['ids']} ids."
     )
     header = ["job", "time", "least-most", "rows a second", "one process on one thread"]
-    return _section(title, header, rows, command)
+    return _section(f"Spark, {result['master']}", note, header, rows, command)
 
 
 def _paper(result: dict[str, Any]) -> str:
@@ -404,8 +435,8 @@ def _paper(result: dict[str, Any]) -> str:
     )
     command = f"nearcast bench paper {experiment.name} {options}{chosen}"
     note = f"{experiment.note}. {NOTE}" if experiment.note else NOTE
-    title = f"**{experiment.title}**: {result['subscriptions']:,} subscriptions. {note}"
-    section = _section(title, header, rows, command, left=(0, 1, 6, 7))
+    heading = f"{experiment.title}, {result['subscriptions']:,} subscriptions"
+    section = _section(heading, note, header, rows, command, left=(0, 1, 6, 7))
     header, rows = summary_table(experiment, result)
     return f"{section}\n\n{_table(header, rows)}" if rows else section
 
@@ -423,13 +454,15 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _section(
-    title: str,
+    heading: str,
+    note: str,
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     command: str,
     left: Sequence[int] = (0,),
 ) -> str:
-    return f"{title}\n\n{_table(header, rows, left)}\n\n`{command}`"
+    parts = [f"## {heading}", note, _table(header, rows, left), f"`{command}`"]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:

@@ -52,6 +52,17 @@ def subscription_table(
     several ``kinds`` (those of the rows unless given), the columns that a row does not use are
     null.
 
+    Parameters
+    ----------
+    workload
+        The workload that they were drawn from.
+    content
+        What it drew.
+    kinds
+        The kinds whose columns the table has.
+    first
+        The first id.
+
     Examples
     --------
     >>> from nearcast.datasets import Workload
@@ -79,7 +90,23 @@ def message_table(
 ) -> pa.Table:
     """Return ``id``, ``text``, a location and ``time`` for each message, one millisecond apart.
 
-    The location is ``lon, lat``, or a box if ``boxes`` is true.
+    Parameters
+    ----------
+    workload
+        The workload that they were drawn from.
+    messages
+        What it drew.
+    boxes
+        Whether the location is a box instead of ``lon, lat``.
+    first
+        The first id.
+
+    Examples
+    --------
+    >>> from nearcast.datasets import Workload
+    >>> tweets = Workload("tweets", seed=7)
+    >>> message_table(tweets, tweets.messages(3)).column_names
+    ['id', 'text', 'lon', 'lat', 'time']
     """
     token_start, token = messages.token_start, messages.token
     if not workload.source.keeps_token_order:

@@ -82,9 +82,19 @@ class Workload:
         self.source = kind(seed, self.profile)
 
     def subscriptions(self, count: int, *, first: int = 0) -> Clauses:
-        """Draw subscriptions: some tokens of a message, and a box around its location.
+        """Return drawn subscriptions: some tokens of a message, and a box around its location.
 
-        A different ``first`` gives different rows.
+        Parameters
+        ----------
+        count
+            How many.
+        first
+            A different number gives different rows.
+
+        Examples
+        --------
+        >>> len(Workload("tweets", seed=7).subscriptions(100))
+        100
         """
         rng = np.random.default_rng([self.seed, 1, first])
         locations = self.source.locations(rng, count)
@@ -212,9 +222,23 @@ class Workload:
         range_share: float = 0.0,
         first: int = 0,
     ) -> Messages:
-        """Draw messages; a different ``first`` gives different rows.
+        """Return drawn messages.
 
-        If ``range_share`` is above 0, they are boxes of up to that share of the world.
+        Parameters
+        ----------
+        count
+            How many.
+        tokens
+            The least and the largest number of tokens; those of the data set if left out.
+        range_share
+            If it is above 0, messages are boxes of up to that share of the world.
+        first
+            A different number gives different rows.
+
+        Examples
+        --------
+        >>> len(Workload("tweets", seed=7).messages(100, tokens=(5, 10)))
+        100
         """
         minimum, maximum = tokens or self.profile.message_tokens
         if not 1 <= minimum <= maximum:

@@ -42,11 +42,27 @@ class Durable:
     def save(self, folder: str | Path) -> None:
         """Write the engine as it is now into a folder, replacing what an engine wrote there.
 
+        Parameters
+        ----------
+        folder
+            The folder; it is made if it is not there.
+
         Raises
         ------
         StorageError
             When the folder cannot be written, or when another engine has saved there since this
             one was opened from it or saved to it.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from nearcast import Engine, Rect, Subscription
+        >>> folder = tempfile.mkdtemp()
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), ["tea"]))
+        >>> engine.save(folder)
+        >>> "s1" in Engine.open(folder)
+        True
         """
         if has_journal(folder):
             problem = "belongs to an engine with a journal; save elsewhere, or use checkpoint()"
@@ -65,6 +81,11 @@ class Durable:
         """Write an engine with a journal as it is now, so that opening it has nothing to replay.
 
         This happens by itself, in the background, when the journal has become long.
+
+        Raises
+        ------
+        NearcastError
+            When the engine has no journal.
         """
         self._check_open()
         if self._journal is None:
@@ -72,7 +93,10 @@ class Durable:
         self._journal.make_checkpoint(self._taken_down)
 
     def close(self) -> None:
-        """Stop merging in the background; the engine takes no more calls that change it."""
+        """Stop merging in the background; the engine takes no more calls that change it.
+
+        A ``with`` statement calls it.
+        """
         self._closed = True
         if self._checkpointing.is_alive():
             self._checkpointing.join()

@@ -195,6 +195,11 @@ class Engine(Registering):
         owners
             Whether matches name the owner of the subscription too; see `nearcast.OwnedMatch`.
 
+        Raises
+        ------
+        DuplicateId
+            When a message with ``ttl_s`` has the id of a message that is alive.
+
         Examples
         --------
         >>> from nearcast.model import Message, Proximity, Subscription
@@ -246,6 +251,11 @@ class Engine(Registering):
             If given, only that many matches of each message, as for `publish`.
         owners
             Whether the matches have a column ``owner``.
+
+        Returns
+        -------
+        Published
+            The matches as a table, and the rows that were rejected.
 
         Examples
         --------
@@ -313,9 +323,21 @@ class Engine(Registering):
         return _matches(deliver([Segment(columns, index, vocabulary, scorer)], batch), batch)
 
     def explain(self, message: Message, subscription_id: Id) -> Explanation:
-        """Tell why a subscription matches a message, or why not; see `Explanation`.
+        """Return why a subscription matches a message, or why not.
 
         Nothing is published.
+
+        Parameters
+        ----------
+        message
+            Any message.
+        subscription_id
+            The id of a registered subscription.
+
+        Raises
+        ------
+        UnknownId
+            When the id is not registered, or has expired.
 
         Examples
         --------
@@ -399,12 +421,35 @@ class Engine(Registering):
         """Return the subscription with this id; it means the same as the one that was given.
 
         Keywords and expressions come back as tokens.
+
+        Parameters
+        ----------
+        id
+            The id.
+
+        Raises
+        ------
+        UnknownId
+            When the id is not registered, or has expired.
+
+        Examples
+        --------
+        >>> from nearcast.model import Rect, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), "Hot tea", owner="ann"))
+        >>> engine.get("s1").keywords, engine.get("s1").owner
+        (('hot', 'tea'), 'ann')
         """
         segment, row = self._find(id)
         return subscription_of(segment.subscriptions, row, segment.vocabulary)
 
     def by_owner(self, owner: str) -> list[Subscription]:
-        """Return the subscriptions of an owner; none if there are none.
+        """Return the subscriptions of an owner; an empty list if there are none.
+
+        Parameters
+        ----------
+        owner
+            The owner.
 
         Examples
         --------
@@ -419,6 +464,16 @@ class Engine(Registering):
 
     def get_table(self, table: pa.Table | pa.RecordBatch | Any) -> Found:
         """Return the subscriptions that a table names, by ``id`` or by ``owner``.
+
+        Parameters
+        ----------
+        table
+            A table or frame with a column ``id`` or ``owner``.
+
+        Returns
+        -------
+        Found
+            The subscriptions as a table, and the rows that name none.
 
         Examples
         --------
@@ -469,7 +524,13 @@ class Engine(Registering):
         return f"Engine({name!r}, {len(self):,} subscriptions)"
 
     def stats(self) -> Stats:
-        """Return the size of the engine."""
+        """Return the size of the engine.
+
+        Examples
+        --------
+        >>> Engine().stats().subscriptions
+        0
+        """
         sizes, weights = self._store.sizes(), self._store.state.scorer.weights
         with self._live.lock:
             live, live_bytes = self._live.count_living(), self._live.nbytes
@@ -490,7 +551,18 @@ class Engine(Registering):
     def settle(self) -> None:
         """Merge what was written so far into one segment: no message can be matched faster.
 
-        The weights of tokens are counted again, over all ranked subscriptions.
+        Call it after a large load and before you measure. The weights of tokens are counted again,
+        over all ranked subscriptions.
+
+        Examples
+        --------
+        >>> from nearcast.model import Rect, Subscription
+        >>> engine = Engine()
+        >>> for id in range(3):
+        ...     engine.subscribe(Subscription(id, Rect(0, 0, 1, 1), ["tea"]))
+        >>> engine.settle()
+        >>> engine.stats().segments
+        (3,)
         """
         self._check_open()
         self._store.merge_all()
@@ -525,6 +597,16 @@ class Engine(Registering):
             a time can open an engine with a journal. A folder that is not there is made.
         settings
             For a folder that is not there: parameters of the new engine, such as ``index``.
+
+        Returns
+        -------
+        Engine
+            The engine. Close it, or use it in a ``with`` statement.
+
+        Raises
+        ------
+        StorageError
+            When the folder is damaged, of another version, or holds no engine.
 
         Examples
         --------

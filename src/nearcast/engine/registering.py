@@ -87,6 +87,15 @@ class Registering(Durable):
             When an id is registered already and has not expired.
         InvalidInput
             When the tokenizer finds no token in a keyword.
+
+        Examples
+        --------
+        >>> from nearcast.engine import Engine
+        >>> from nearcast.model import Circle, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription("ann", Circle(11.57, 48.14, 2000), "ipad discount"))
+        >>> len(engine)
+        1
         """
         self._check_open()
         given = list_of(subscriptions, Subscription)
@@ -106,9 +115,23 @@ class Registering(Durable):
     ) -> Rejects:
         """Register the subscriptions of a table, and return the rejected rows.
 
-        The accepted ones become visible at the same moment. See
-        `nearcast.intake.read_subscriptions` for the columns; ``columns`` tells which of them are
-        called differently. A frame of pandas or Polars is a table too.
+        The accepted ones become visible at the same moment.
+
+        Parameters
+        ----------
+        table
+            The subscriptions; see `nearcast.intake.read_subscriptions` for the columns. A frame of
+            pandas or Polars is a table too.
+        columns
+            Where columns are that are called differently, by our name, such as ``{"lon": "x"}``;
+            an empty text leaves a column out.
+        initial, time
+            As for `subscribe`.
+
+        Returns
+        -------
+        Rejects
+            The rows that were rejected, with field and reason.
 
         Examples
         --------
@@ -152,6 +175,16 @@ class Registering(Durable):
         ------
         UnknownId
             When an id is not registered, or has expired.
+
+        Examples
+        --------
+        >>> from nearcast.engine import Engine
+        >>> from nearcast.model import Rect, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), ["tea"]))
+        >>> engine.unsubscribe("s1")
+        >>> len(engine)
+        0
         """
         self._check_open()
         given, time_us = ids_of(ids), _time_us(time)
@@ -189,9 +222,20 @@ class Registering(Durable):
 
         A row that names no subscription is rejected, and the others are removed at the same moment.
 
+        Parameters
+        ----------
+        table
+            A table or frame with a column ``id`` or ``owner``.
+        time
+            When they are removed; now if left out.
+
+        Returns
+        -------
+        Removed
+            How many were removed, and the rows that name none.
+
         Examples
         --------
-        >>> from nearcast.engine import Engine
         >>> import pyarrow as pa
         >>> from nearcast.engine import Engine
         >>> from nearcast.model import Rect, Subscription
@@ -254,12 +298,22 @@ class Registering(Durable):
     def move_table(
         self, table: pa.Table | pa.RecordBatch | Any, *, columns: Mapping[str, str] | None = None
     ) -> Moved:
-        """Move the subscriptions of a table; see `nearcast.intake.read_moves` for the columns.
-
-        ``columns`` tells which of them are called differently.
+        """Move the subscriptions of a table, and return the matches that begin or end.
 
         Rows are taken by time, equal times by row. A subscription that moves twice at one time
         moves once, to the last place.
+
+        Parameters
+        ----------
+        table
+            The moves; see `nearcast.intake.read_moves` for the columns.
+        columns
+            Where columns are that are called differently, as for `subscribe_table`.
+
+        Returns
+        -------
+        Moved
+            The updates as a table, and the rows that were rejected.
 
         Examples
         --------
@@ -298,6 +352,11 @@ class Registering(Durable):
             When that happens; now if left out.
         upsert
             Whether to register it if its id is not registered; otherwise that is an error.
+
+        Returns
+        -------
+        list of Update
+            As for `move`.
 
         Raises
         ------
@@ -347,9 +406,14 @@ class Registering(Durable):
         time
             When that happens; now if left out.
 
+        Returns
+        -------
+        Replaced
+            The updates as a table, how many subscriptions were replaced and added, and the rows
+            that were rejected.
+
         Examples
         --------
-        >>> from nearcast.engine import Engine
         >>> import pyarrow as pa
         >>> from nearcast.engine import Engine
         >>> from nearcast.model import Rect, Subscription

@@ -38,8 +38,14 @@ FindPart: TypeAlias = Callable[[MessageArrays, tuple[int, int], Any, Output], Pr
 class Found(NamedTuple):
     """The clauses found: those of message ``m`` are ``clause[start[m]:start[m + 1]]``.
 
-    ``examined`` counts the candidates that had to be verified, ``visited`` the nodes that had to be
-    opened, where the index is a tree.
+    Attributes
+    ----------
+    start, clause
+        Arrays of int64 and int32, as above.
+    examined
+        How many candidates had to be verified.
+    visited
+        How many nodes had to be opened, where the index is a tree.
     """
 
     start: NDArray[np.int64]
@@ -49,7 +55,17 @@ class Found(NamedTuple):
 
 
 class BooleanIndex(BatchIndex):
-    """An index for boolean subscriptions: finds clauses, and verifies what they leave open."""
+    """An index for boolean subscriptions: finds clauses, and verifies what they leave open.
+
+    A subclass implements `find_part` or `find`, and what is abstract in `Index`.
+
+    Parameters
+    ----------
+    clauses
+        The clauses of all subscriptions, as flat arrays.
+    options
+        An instance of ``Options``.
+    """
 
     def __init__(self, clauses: Clauses, options: Any) -> None:
         super().__init__()
@@ -79,6 +95,12 @@ class BooleanIndex(BatchIndex):
         output
             What is found; ``output.start[part[0]]`` is filled already. Clauses of a message that do
             not fit are left out, and the message is the first of the next call.
+
+        Returns
+        -------
+        tuple of int
+            The first message that was not finished, and how many clauses were examined and how
+            many nodes visited.
         """
         raise NotImplementedError(f"{self.name} must implement find_part, or find")
 

@@ -32,6 +32,14 @@ class Builder:
         The class of the index and an instance of its `Options`.
     others
         Builders for kinds of subscriptions that the index does not take.
+
+    Examples
+    --------
+    >>> from nearcast.columns import Clauses, Messages
+    >>> from nearcast.indexes import create
+    >>> index = create("trie-pyramid").build(Clauses.of([[1]], [[0, 0, 9, 9]]))
+    >>> index.match(Messages.of([[1, 5], [5]], [[9, 9], [0, 0]])).pairs()
+    {(0, 0)}
     """
 
     index: type[Index]

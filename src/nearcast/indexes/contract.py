@@ -43,7 +43,8 @@ class Index(ABC):
     """An index over subscriptions. See `nearcast.testing.check_index` for what every one must pass.
 
     An index is arrays: `arrays` and `from_arrays` are all that saving, memory-mapping, pickling and
-    shipping need.
+    shipping need. Extend `nearcast.indexes.BooleanIndex` or `nearcast.indexes.RankedIndex`, which
+    do most of the work.
     """
 
     name: ClassVar[str]
@@ -84,7 +85,15 @@ class Index(ABC):
 
     @abstractmethod
     def match(self, messages: Messages, *, threads: int = 1) -> Matches:
-        """Return the subscriptions that match each message, each once."""
+        """Return the subscriptions that match each message, each once.
+
+        Parameters
+        ----------
+        messages
+            Token ids and boxes.
+        threads
+            How many threads match at the same time.
+        """
 
     @abstractmethod
     def arrays(self) -> Mapping[str, NDArray[Any]]:
@@ -121,7 +130,20 @@ class Index(ABC):
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """Open a saved index, memory-mapped read-only; ``verify`` checks every byte first."""
+        """Return a saved index of this class, memory-mapped read-only.
+
+        Parameters
+        ----------
+        folder
+            What `save` wrote.
+        verify
+            Whether to compare every byte with its checksum first, and to check the structure.
+
+        Raises
+        ------
+        StorageError
+            When the folder is damaged, of another version, or holds another index.
+        """
         arrays, meta = read_arrays(folder, "index", verify=verify)
         if meta.get("index") != cls.name:
             raise StorageError(

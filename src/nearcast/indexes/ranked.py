@@ -74,8 +74,15 @@ class _Found(NamedTuple):
 class RankedIndex(BatchIndex):
     """An index for ranked subscriptions of one kind.
 
-    ``ranked`` is what it was built over. `columns` has the same as kernels see it, with the tokens
-    of every subscription from the heaviest to the lightest.
+    A subclass implements `match_part`, and what is abstract in `Index`. `columns` has the
+    subscriptions as kernels see them, with the tokens of each from the heaviest to the lightest.
+
+    Parameters
+    ----------
+    ranked
+        The subscriptions, as flat arrays.
+    options
+        An instance of ``Options``.
     """
 
     kinds: ClassVar[tuple[str, ...]] = (KINDS[PROXIMITY], KINDS[OVERLAP])
@@ -135,6 +142,12 @@ class RankedIndex(BatchIndex):
         output
             Where matches go; ``output.start[part[0]]`` is filled already. Matches of a message
             that do not fit are left out, and the message is the first of the next call.
+
+        Returns
+        -------
+        tuple of int
+            The first message that was not finished, and how many subscriptions were examined and
+            how many nodes visited.
         """
 
     def match(self, messages: Messages, *, threads: int = 1) -> Matches:

@@ -87,7 +87,19 @@ def register(index: type[T]) -> type[T]:
     `Engine`, `create` and, in the same process, ``nearcast match`` and ``bench compare`` know it
     then. `nearcast.testing.check_index` tells whether it is right.
 
-    ::
+    Parameters
+    ----------
+    index
+        A class that extends `Index` and has a ``name``.
+
+    Raises
+    ------
+    InvalidInput
+        When it is no such class, or when another index has its name.
+
+    Notes
+    -----
+    As a decorator:
 
         @nearcast.indexes.register
         class MyIndex(BooleanIndex):
@@ -124,6 +136,11 @@ def _find_others() -> None:
 def names(kind: str | None = None) -> list[str]:
     """Return the names of all indexes, or of those that take one kind of subscriptions.
 
+    Parameters
+    ----------
+    kind
+        ``boolean``, ``proximity`` or ``overlap``; all if left out.
+
     Examples
     --------
     >>> "trie-pyramid" in names()
@@ -142,7 +159,23 @@ def names(kind: str | None = None) -> list[str]:
 
 
 def get(name: str) -> type[Index]:
-    """Return the class of an index; ``module:Class`` loads and registers one of one's own."""
+    """Return the class of an index.
+
+    Parameters
+    ----------
+    name
+        Its name, or ``module:Class`` to load and register one of one's own.
+
+    Raises
+    ------
+    UnknownName
+        When there is no such index.
+
+    Examples
+    --------
+    >>> get("scan").summary
+    'looks at everything; defines the answer'
+    """
     if ":" in name:
         return register(load_object("index", name))
     if name not in _INDEXES:
@@ -157,6 +190,23 @@ def create(name: str = DEFAULT, **options: Any) -> Builder:
 
     An index is used for the kinds of subscriptions that it takes. Subscriptions of other kinds get
     the default index of their kind.
+
+    Parameters
+    ----------
+    name
+        A name that `names` lists, or ``module:Class``.
+    options
+        Options of the index; ``nearcast indexes`` lists them.
+
+    Returns
+    -------
+    Builder
+        The index, chosen but not built.
+
+    Raises
+    ------
+    UnknownName
+        When there is no such index, or when it has no such option.
 
     Examples
     --------
@@ -187,7 +237,29 @@ def _forms(index: type[Index]) -> list[type[Index]]:
 
 
 def load(folder: str | Path, *, verify: bool = True) -> Index:
-    """Open a saved index of any kind, memory-mapped read-only."""
+    """Open a saved index of any kind, memory-mapped read-only.
+
+    Parameters
+    ----------
+    folder
+        What `Index.save` wrote.
+    verify
+        Whether to compare every byte with its checksum first, and to check the structure.
+
+    Raises
+    ------
+    StorageError
+        When the folder is damaged, of another version, or holds no index.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from nearcast.columns import Clauses
+    >>> folder = tempfile.mkdtemp()
+    >>> create("keyword-first").build(Clauses.of([[1]], [[0, 0, 9, 9]])).save(folder)
+    >>> load(folder).name
+    'keyword-first'
+    """
     arrays, meta = read_arrays(folder, "index", verify=verify)
     name = meta.get("index")
     if name not in _INDEXES:

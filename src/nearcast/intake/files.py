@@ -200,7 +200,7 @@ def load_subscriptions(
     reading: Reading = _AS_IT_IS,
     progress: Callable[[Batch], None] | None = None,
 ) -> tuple[Subscriptions, Rejects]:
-    """Return the subscriptions of files, and the rejected rows.
+    r"""Return the subscriptions of files, and the rejected rows.
 
     Parameters
     ----------
@@ -219,6 +219,16 @@ def load_subscriptions(
     ------
     UnsupportedFile
         If a file cannot be read, or has no columns for ids and places.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from nearcast.text import Vocabulary
+    >>> path = Path(tempfile.mkdtemp()) / "subscriptions.csv"
+    >>> _ = path.write_text("id,keywords,lon,lat,radius_m\n1,hot tea,0,0,5\n2,cake,0,95,5\n")
+    >>> subscriptions, rejects = load_subscriptions(path, Vocabulary())
+    >>> subscriptions.ids.tolist(), rejects.row.tolist(), rejects.field
+    (['1'], [3], ('lat',))
     """
     parts, rejects = [Subscriptions.empty()], []
     seen = IdTable()
@@ -242,7 +252,7 @@ def load_messages(
     reading: Reading = _AS_IT_IS,
     progress: Callable[[Batch], None] | None = None,
 ) -> Iterator[tuple[MessageBatch, Rejects]]:
-    """Yield the messages of files batch by batch, and the rejected rows.
+    r"""Yield the messages of files batch by batch, and the rejected rows.
 
     Ids are only compared within a batch, because a file may be larger than memory.
 
@@ -263,6 +273,14 @@ def load_messages(
     ------
     UnsupportedFile
         If a file cannot be read, or has no columns for ids, words and places.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "messages.csv"
+    >>> _ = path.write_text("id,text,lon,lat\n1,Hot tea,0,0\n")
+    >>> [messages.ids.tolist() for messages, _ in load_messages(path, now_us=0)]
+    [['1']]
     """
     for batch in open_table(path, reading):
         with naming(file_of(path, batch)):

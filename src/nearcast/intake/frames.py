@@ -20,6 +20,16 @@ def table_from(value: Any) -> pa.Table:
 
     Frames of pandas are taken without their index, all others by the Arrow PyCapsule interface.
 
+    Parameters
+    ----------
+    value
+        The table, record batch or frame.
+
+    Raises
+    ------
+    InvalidInput
+        When it is none of these, or has columns that Arrow does not know.
+
     Examples
     --------
     >>> import pandas as pd
@@ -42,7 +52,18 @@ def table_from(value: Any) -> pa.Table:
 
 
 def is_table(value: Any) -> bool:
-    """Whether `table_from` may take a value for a table."""
+    """Return whether `table_from` may take a value for a table.
+
+    Parameters
+    ----------
+    value
+        Anything.
+
+    Examples
+    --------
+    >>> is_table(pa.table({"id": [1]})), is_table([1])
+    (True, False)
+    """
     arrow = isinstance(value, pa.Table | pa.RecordBatch) or hasattr(value, "__arrow_c_stream__")
     return arrow or _is_pandas(value)
 

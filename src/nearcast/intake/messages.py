@@ -53,6 +53,17 @@ class MessageBatch:
     The words have no numbers yet. `number` looks them up in a vocabulary, which is cheap and can be
     done with several: that of each segment, of a router, of the messages that stay alive. All
     arrays are read-only.
+
+    Attributes
+    ----------
+    ids
+        The ids.
+    words
+        The words of each message.
+    box
+        West, south, east and north of each, in units of 1e-7 degree.
+    time_us, ttl_us
+        Time and time to live, in microseconds.
     """
 
     ids: Ids
@@ -241,7 +252,16 @@ def with_lives(table: pa.Table, errors: RowErrors, ttl_s: float | None, option: 
 def messages_from(
     messages: Sequence[Message], tokenizer: Tokenizer = words, *, now_us: int
 ) -> MessageBatch:
-    """Return message objects as a batch; a message without a time gets the time ``now_us``.
+    """Return message objects as a batch.
+
+    Parameters
+    ----------
+    messages
+        The messages.
+    tokenizer
+        Splits text into tokens; the same one as for the subscriptions.
+    now_us
+        The time of messages without one, in microseconds since 1970.
 
     Examples
     --------

@@ -27,9 +27,18 @@ __all__ = ["MoveBatch", "read_moves"]
 
 
 class MoveBatch(NamedTuple):
-    """Moves as they were read: ids of subscriptions, times, and regions.
+    """Moves as they were read.
 
-    ``time_us`` is `NEVER` where no time is given. ``row`` is the position in the table.
+    Attributes
+    ----------
+    ids
+        The ids of the subscriptions.
+    time_us
+        The times, in microseconds since 1970; `NEVER` where no time is given.
+    regions
+        Where they move.
+    row
+        The position of each move in the table.
     """
 
     ids: Ids

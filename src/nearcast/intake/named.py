@@ -22,7 +22,17 @@ __all__ = ["Named", "read_named"]
 
 
 class Named(NamedTuple):
-    """The ids that a table names, or the owners; ``row`` is the position of each in the table."""
+    """The ids that a table names, or the owners.
+
+    Attributes
+    ----------
+    ids
+        The ids; none if the table names owners.
+    owners
+        The owners; None if the table names ids.
+    row
+        The position of each in the table.
+    """
 
     ids: Ids
     owners: list[str] | None

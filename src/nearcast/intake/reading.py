@@ -88,10 +88,24 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
     Folders are searched with their subfolders, and the files are sorted by name. Names that begin
     with ``_`` or ``.`` are skipped, because tools keep their notes in such files.
 
+    Parameters
+    ----------
+    path
+        A file, a folder or a pattern such as ``data/*.csv``.
+
     Raises
     ------
     UnsupportedFile
         If there are none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("b.csv", "a.csv", "_SUCCESS"):
+    ...     (folder / name).touch()
+    >>> [file.name for file in find_files(folder)]
+    ['a.csv', 'b.csv']
     """
     where = Path(path)
     if where.is_dir():

@@ -38,11 +38,20 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Rejects:
-    """Rejected rows.
+    """Rejected rows. All columns have the same length.
 
-    ``row`` is the position in a table or the line in a text file; ``file`` is the file (empty if
-    it is a table); ``field`` is the column with the error (empty if it is the whole line);
-    ``reason`` says what is wrong; ``record`` is the whole original record as JSON.
+    Attributes
+    ----------
+    row
+        The position in a table, or the line in a text file.
+    file
+        The file; empty if it is a table.
+    field
+        The column with the error; empty if it is the whole line.
+    reason
+        What is wrong.
+    record
+        The whole original record as JSON.
 
     Examples
     --------

@@ -132,7 +132,16 @@ def read_subscriptions(
 def subscriptions_from(
     subscriptions: Sequence[Subscription], vocabulary: Vocabulary, tokenizer: Tokenizer = words
 ) -> Subscriptions:
-    """Return subscription objects as columns; new tokens are added to the vocabulary.
+    """Return subscription objects as columns.
+
+    Parameters
+    ----------
+    subscriptions
+        The subscriptions.
+    vocabulary
+        New tokens are added to it.
+    tokenizer
+        Splits keywords into tokens.
 
     Raises
     ------

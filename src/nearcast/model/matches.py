@@ -25,6 +25,13 @@ class Match(NamedTuple):
 
     A tuple, because a message may have thousands of matches, and no other object is made faster.
 
+    Attributes
+    ----------
+    message_id, subscription_id
+        The ids, as they were given.
+    score
+        From 0 to 1 for a ranked subscription; None for a boolean one.
+
     Examples
     --------
     >>> Match("m1", "s1")
@@ -67,6 +74,13 @@ class Match(NamedTuple):
 class OwnedMatch(NamedTuple):
     """A match with the owner of the subscription, None if it names nobody.
 
+    Attributes
+    ----------
+    message_id, subscription_id, score
+        As in `Match`.
+    owner
+        The owner of the subscription.
+
     Examples
     --------
     >>> OwnedMatch("m1", "s1", None, "ann").owner
@@ -83,7 +97,16 @@ class OwnedMatch(NamedTuple):
 class Update:
     """A match that began (``sign`` is +1) or ended (-1) at a time.
 
-    ``score`` is that of a ranked subscription whose match began; otherwise it is None.
+    Attributes
+    ----------
+    time
+        When it began or ended: seconds since 1970, or a datetime if one was given.
+    subscription_id, message_id
+        The ids, as they were given.
+    sign
+        1 if the match began, -1 if it ended.
+    score
+        The score of a ranked subscription whose match began; otherwise None.
 
     Examples
     --------

@@ -54,7 +54,7 @@ class Region(ABC):
 
     @abstractmethod
     def boxes(self) -> list[Box]:
-        """Return bounding boxes in units; none crosses the antimeridian."""
+        """Return bounding boxes in units of 1e-7 degree; none crosses the antimeridian."""
 
     def rings(self) -> list[NDArray[np.int32]] | None:
         """Return the exact shape as rings in units; None if the region is equal to its boxes.
@@ -86,15 +86,33 @@ class Region(ABC):
         return west / UNITS, south / UNITS, east / UNITS, north / UNITS
 
     def to_geojson(self) -> dict[str, Any]:
-        """Return a GeoJSON geometry."""
+        """Return a GeoJSON geometry.
+
+        Examples
+        --------
+        >>> Point(13.4, 52.5).to_geojson()
+        {'type': 'Point', 'coordinates': [13.4, 52.5]}
+        """
         return shapes.to_geojson(self._geometry())
 
     def to_wkt(self) -> str:
-        """Return well-known text."""
+        """Return well-known text.
+
+        Examples
+        --------
+        >>> Rect(0, 0, 2, 1).to_wkt()
+        'POLYGON ((2 0, 2 1, 0 1, 0 0, 2 0))'
+        """
         return str(shapely.to_wkt(self._geometry(), rounding_precision=7, trim=True))
 
     def to_wkb(self) -> bytes:
-        """Return well-known binary."""
+        """Return well-known binary.
+
+        Examples
+        --------
+        >>> len(Point(13.4, 52.5).to_wkb())
+        21
+        """
         return bytes(shapely.to_wkb(self._geometry()))
 
 
@@ -104,6 +122,16 @@ class Rect(Region):
 
     In GeoJSON, a rectangle is a polygon, two polygons if it crosses the antimeridian, and a point
     if it has no width and height.
+
+    Parameters
+    ----------
+    west, south, east, north
+        The sides, in degrees of longitude and latitude.
+
+    Raises
+    ------
+    RegionError
+        When a coordinate is out of range, or when south lies north of north.
 
     Examples
     --------
@@ -145,6 +173,11 @@ class Rect(Region):
 class Point(Region):
     """A single place in degrees.
 
+    Parameters
+    ----------
+    lon, lat
+        Longitude (-180 to 180) and latitude (-90 to 90).
+
     Examples
     --------
     >>> Point(13.4, 52.5).to_wkt()
@@ -173,6 +206,13 @@ class Circle(Region):
 
     GeoJSON, WKT and WKB have no circles: there, a circle is approximated by a polygon with 64
     corners, or by a point if its radius is less than a centimeter.
+
+    Parameters
+    ----------
+    lon, lat
+        The center, in degrees.
+    radius_m
+        The radius in meters.
 
     Examples
     --------

@@ -139,12 +139,23 @@ def build(
         Whether an index without subscriptions comes into force. Otherwise the old version stays
         in force, and the version that is returned has the number 0.
 
+    Returns
+    -------
+    Built
+        The version in force now, and the rows that were rejected.
+
     Raises
     ------
     UnsupportedFile
         When the frame has no columns for ids and places.
     StorageError
         When the artifact cannot be written. The old version stays in force.
+
+    Examples
+    --------
+    >>> subscriptions = spark.read.parquet("subscriptions")  # doctest: +SKIP
+    >>> build(subscriptions, "index", mode="sharded", shards=4).version.number  # doctest: +SKIP
+    1
     """
     builder = check_arguments(mode, shards, shard_size, index, options or {})
     if getattr(subscriptions, "isStreaming", False):

@@ -84,6 +84,11 @@ def changes(
     tokenizer
         That of the index, which is the default: another one is an error.
 
+    Returns
+    -------
+    Changed
+        The version in force now, what was changed, and the rows that were rejected.
+
     Raises
     ------
     UnsupportedFile
@@ -91,6 +96,12 @@ def changes(
     StorageError
         When the index cannot be read or written, or somebody else changed it meanwhile. It is not
         changed then.
+
+    Examples
+    --------
+    >>> deletes = spark.createDataFrame([("delete", "s1")], ["op", "id"])  # doctest: +SKIP
+    >>> changes(deletes, "index").taken  # doctest: +SKIP
+    {'insert': 0, 'delete': 1, 'move': 0}
     """
     given = change_columns(frame, *ORIGIN.names, RECORD)
     if frame.isStreaming:

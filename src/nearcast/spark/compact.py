@@ -72,10 +72,20 @@ def compact(
         How long older versions are kept after they were replaced, in seconds. The default is 0
         where files can be locked, because locks show who reads a version. It is a day elsewhere.
 
+    Returns
+    -------
+    Compacted
+        The version in force, and what was merged, dropped and kept.
+
     Raises
     ------
     StorageError
         When the index cannot be read or written. It is not changed then.
+
+    Examples
+    --------
+    >>> compact(spark, "index").dropped  # doctest: +SKIP
+    (1, 2)
     """
     if keep_s is not None and keep_s < 0:
         raise InvalidInput("keep_s", keep_s, "must be 0 or more seconds")

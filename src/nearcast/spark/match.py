@@ -95,6 +95,11 @@ def match(
     StorageError
         When there is no index, or one that this library cannot read. Damaged data is found when the
         frame is evaluated.
+
+    Examples
+    --------
+    >>> matches = match(spark.read.parquet("messages"), "index")  # doctest: +SKIP
+    >>> matches.write.parquet("matches")  # doctest: +SKIP
     """
     how = _Mode(mode, replicated_bytes, owners)
     given = message_columns(messages)

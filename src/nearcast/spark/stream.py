@@ -79,10 +79,21 @@ def stream(
     owners
         As for `nearcast.spark.match`.
 
+    Returns
+    -------
+    StreamingQuery
+        The running query; Spark's ``awaitTermination`` and ``stop`` end it.
+
     Raises
     ------
     InvalidInput
         When the frame is not a stream, or the folder belongs to another checkpoint.
+
+    Examples
+    --------
+    >>> messages = open_stream(spark, "incoming")  # doctest: +SKIP
+    >>> query = stream(messages, "index", to="matches", checkpoint="state")  # doctest: +SKIP
+    >>> query.awaitTermination()  # doctest: +SKIP
     """
     if not messages.isStreaming:
         raise InvalidInput("messages", "a batch", "must be a stream; use match for a batch")
@@ -147,7 +158,29 @@ def stream_rejects(
     every: str | None = None,
     available_now: bool = False,
 ) -> StreamingQuery:
-    """Start a query that writes the invalid rows of a stream, with reasons, as JSON lines."""
+    """Start a query that writes the invalid rows of a stream, with reasons, as JSON lines.
+
+    Parameters
+    ----------
+    messages
+        A streaming frame with the columns of message files.
+    to
+        The folder for the JSON lines.
+    checkpoint
+        The folder where Spark keeps the progress of this query.
+    every, available_now
+        As for `stream`.
+
+    Returns
+    -------
+    StreamingQuery
+        The running query.
+
+    Raises
+    ------
+    InvalidInput
+        When the frame is not a stream.
+    """
     if not messages.isStreaming:
         raise InvalidInput("messages", "a batch", "must be a stream; use prepare for a batch")
     rejects = prepare(messages, "messages", duplicates="keep").rejects

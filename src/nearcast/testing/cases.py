@@ -33,7 +33,17 @@ LATITUDES = np.array([-90, -60, -30, -1, 0, 1, 29, 30, 60, 90]) * UNITS
 
 @dataclass(frozen=True)
 class Case:
-    """One set of subscriptions and the messages to match against it."""
+    """One set of subscriptions and the messages to match against it.
+
+    Attributes
+    ----------
+    name
+        One of `CASES`.
+    clauses
+        The clauses of the subscriptions.
+    messages
+        The messages.
+    """
 
     name: str
     clauses: Clauses
@@ -244,7 +254,19 @@ CASES: dict[str, Callable[[Random], Case]] = {
 
 
 def draw(name: str, seed: int = 0) -> Case:
-    """Draw a case by its name.
+    """Return a case, drawn from a seed.
+
+    Parameters
+    ----------
+    name
+        One of `CASES`.
+    seed
+        Another seed gives other data.
+
+    Raises
+    ------
+    UnknownName
+        When there is no such case.
 
     Examples
     --------

@@ -184,6 +184,10 @@ def check_index(index: str | Builder, *, seed: int = 0, rounds: int = 3) -> None
     ------
     AssertionError
         If a check fails. The message has the check, the seed and the first difference.
+
+    Examples
+    --------
+    >>> check_index("scan", rounds=1)
     """
     builder = indexes.create(index) if isinstance(index, str) else index
     for number in range(seed, seed + rounds):

@@ -274,6 +274,18 @@ MOVING_CHECKS: dict[str, Check] = {
 def check_moving_index(builder: MovingBuilder, seed: int = 0) -> None:
     """Raise `AssertionError` unless an index returns what the scan does, in all cases.
 
+    Parameters
+    ----------
+    builder
+        The index: ``nearcast.indexes.moving.create(name, **options)``.
+    seed
+        Another seed gives other events.
+
+    Raises
+    ------
+    AssertionError
+        If the index returns other changes than the scan. The message has some of them.
+
     Examples
     --------
     >>> from nearcast.indexes import moving

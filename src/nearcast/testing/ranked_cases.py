@@ -51,7 +51,17 @@ _UNKNOWN = 6.0
 
 @dataclass(frozen=True)
 class RankedCase:
-    """One set of ranked subscriptions and the messages to match against it."""
+    """One set of ranked subscriptions and the messages to match against it.
+
+    Attributes
+    ----------
+    name
+        One of `RANKED_CASES`.
+    ranked
+        The subscriptions.
+    messages
+        The messages.
+    """
 
     name: str
     ranked: Ranked
@@ -301,7 +311,23 @@ RANKED_CASES: dict[str, Callable[[Random, str, Scoring], RankedCase]] = {
 def draw_ranked(
     name: str, kind: str = "proximity", scoring: Scoring | None = None, seed: int = 0
 ) -> RankedCase:
-    """Draw a case by its name.
+    """Return a case with ranked subscriptions, drawn from a seed.
+
+    Parameters
+    ----------
+    name
+        One of `RANKED_CASES`.
+    kind
+        ``proximity`` or ``overlap``.
+    scoring
+        The similarity and the distance; the defaults of an engine if left out.
+    seed
+        Another seed gives other data.
+
+    Raises
+    ------
+    UnknownName
+        When there is no such case.
 
     Examples
     --------

@@ -58,7 +58,13 @@ class NamedTokenizer:
 
 
 def tokenizer(chosen: str | Tokenizer) -> Tokenizer:
-    """Return the tokenizer of a name; one that is none already is returned as it is.
+    """Return the tokenizer of a name.
+
+    Parameters
+    ----------
+    chosen
+        ``words``, ``stem:<language>``, ``cjk`` or ``module:function``; a tokenizer is returned as
+        it is.
 
     Raises
     ------
@@ -111,6 +117,11 @@ def _loaded(name: str) -> Tokenizer:
 def name_of(chosen: Tokenizer) -> str:
     """Return the name of a tokenizer, which `tokenizer` may or may not be able to load.
 
+    Parameters
+    ----------
+    chosen
+        The tokenizer.
+
     Examples
     --------
     >>> name_of(words), name_of(str.split), name_of(lambda text: [text])
@@ -129,10 +140,20 @@ def name_of(chosen: Tokenizer) -> str:
 def loadable_name(chosen: str | Tokenizer) -> str:
     """Return the name by which another process can load a tokenizer.
 
+    Parameters
+    ----------
+    chosen
+        A tokenizer, or its name.
+
     Raises
     ------
     InvalidInput
         If it has none, as lambdas and functions within functions.
+
+    Examples
+    --------
+    >>> loadable_name(words)
+    'words'
     """
     found = tokenizer(chosen)
     name = name_of(found)

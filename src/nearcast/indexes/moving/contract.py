@@ -24,14 +24,29 @@ if TYPE_CHECKING:
 
 __all__ = ["BEGINS", "ENDS", "Changes", "MovingIndex", "positions_among"]
 
-BEGINS, ENDS = 1, -1
-"""The signs of a change: a pair begins to match, or stops."""
+BEGINS = 1
+"""The sign of a change: a pair begins to match."""
+
+ENDS = -1
+"""The sign of a change: a pair no longer matches."""
 
 
 class Changes(NamedTuple):
     """Pairs that begin to match (sign +1) or stop (-1), in the order of the call's arguments.
 
-    ``row`` int32, ``message`` int32 (the number of a message), ``sign`` int8.
+    Attributes
+    ----------
+    row
+        The rows of subscriptions, int32.
+    message
+        The numbers of messages, int32.
+    sign
+        1 or -1, int8.
+
+    Examples
+    --------
+    >>> Changes.of([3, 4], [0, 0], [BEGINS, ENDS]).triples() == {(3, 0, 1), (4, 0, -1)}
+    True
     """
 
     row: NDArray[np.int32]

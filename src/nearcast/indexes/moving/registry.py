@@ -39,7 +39,13 @@ _INDEXES: dict[str, type[MovingIndex]] = {
 
 @dataclass(frozen=True)
 class MovingBuilder:
-    """A moving index that is chosen but not built: its class and an instance of its options."""
+    """A moving index that is chosen but not built.
+
+    Parameters
+    ----------
+    index, options
+        The class of the index and an instance of its ``Options``.
+    """
 
     index: type[MovingIndex]
     options: Any
@@ -50,7 +56,13 @@ class MovingBuilder:
 
 
 def names() -> list[str]:
-    """Return the names of all moving indexes."""
+    """Return the names of all moving indexes.
+
+    Examples
+    --------
+    >>> "twin-lists" in names()
+    True
+    """
     return sorted(_INDEXES)
 
 
@@ -63,6 +75,18 @@ def get(name: str) -> type[MovingIndex]:
 
 def create(name: str, **options: Any) -> MovingBuilder:
     """Choose a moving index by name and options; ``build`` then makes it.
+
+    Parameters
+    ----------
+    name
+        A name that `names` lists.
+    options
+        Options of the index.
+
+    Raises
+    ------
+    UnknownName
+        When there is no such index, or when it has no such option.
 
     Examples
     --------

@@ -1,0 +1,98 @@
+"""The reference: every public name has a place on a page, and a docstring."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from nearcast import errors
+from nearcast.cli import app
+from pages import ROOT
+
+PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
+PACKAGES = [
+    "nearcast",
+    "nearcast.datasets",
+    "nearcast.datasets.roads",
+    "nearcast.errors",
+    "nearcast.indexes",
+    "nearcast.indexes.moving",
+    "nearcast.intake",
+    "nearcast.spark",
+    "nearcast.testing",
+]
+"""The packages whose public names are all in the reference."""
+
+PACKAGES_THEMSELVES = {"__version__", "errors", "indexes"}
+"""Public names of `nearcast` that pages mention without an entry of their own."""
+
+
+def documented() -> list[str]:
+    found = [re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE) for page in PAGES]
+    return [name for names in found for name in names]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_on_a_reference_page(package: str) -> None:
+    if package == "nearcast.spark":
+        pytest.importorskip("pyspark")
+    public = set(importlib.import_module(package).__all__)
+    # A function with the name of its module stands on its page as package.module.function.
+    listed = {
+        name.removeprefix(f"{package}.").partition(".")[0]
+        for name in documented()
+        if name.startswith(f"{package}.")
+    }
+    missing = public - listed - (PACKAGES_THEMSELVES if package == "nearcast" else set())
+    assert not missing, f"add ::: {package}.NAME to a page of docs/reference"
+
+
+def test_names_on_reference_pages_exist_and_stand_there_once() -> None:
+    pytest.importorskip("pyspark")
+    names = documented()
+    assert len(names) == len(set(names))
+    for name in names:
+        module, _, last = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), last), name
+
+
+def test_the_page_of_errors_has_a_section_for_each_with_an_example() -> None:
+    text = (ROOT / "docs/reference/errors.md").read_text()
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL))
+    for name in errors.__all__:
+        if name != "NearcastError":
+            assert ">>>" in sections[name], name
+
+
+def test_the_page_of_errors_draws_the_tree_of_the_module() -> None:
+    text = (ROOT / "docs/reference/errors.md").read_text()
+    tree = re.findall(r"^ {4}(\S*─.*|NearcastError)$", errors.__doc__ or "", re.MULTILINE)
+    assert len(tree) >= len(errors.__all__) - 2
+    assert all(f"\n    {line}\n" in text for line in tree)
+
+
+def test_entries_of_docstrings_are_split_and_names_are_linked() -> None:
+    griffe = pytest.importorskip("griffe")
+    from mkdocs_griffe import Reference, split_entries
+
+    assert (
+        split_entries("lon, lat\n    In degrees.") == "lon\n    In degrees.\nlat\n    In degrees."
+    )
+    loaded = griffe.load(
+        "nearcast.model.regions",
+        search_paths=[ROOT / "src"],
+        extensions=griffe.Extensions(Reference()),
+    )
+    assert "[`Rect`][nearcast.Rect]" in loaded["Region"].docstring.value
+
+
+def test_a_command_prints_the_error_that_the_page_shows() -> None:
+    text = (ROOT / "docs/reference/errors.md").read_text()
+    arguments = re.search(r"`nearcast (match --subscriptions nothing.*?)`", text)
+    assert arguments is not None
+    result = CliRunner().invoke(app, arguments[1].split())
+    assert result.exit_code == 1
+    assert f"\n    {result.stderr}\n" in text

@@ -7,6 +7,7 @@ from nearcast.cli.bench import (
     churn,
     compare,
     costs,
+    history,
     moving,
     paper,
     read,
@@ -32,4 +33,5 @@ app.command("read")(read.read)
 app.command("spark")(spark.spark)
 app.add_typer(paper.app, name="paper")
 app.command("sliders")(sliders.sliders)
+app.command("history")(history.history)
 app.command("tables")(tables.tables)

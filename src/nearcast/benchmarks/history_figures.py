@@ -31,9 +31,6 @@ CALLS = 500
 TEXTS = 20_000
 MOVES = 20_000
 
-PARTS = 1e6
-"""Ratios are in millionths of the reference, so that they are numbers that one can read."""
-
 _IMPORT = """
 import time
 began = time.process_time()
@@ -59,7 +56,10 @@ class Figure(NamedTuple):
 
 
 def measure(subscriptions: int, rounds: int) -> dict[str, Any]:
-    """Measure all figures in rotation; return values and ratios to the reference by name."""
+    """Measure all figures in rotation; return values and ratios to the reference by name.
+
+    A ratio is the value, in its unit, divided by the seconds of the reference.
+    """
     known = {figure.name: figure for figure in FIGURES}
     runs: dict[str, Run] = {}
     skipped: dict[str, str] = {}
@@ -88,8 +88,9 @@ def measure(subscriptions: int, rounds: int) -> dict[str, Any]:
             around = (before + reference.seconds()) / 2
             references.append(around)
             each = seconds / runs[name].operations
-            values[name].append(each / known[name].unit_s)
-            ratios[name].append(each / around * PARTS)
+            value = each / known[name].unit_s
+            values[name].append(value)
+            ratios[name].append(value / around)
     figures = {
         name: {
             "unit": known[name].unit,

@@ -42,8 +42,8 @@ def plot_history(
     height = 2.0 + rows * _PANEL_HEIGHT
     figure = new_figure(
         f"{len(drawn)} commits, {last['subscriptions']:,} subscriptions",
-        "CPU time as a ratio to a sort with NumPy (in millionths); lower is better. Whiskers: "
-        "quartiles of the rounds. Red: slower than the commits before.",
+        "CPU time relative to a sort with NumPy; lower is better. Whiskers: quartiles of the "
+        "rounds. Red: slower than the commits before.",
         last["machine"],
         height,
     )

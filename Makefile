@@ -80,9 +80,9 @@ tests-kafka: install
 	@$(MAKE) --no-print-directory java
 	NEARCAST_KAFKA=1 $(BIN)/pytest -rs tests/kafka
 
-# The documentation site in out/site; a broken link or anchor is an error.
+# The documentation site in out/site; a broken link or anchor is an error. With --quiet, MkDocs would not count warnings.
 docs: install
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "The site is in out/site; $(BIN)/mkdocs serve shows it while you write."
 
 # The generated tests again and again with other seeds, for an hour or a night.

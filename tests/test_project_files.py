@@ -79,3 +79,10 @@ def test_commands_in_workflows_and_contributing_are_targets_of_make() -> None:
     used = {target for text in texts for target in re.findall(r"(?:`|run: )make ([\w-]+)", text)}
     assert used
     assert used <= targets
+
+
+def test_broken_links_fail_the_documentation() -> None:
+    build = re.search(r"mkdocs build.*", (ROOT / "Makefile").read_text())
+    assert build is not None
+    assert "--strict" in build[0]
+    assert "--quiet" not in build[0], "MkDocs counts no warnings then, and strict has no effect"

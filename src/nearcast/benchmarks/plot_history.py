@@ -41,7 +41,8 @@ def plot_history(
     rows = -(-len(names) // _COLUMNS)
     height = 2.0 + rows * _PANEL_HEIGHT
     figure = new_figure(
-        f"{len(drawn)} commits, {last['subscriptions']:,} subscriptions",
+        f"{len(drawn)} {'commit' if len(drawn) == 1 else 'commits'}, "
+        f"{last['subscriptions']:,} subscriptions",
         "CPU time relative to a sort with NumPy; lower is better. Whiskers: quartiles of the "
         "rounds. Red: slower than the commits before.",
         last["machine"],

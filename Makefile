@@ -59,7 +59,7 @@ ROAD_TESTS = $(addprefix tests/datasets/test_,movers.py roads_network.py)
 tests-interpreted: install
 	NUMBA_DISABLE_JIT=1 $(PYTEST) tests/indexes tests/text $(KERNEL_TESTS) $(ROAD_TESTS)
 
-# Statements and branches that tests run, kernels included: as plain Python, which takes an hour or more.
+# Statements and branches that tests run, kernels included: as plain Python, which can take hours.
 COVERED = tests/indexes tests/text $(KERNEL_TESTS) $(ROAD_TESTS) tests/engine tests/model tests/intake tests/storage tests/cli tests/test_columns.py tests/test_growing.py
 coverage: install
 	rm -rf out/coverage

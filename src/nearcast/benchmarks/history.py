@@ -190,7 +190,9 @@ def _git(folder: Path, *arguments: str) -> str:
 def _run_script(source: Path, subscriptions: int, rounds: int) -> dict[str, Any]:
     if not (source / "nearcast").is_dir():
         raise NearcastError(f"{source}: has no package nearcast; give the root of a checkout")
-    command = [sys.executable, history_figures.__file__, str(subscriptions), str(rounds)]
+    # -P: modules beside the script must not hide others of the same name.
+    script = [sys.executable, "-P", history_figures.__file__]
+    command = [*script, str(source), str(subscriptions), str(rounds)]
     environment = {**os.environ, "PYTHONPATH": str(source), "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

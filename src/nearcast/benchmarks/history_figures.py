@@ -266,7 +266,7 @@ def _prepare_import(subscriptions: int) -> Run:
 
     def seconds() -> float:
         done = subprocess.run(
-            [sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=True
+            [sys.executable, "-P", "-c", _IMPORT], capture_output=True, text=True, check=True
         )
         return float(done.stdout)
 
@@ -305,5 +305,14 @@ def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
+def main(source: str, subscriptions: str, rounds: str) -> None:
+    """Measure the sources in a folder, and print the figures as JSON."""
+    import nearcast
+
+    if not nearcast.__file__.startswith(source):
+        raise SystemExit(f"imported {nearcast.__file__} instead of {source}")
+    sys.stdout.write(json.dumps(measure(int(subscriptions), int(rounds))) + "\n")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(measure(int(sys.argv[1]), int(sys.argv[2]))) + "\n")
+    main(*sys.argv[1:])

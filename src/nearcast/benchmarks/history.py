@@ -170,7 +170,8 @@ def _key(record: dict[str, Any]) -> tuple[Any, ...]:
 
 def _describe_commit(folder: Path) -> dict[str, Any]:
     """Return the short hash, the date and the subject of the commit, and if sources differ."""
-    commit, date, subject = _git(folder, "log", "-1", "--format=%h%n%cI%n%s").split("\n")[:3]
+    log = _git(folder, "log", "-1", "--abbrev=9", "--format=%h%n%cI%n%s")
+    commit, date, subject = log.split("\n")[:3]
     changed = _git(folder, "status", "--porcelain", "--", "src")
     return {"commit": commit, "date": date, "subject": subject, "dirty": bool(changed)}
 

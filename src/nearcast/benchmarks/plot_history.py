@@ -37,7 +37,8 @@ def plot_history(
     last = records[-1] if last is None else last
     drawn = series(records, last)[-_MAX_COMMITS:]
     compared = [{c.name: c for c in compare_with_earlier(records, record)} for record in drawn]
-    names = list(dict.fromkeys(name for comparisons in compared for name in comparisons))
+    newest_first = reversed(compared)
+    names = list(dict.fromkeys(name for comparisons in newest_first for name in comparisons))
     rows = -(-len(names) // _COLUMNS)
     height = 2.0 + rows * _PANEL_HEIGHT
     figure = new_figure(

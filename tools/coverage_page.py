@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks" / "coverage.md"
 LEAST_COVERED = 15
 MIN_STATEMENTS = 20
+WIDTH = 190
 
 BEGIN, END = "<!-- coverage:begin -->", "<!-- coverage:end -->"
 
@@ -68,7 +70,7 @@ def coverage_block(report: dict[str, Any], suites: list[str], note: str = "") ->
     for module, count in modules.items():
         packages[_package(module)].add(count)
         total.add(count)
-    measured = [name for name in sorted(packages) if any(_is_about(s, name) for s in suites)]
+    measured = [name for name in sorted(packages) if any(_is_whole_suite(s, name) for s in suites)]
     large = [
         (count.percent, module)
         for module, count in modules.items()
@@ -86,12 +88,13 @@ def coverage_block(report: dict[str, Any], suites: list[str], note: str = "") ->
             [*((f"`{name}`", packages[name]) for name in sorted(packages)), ("**total**", total)],
         ),
         "## Modules with the least coverage",
-        f"Of {_quoted(measured)}: modules of at least {MIN_STATEMENTS} statements.",
+        f"Modules of at least {MIN_STATEMENTS} statements, of the packages whose tests were all "
+        f"measured: {_quoted(measured)}.",
         _table("module", poor),
         "## Measured suites",
         "\n".join(f"- `{suite}`" for suite in suites),
-        f"Measured on {day}, with coverage {report['meta']['version']}; {machine}."
-        + (f" {note}" if note else ""),
+        *([textwrap.fill(note, WIDTH)] if note else []),
+        f"Measured on {day}, with coverage {report['meta']['version']}; {machine}.",
     ]
     return "\n\n" + "\n\n".join(parts) + "\n\n"
 
@@ -134,16 +137,17 @@ def _package(module: str) -> str:
     return module.partition(".")[0]
 
 
-def _is_about(suite: str, package: str) -> bool:
-    """Return whether a suite of tests is about a package: ``tests/text`` is about ``text``.
+def _is_whole_suite(suite: str, package: str) -> bool:
+    """Return whether a suite has all tests of a package: a folder, or a file that is alone.
 
     Examples
     --------
-    >>> _is_about("tests/compiled/test_sorting.py", "compiled"), _is_about("tests/text", "model")
-    (True, False)
+    >>> _is_whole_suite("tests/text", "text"), _is_whole_suite("tests/test_columns.py", "columns")
+    (True, True)
+    >>> _is_whole_suite("tests/compiled/test_sorting.py", "compiled")
+    False
     """
-    parts = Path(suite).parts
-    return len(parts) > 1 and parts[1].removeprefix("test_").removesuffix(".py") == package
+    return suite.rstrip("/") in (f"tests/{package}", f"tests/test_{package}.py")
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install java run test lint types layers tests tests-interpreted tests-spark tests-kafka tests-package docs soak bench clean
+.PHONY: install java run test lint types layers tests tests-interpreted tests-spark tests-kafka tests-package coverage docs soak bench clean
 
 install: .venv/installed
 
@@ -69,6 +69,17 @@ ROAD_TESTS = $(addprefix tests/datasets/test_,movers.py roads_network.py)
 tests-interpreted: install
 	NUMBA_DISABLE_JIT=1 $(PYTEST) tests/indexes tests/text $(KERNEL_TESTS) $(ROAD_TESTS)
 
+# Statements and branches that tests run, kernels included: as plain Python, which can take hours.
+COVERED = tests/indexes tests/text $(KERNEL_TESTS) $(ROAD_TESTS) tests/engine tests/model tests/intake tests/storage tests/cli tests/test_columns.py tests/test_growing.py
+coverage: install
+	rm -rf out/coverage
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -n 2 $(COVERED)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet
+	$(BIN)/coverage html --quiet
+	$(BIN)/python tools/coverage_page.py out/coverage/coverage.json $(COVERED)
+	@echo "The tables of docs/benchmarks/coverage.md are new; out/coverage/html/index.html shows every line."
+
 # Spark on two threads of one process, and on executors of their own; one session each.
 tests-spark: install
 	@$(MAKE) --no-print-directory java
@@ -83,9 +94,9 @@ tests-kafka: install
 tests-package: install
 	NEARCAST_PACKAGE=1 $(BIN)/pytest tests/package
 
-# The documentation site in out/site; a broken link or anchor is an error.
+# The documentation site in out/site; a broken link or anchor is an error. With --quiet, MkDocs would not count warnings.
 docs: install
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "The site is in out/site; $(BIN)/mkdocs serve shows it while you write."
 
 # The generated tests again and again with other seeds, for an hour or a night.

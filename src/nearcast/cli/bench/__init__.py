@@ -7,6 +7,7 @@ from nearcast.cli.bench import (
     churn,
     compare,
     costs,
+    history,
     moving,
     paper,
     read,
@@ -44,6 +45,13 @@ add_command(app, "read", read.read)
 add_command(app, "spark", spark.spark)
 app.add_typer(paper.app, name="paper")
 add_command(app, "sliders", sliders.sliders)
+add_command(
+    app,
+    "history",
+    history.history,
+    "nearcast bench history",
+    "nearcast bench history --show",
+)
 add_command(
     app,
     "tables",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 from mkdocs_hooks import command_reference
 from nearcast import indexes
-from nearcast.indexes import moving
+from nearcast.indexes import moving, registry
 from pages import PAGES, ROOT, is_about_kafka, is_about_spark, read_blocks, run_page
 
 if TYPE_CHECKING:
@@ -122,5 +123,14 @@ def test_the_pictures_of_indexes_are_small_and_shown() -> None:
 
 
 @pytest.mark.parametrize("page", PLAIN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A page may bring an index of its own, which other tests should not see.
+    monkeypatch.setattr(registry, "_INDEXES", {**registry._INDEXES})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    known = {*sys.modules}
     assert run_page(page, tmp_path) > 0
+    for name in {*sys.modules} - known:
+        if getattr(sys.modules[name], "__file__", None) == str(tmp_path / f"{name}.py"):
+            del sys.modules[name]

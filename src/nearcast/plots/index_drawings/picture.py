@@ -115,12 +115,13 @@ def _draw_map(figure: Any, structure: Structure, place: tuple[float, ...]) -> No
         )
         if area.label:
             side = "left" if area.level == 0 else "right"
-            inside = {"fontsize": 8, "color": color, "ha": side, "va": "center"}
+            inside = {"fontsize": 8, "color": color, "ha": side, "va": "center", "zorder": 6}
             background = {"facecolor": "white", "alpha": 0.9, "linewidth": 0, "pad": 0.5}
             x = left + 2.5 if side == "left" else min(right, scene.extent[1]) - 1.5
-            axes.text(
-                x, min(top + shrink, scene.extent[3] - 4), area.label, bbox=background, **inside
-            )
+            y = min(top + shrink, scene.extent[3] - 1)
+            if side == "left" and not structure.has_cells:
+                x, y = left + 8, bottom - shrink - 0.8  # labels of what is inside are at the top
+            axes.text(x, y, area.label, bbox=background, **inside)
     for number, (_, (x, y)) in enumerate(scene.messages):
         axes.plot([x], [y], marker="o", markersize=4.5, color=TEXT_COLOR)
         axes.text(x + 1.2, y, f"m{number}", fontsize=8.5, color=TEXT_COLOR, va="center")

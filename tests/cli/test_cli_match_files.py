@@ -111,7 +111,7 @@ def test_ids_are_made(folder: Folder) -> None:
     folder.write("m.csv", "text,lon,lat\nHot tea,13.4,52.5\ncake,13.4,52.5\n")
     done = folder.match()
     assert done.exit_code == 1
-    assert "wanted id" in done.stderr
+    assert "expected id" in done.stderr
     assert "--id row" in done.stderr
     assert folder.match("--id", "row").exit_code == 0
     assert folder.pairs() == [("m.csv:2", "a"), ("m.csv:3", "b")]

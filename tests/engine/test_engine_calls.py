@@ -240,9 +240,9 @@ def test_a_record_batch_is_a_table_and_other_things_are_not() -> None:
     message = pa.RecordBatch.from_pydict({"id": [2], "text": ["tea"], "lon": [0], "lat": [0]})
     assert engine.publish_table(message).matches["subscription_id"].to_pylist() == [1]
     wrong: Any = rows
-    with pytest.raises(InvalidInput, match="table: must be a pyarrow Table"):
+    with pytest.raises(InvalidInput, match="table: must be a PyArrow table"):
         engine.subscribe_table(wrong)
-    with pytest.raises(InvalidInput, match="table: must be a pyarrow Table"):
+    with pytest.raises(InvalidInput, match="table: must be a PyArrow table"):
         engine.publish_table(wrong)
 
 

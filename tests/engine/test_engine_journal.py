@@ -200,7 +200,7 @@ def test_settings_of_another_engine_are_refused(tmp_path: Path) -> None:
         Engine.open(tmp_path, journal=True, options={"leaf": 31})
     with pytest.raises(UnknownName, match="similarity"):
         Engine.open(tmp_path, journal=True, similarty="cosine")
-    with pytest.raises(InvalidInput, match="a saved one has its own"):
+    with pytest.raises(InvalidInput, match="leave it out to open a saved one"):
         Engine.open(tmp_path / "other", index="ap-tree")
 
 

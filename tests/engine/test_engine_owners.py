@@ -146,7 +146,7 @@ def test_subscriptions_of_a_table_of_names() -> None:
     everything = engine.get_table(pa.table({"id": ["a", "b", "c", "d"]})).subscriptions
     assert not len(copy.subscribe_table(everything))
     assert [one.to_dict() for one in copy] == [one.to_dict() for one in engine]
-    with pytest.raises(UnsupportedFile, match="either id or owner"):
+    with pytest.raises(UnsupportedFile, match="either a column id or a column owner"):
         engine.get_table(pa.table({"id": ["a"], "owner": ["ann"]}))
     none = engine.get_table(pa.table({"id": pa.array([], pa.string())}))
     assert none.subscriptions.column_names[:1] == ["id"]

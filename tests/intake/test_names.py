@@ -90,7 +90,7 @@ def test_a_name_that_is_close_is_asked_about(
     row |= {"expires_at": "2030-01-01", "owner": "me"}
     renamed = {theirs if name == ours else name: value for name, value in row.items()}
     path = write(tmp_path, extension, [renamed])
-    with pytest.raises(UnsupportedFile, match=f"--column {ours}={theirs} to use it"):
+    with pytest.raises(UnsupportedFile, match=f"--column {ours}={theirs} to read it"):
         load_subscriptions(path, Vocabulary())
     used = Reading(columns=((ours, theirs),))
     found, rejects = load_subscriptions(path, Vocabulary(), reading=used)
@@ -105,7 +105,7 @@ def test_a_name_that_is_close_is_asked_about(
 def test_a_text_by_another_name_is_asked_about(tmp_path: Path) -> None:
     row = {"id": "a", "message": "tea", "lon": 1.0, "lat": 2.0}
     for extension in FORMATS:
-        with pytest.raises(UnsupportedFile, match="--column text=message to use it"):
+        with pytest.raises(UnsupportedFile, match="--column text=message to read it"):
             list(load_messages(write(tmp_path, extension, [row]), now_us=0))
 
 
@@ -132,7 +132,7 @@ def test_our_own_column_is_taken_before_a_similar_one(tmp_path: Path) -> None:
 def test_two_names_for_one_column_are_asked_about(tmp_path: Path) -> None:
     row = {"id": "a", "text": "x", "lng": 1.0, "longitude": 3.0, "lat": 2.0}
     for extension in FORMATS:
-        with pytest.raises(UnsupportedFile, match="--column lon=longitude to use it"):
+        with pytest.raises(UnsupportedFile, match="--column lon=longitude to read it"):
             list(open_table(write(tmp_path, extension, [row])))
 
 

@@ -178,7 +178,7 @@ BERLIN = {"west": 13.0, "south": 52.3, "east": 13.8, "north": 52.7}
         ({"keywords": ["tea"], "expression": "tea"}, "expression", "not both"),
         ({"expression": "tea OR"}, "expression", "at character 4"),
         ({"north": 99.0}, "north", "between -90 and 90"),
-        ({"south": 60.0}, "south", "must not lie north of"),
+        ({"south": 60.0}, "south", "must not be greater than north"),
         ({"west": math.nan}, "west", "between -180 and 180"),
         ({"west": None}, "west", "is missing; give"),
         (dict.fromkeys(BOX), "place", "is missing; give"),
@@ -448,7 +448,7 @@ def test_shapes_of_refused_rows_are_gone() -> None:
 def test_missing_columns_are_named() -> None:
     with pytest.raises(UnsupportedFile, match=r"it has the columns id, west; expected .*geometry"):
         read_subscriptions(pa.table({"id": [1], "west": [1]}), Vocabulary())
-    with pytest.raises(UnsupportedFile, match="wanted id"):
+    with pytest.raises(UnsupportedFile, match="expected id"):
         read_subscriptions(pa.table({"geometry": ["POINT (1 1)"]}), Vocabulary())
     twice = pa.table([["a"], ["b"], ["POINT (1 1)"]], ["id", "id", "geometry"])
     with pytest.raises(UnsupportedFile, match="column id occurs twice"):
@@ -516,7 +516,7 @@ def test_keywords_with_symbols() -> None:
     ]
     assert rejects.row.tolist() == [1, 2, 5, 7, 8]
     reasons = ["'++' would be ignored", "'#' would be ignored", "write NOT milk"]
-    reasons += ["put a phrase into the expression", "score whole words"]
+    reasons += ["put the phrase into the expression", "score whole words"]
     for reason, part in zip(rejects.reason, reasons, strict=True):
         assert part in reason
     # A tokenizer that keeps such words is asked first.

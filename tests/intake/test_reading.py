@@ -219,8 +219,8 @@ def test_files_may_be_named_by_a_uri(tmp_path: Path) -> None:
     [
         ({"format": "xml"}, UnknownName, "xml"),
         ({"ids": "random"}, UnknownName, "random"),
-        ({"encoding": "utf-99"}, InvalidInput, "must be the name of an encoding"),
-        ({"encoding": "base64"}, InvalidInput, "must be the name of an encoding"),
+        ({"encoding": "utf-99"}, InvalidInput, "must be the name of a text encoding"),
+        ({"encoding": "base64"}, InvalidInput, "must be the name of a text encoding"),
         ({"delimiter": "::"}, InvalidInput, "one ASCII character"),
         ({"delimiter": '"'}, InvalidInput, "one ASCII character"),
     ],
@@ -233,7 +233,7 @@ def test_options_are_checked(options: Any, error: type[NearcastError], reason: s
 def test_the_format_may_be_given(tmp_path: Path) -> None:
     assert texts(write(tmp_path, "m.txt", CSV), format="csv") == ["Café à la crème", "Straße €"]
     assert texts(write(tmp_path, "m", LINES), format="json") == ["Café à la crème", "Straße €"]
-    with pytest.raises(UnsupportedFile, match="unpack"):
+    with pytest.raises(UnsupportedFile, match="decompress this one"):
         list(open_table(write(tmp_path, "m.parquet.gz", b"")))
 
 

@@ -43,7 +43,10 @@ def data(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     [
         ("prepare --kind tweets --input m.csv --out o", "unknown kind 'tweets'"),
         ("prepare --kind messages --input none.csv --out o", "there is no such file"),
-        ("prepare --kind messages --input m.csv --out there", "exists already; add --overwrite"),
+        (
+            "prepare --kind messages --input m.csv --out there",
+            "choose another folder, or add --overwrite",
+        ),
         ("prepare --kind messages --input m.csv --out o --rejects there", "--rejects"),
         ("prepare --kind subscriptions --input m.csv --out o", "not a table of subscriptions"),
         ("prepare --kind messages --input m.csv --out o --format xml", "unknown format 'xml'"),

@@ -218,7 +218,7 @@ def test_a_folder_and_a_checkpoint_belong_together(pipeline: StreamPipeline) -> 
     pipeline.run()
     with pytest.raises(InvalidInput, match="contains files, but"):
         pipeline.start(checkpoint=pipeline.folder / "other")
-    with pytest.raises(InvalidInput, match="lacks what"):
+    with pytest.raises(InvalidInput, match="lacks files that"):
         pipeline.start(to=pipeline.folder / "other")
     stray = pipeline.out / "part-00000-stray.snappy.parquet"
     stray.write_bytes(next(pipeline.out.glob("part-*.parquet")).read_bytes())

@@ -181,7 +181,7 @@ def test_what_cannot_be_streamed_is_said_at_once(pipeline: UpdatesPipeline) -> N
         stream_updates(messages, batch, index, **where)
     with pytest.raises(UnsupportedFile, match="not a table of changes"):
         stream_updates(messages, messages, index, **where)
-    with pytest.raises(InvalidInput, match="no message says how long it lives"):
+    with pytest.raises(InvalidInput, match="messages have no column ttl_s"):
         stream_updates(messages.drop("ttl_s"), moves, index, **where)
     numbers = moves.withColumn("id", moves["id"].cast("int"))
     with pytest.raises(InvalidInput, match="must be string like those of the index"):
@@ -204,7 +204,7 @@ def test_a_checkpoint_keeps_its_settings(pipeline: UpdatesPipeline) -> None:
     pipeline.run()
     with pytest.raises(InvalidInput, match="must be 2, as when the stream began"):
         pipeline.run(partitions=3)
-    with pytest.raises(InvalidInput, match="lacks what"):
+    with pytest.raises(InvalidInput, match="lacks files that"):
         pipeline.run(to=pipeline.folder / "other")
     messages, _ = pipeline.frames()
     other: dict[str, Any] = {"to": lambda *_: None, "checkpoint": pipeline.folder / "plain"}

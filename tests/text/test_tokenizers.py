@@ -208,7 +208,7 @@ def test_unknown_names(name: str, error: type[Exception], problem: str) -> None:
 
 
 def test_what_is_no_tokenizer() -> None:
-    with pytest.raises(InvalidInput, match="must be a name"):
+    with pytest.raises(InvalidInput, match="must be the name of a tokenizer"):
         tokenizer(7)  # type: ignore[arg-type]
 
 

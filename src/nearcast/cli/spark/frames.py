@@ -252,7 +252,7 @@ def end_with(accepted: int, rejected: int, *, what: str, strict: bool) -> None:
     ``what`` are the rows.
     """
     if not accepted:
-        problem = f"all {rejected:,} rows were rejected" if rejected else "the input has no rows"
+        problem = f"all {rejected:,} were rejected" if rejected else "the input has no rows"
         raise NearcastError(f"no {what}: {problem}")
     if strict and rejected:
         raise typer.Exit(3)

@@ -95,4 +95,4 @@ def test_the_command_takes_files(tmp_path: Path) -> None:
     assert "is missing; give both" in alone.output
     drawn = CliRunner().invoke(app, [*given, "--messages-file", str(messages), "--tau", "0.5"])
     assert drawn.exit_code == 2
-    assert "it is for generated data" in " ".join(drawn.output.split())
+    assert "is for generated data, not for files" in " ".join(drawn.output.split())

@@ -234,7 +234,7 @@ def _refuse_with_files(**options: object) -> None:
     """Raise an error if an option was given that says how data is drawn."""
     for name, value in options.items():
         if value is not None:
-            problem = "cannot be used with --subscriptions-file; it is for generated data"
+            problem = "is for generated data, not for files"
             raise misuse(f"--{name.replace('_', '-')}", problem)
 
 

@@ -332,8 +332,8 @@ def test_a_stored_tree_that_changes_answers_as_one_built_anew(name: str, tmp_pat
         ({"most": 10.0}, r"most: must be a whole number from 3 to 64 \(got 10.0\)"),
         ({"most": True}, r"most: must be a whole number from 3 to 64 \(got True\)"),
         ({"least": 1}, r"least: must be a whole number from 2 to 25 \(got 1\)"),
-        ({"least": 26}, r"least: must be a whole number from 2 to 25 \(got 26\)"),
-        ({"least": 3, "most": 4}, r"least: must be a whole number from 2 to 2 \(got 3\)"),
+        ({"least": 26}, r"least: must be at most 25 if most is 50; set both options \(got 26\)"),
+        ({"least": 3, "most": 4}, r"least: must be at most 2 if most is 4; set both options"),
         ({"least": "2"}, r"least: must be a whole number from 2 to 25 \(got '2'\)"),
     ],
 )

@@ -42,7 +42,10 @@ COLUMNS: dict[str | None, tuple[str, ...]] = {
 """The columns of each kind of table; None for a table of any kind, whose names are not changed."""
 COLUMNS[None] = tuple(dict.fromkeys(name for names in COLUMNS.values() for name in names))
 
-HOW_TO_NAME = "use --column NAME=COLUMN for other names, --id row or --id hash if there are no ids"
+HOW_TO_NAME = (
+    "use --column NAME=COLUMN for other names (in Python: columns={NAME: COLUMN}), "
+    "--id row or --id hash if there are no ids"
+)
 
 TAKEN, ASKED = 1, 2
 

@@ -118,7 +118,8 @@ def save_and_load(builder: Builder, seed: int) -> None:
 
 def reports_bytes(builder: Builder, seed: int) -> None:
     """Check that the index reports its size in bytes."""
-    assert builder.build(draw("lattice", seed).clauses).nbytes > 0
+    nbytes = builder.build(draw("lattice", seed).clauses).nbytes
+    assert nbytes > 0, f"nbytes must be above 0, got {nbytes}: does arrays() return all arrays?"
 
 
 def updates_agree(builder: Builder, seed: int) -> None:

@@ -98,7 +98,7 @@ class QuadOptions(ABC):
     Parameters
     ----------
     list_size
-        A cell with this many clauses is split.
+        A cell with more clauses than this is split.
     update_cost
         The cost of a clause in a cell, in verifications per message. A clause is in several small
         cells where that saves more than it costs.
@@ -347,7 +347,7 @@ class IqTreeOptions(QuadOptions):
     Parameters
     ----------
     list_size
-        A cell with this many clauses, of all tokens, is split.
+        A cell with more clauses than this, of all tokens, is split.
     update_cost, depth, parts, statistics
         See `QuadOptions`.
     """
@@ -404,7 +404,7 @@ class RqTreeOptions(QuadOptions):
     Parameters
     ----------
     list_size
-        A list of this many clauses becomes a quadtree; a cell of this many is split.
+        A list of more clauses than this becomes a quadtree; a cell with more is split.
     update_cost, depth, parts, statistics
         See `QuadOptions`.
     """

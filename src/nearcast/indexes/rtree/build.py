@@ -15,7 +15,7 @@ import numpy as np
 
 from nearcast.columns import read_only
 from nearcast.compiled.jit import Number, kernel
-from nearcast.errors import UnknownName
+from nearcast.errors import InvalidInput, UnknownName
 from nearcast.indexes.options import check_whole
 from nearcast.indexes.rtree.balance import insert_into_tree
 from nearcast.indexes.rtree.nodes import (
@@ -53,8 +53,8 @@ class TreeOptions:
     Parameters
     ----------
     least, most
-        The minimum and maximum number of entries of a node. The root may have fewer; ``least``
-        is at most half of ``most``.
+        The minimum and maximum number of entries of a node. The root may have fewer.
+        ``least`` is at most half of ``most``, rounded up.
     load
         How the tree is built: ``str`` or ``hilbert`` (bulk loading), or ``insert`` (one by one).
     """
@@ -65,7 +65,11 @@ class TreeOptions:
 
     def __post_init__(self) -> None:
         check_whole("most", self.most, 3, MAX_ENTRIES)
-        check_whole("least", self.least, 2, (self.most + 1) // 2)
+        half = (self.most + 1) // 2
+        if isinstance(self.least, int) and self.least > half:
+            problem = f"must be at most {half} if most is {self.most}; set both options"
+            raise InvalidInput("least", self.least, problem)
+        check_whole("least", self.least, 2, half)
         if self.load not in LOADS:
             raise UnknownName("load", self.load, LOADS)
 

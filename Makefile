@@ -29,8 +29,8 @@ java:
 	@touch $@
 
 run: install java
-	$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
-	@echo "The output of all steps is in out/run, with the plots statistics.png, matches.png and stream.png."
+	@echo "The whole pipeline on sample data: with the library, on Spark, and as a stream. The first run takes a minute longer."
+	@$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
 
 # Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.
 test: lint layers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ def test_the_blocks_of_a_page_run(
 ) -> None:
     """The page says that topics are created first; the session has the connector as jars."""
     kafka.create(*sorted(set(re.findall(rf"kafka://{ADDRESS}/([\w-]+)", page.read_text()))))
-    monkeypatch.setattr("nearcast.spark.session._require_packages", lambda *_: None)
+    own = importlib.import_module("nearcast.spark.session")
+    monkeypatch.setattr(own, "_require_packages", lambda *_: None)
     with java_folder(kafka.spark, tmp_path):
         assert run_page(page, tmp_path, {ADDRESS: kafka.address}) > 0

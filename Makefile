@@ -40,6 +40,7 @@ java:
 	@touch $@
 
 run: .venv/run-installed java
+	@echo "The whole pipeline on sample data: with the library, on Spark, and as a stream. The first run takes a minute longer."
 	@$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
 
 # Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.

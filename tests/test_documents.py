@@ -47,10 +47,10 @@ def index_pages() -> dict[str, list[type]]:
     pages: dict[str, list[type]] = {}
     for name in indexes.names("boolean"):
         pages.setdefault(page_of(name), []).append(indexes.get(name).Options)
-    for name in {*indexes.names("proximity"), *indexes.names("overlap")}:
+    for name in sorted({*indexes.names("proximity"), *indexes.names("overlap")}):
         form = indexes.get(name).ranked_form or indexes.get(name)
         pages.setdefault(RANKED_PAGES[name], []).append(form.Options)
-    for name in {*moving.names()} - {"moving-scan"}:
+    for name in sorted({*moving.names()} - {"moving-scan"}):
         pages.setdefault(page_of(name), []).append(moving.get(name).Options)
     return pages
 
@@ -88,9 +88,9 @@ def test_every_index_has_a_page_and_a_line_in_the_overview() -> None:
     ranked, moved = rest.split("\n## Indexes of what moves\n")
     for name in indexes.names("boolean"):
         assert f"\n| [`{name}`]({page_of(name)}.md) |" in boolean
-    for name in {*indexes.names("proximity"), *indexes.names("overlap")}:
+    for name in sorted({*indexes.names("proximity"), *indexes.names("overlap")}):
         assert re.search(rf"\| \[[^]]*`{re.escape(name)}`.*\]\({RANKED_PAGES[name]}\.md\)", ranked)
-    for name in {*moving.names()} - {"moving-scan"}:
+    for name in sorted({*moving.names()} - {"moving-scan"}):
         assert f"\n| [`{name}`]({page_of(name)}.md) |" in moved
     written = {page.stem for page in (ROOT / "docs/indexes").glob("*.md")} - {"index"}
     assert written == {*index_pages()}

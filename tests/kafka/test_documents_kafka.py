@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .client import Kafka
 
 ADDRESS = "localhost:9092"
-ABOUT_KAFKA = [page for page in PAGES if is_about_kafka(page) and page.name != "README.md"]
+ABOUT_KAFKA = [page for page in PAGES if is_about_kafka(page)]
 
 
 @pytest.mark.parametrize("page", ABOUT_KAFKA, ids=lambda page: str(page.relative_to(ROOT)))

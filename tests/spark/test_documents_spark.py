@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-ABOUT_SPARK = [
-    page
-    for page in PAGES
-    if is_about_spark(page) and not is_about_kafka(page) and page.name != "README.md"
-]
+ABOUT_SPARK = [page for page in PAGES if is_about_spark(page) and not is_about_kafka(page)]
 
 
 @pytest.mark.parametrize("page", ABOUT_SPARK, ids=lambda page: str(page.relative_to(ROOT)))

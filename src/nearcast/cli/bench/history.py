@@ -6,28 +6,34 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.bench.options import Rounds
+from nearcast.cli.commands import FILE, FOLDER, NUMBER
 from nearcast.cli.output import format_count, show_table
 
 __all__ = ["history"]
 
 
 def history(
-    file: Annotated[Path, typer.Option(help="The file with the records.")] = Path(
+    file: Annotated[Path, typer.Option(metavar=FILE, help="File with the records.")] = Path(
         "docs/benchmarks/history.json"
     ),
-    subscriptions: Annotated[int, typer.Option(min=1, help="Number of subscriptions.")] = 100_000,
+    subscriptions: Annotated[
+        int, typer.Option(metavar=NUMBER, min=1, help="Number of subscriptions.")
+    ] = 100_000,
     rounds: Rounds = 9,
     checkout: Annotated[
-        Path | None, typer.Option(help="Another checkout to measure, of an older commit.")
+        Path | None,
+        typer.Option(
+            metavar=FOLDER, help="Another checkout to measure, such as one of an older commit."
+        ),
     ] = None,
-    plot: Annotated[Path, typer.Option(help="The PNG file to draw.")] = Path(
+    plot: Annotated[Path, typer.Option(metavar=FILE, help="File for the figure: .png.")] = Path(
         "docs/images/history.png"
     ),
     show: Annotated[
         bool, typer.Option("--show", help="Show and draw the last record; measure nothing.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 if a figure is marked as slow.")
+        bool, typer.Option("--check", help="Exit with code 1 if a figure is marked as slow.")
     ] = False,
 ) -> None:
     """Measure this commit, add it to the history, and compare it with earlier commits."""

@@ -2,14 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install java run test lint types layers tests tests-interpreted tests-spark tests-kafka tests-package coverage docs soak bench clean
+.PHONY: install java first-look run test lint types layers tests tests-interpreted tests-spark tests-kafka tests-package coverage docs soak bench clean
 
 install: .venv/installed
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
-NAME_PACKAGES = | sed -un 's/^Collecting \([^ ;(<>=~!]*\).*/  \1/p; s/^ *Building wheel for \([^ ]*\).*started.*/  \1 is built/p'
+NAME_PACKAGES = | sed -un 's/^Collecting \([^ ;(<>=~!]*\).*/  \1/p; s/^Installing collected.*/  all fetched; unpacking/p'
 
 # Spark runs on Java 17 or newer: where it is missing, root on Debian or Ubuntu gets it.
 JAVA_VERSION = $$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')
@@ -24,23 +24,37 @@ java:
 		echo "on macOS: brew install openjdk@17. Or set JAVA_HOME to one that is there."; exit 1; \
 	fi
 
-# What `make run` needs, and all that `make test` needs. Each package is named when it is fetched.
-.venv/run-installed: pyproject.toml
+# In three steps: the library, Spark, and what tests and documentation need. Each package is named when it is fetched.
+.venv/library-installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Nearcast needs Python 3.11 or newer; say which one with PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
 		{ echo "This Python cannot make environments; on Debian: apt-get install python3-venv"; exit 1; }
-	@echo "Installing Nearcast, Spark and what they need into .venv (600 MB; a minute or two):"
-	@$(PIP_INSTALL) --no-compile --editable '.[bench,spark]' $(NAME_PACKAGES)
+	@echo "Installing Nearcast and what it needs into .venv:"
+	@$(PIP_INSTALL) --editable '.[bench]' $(NAME_PACKAGES)
 	@touch $@
 
-.venv/installed: .venv/run-installed
+.venv/spark-installed: .venv/library-installed
+	@$(PIP_INSTALL) --quiet --no-compile --editable '.[bench,spark]'
+	@echo "Spark is installed."
+	@touch $@
+
+.venv/installed: .venv/spark-installed
 	@echo "Installing what tests and documentation need into .venv:"
 	@$(PIP_INSTALL) --editable '.[dev]' $(NAME_PACKAGES)
 	@touch $@
 
-run: .venv/run-installed java
-	@echo "The whole pipeline on sample data: with the library, on Spark, and as a stream. The first run takes a minute longer."
+# Something to see while Spark is being installed; it also compiles what the pipeline uses.
+first-look: .venv/library-installed
+	@echo; echo "A first look, while Spark (430 MB) is being installed: messages and subscriptions, generated and matched."
+	@echo "The first match on a machine compiles the index, which takes about half a minute."
+	@$(BIN)/nearcast generate --dataset places --subscriptions 100000 --messages 20000 --out out/first > /dev/null
+	@$(BIN)/nearcast match --subscriptions out/first/subscriptions.parquet --messages out/first/messages.parquet \
+		--out out/first/matches.parquet --map out/first/matches.png
+
+run: .venv/library-installed
+	@$(MAKE) --no-print-directory --jobs 3 first-look .venv/spark-installed java
+	@echo; echo "The whole pipeline: with the library, on Spark, and as a stream."
 	@$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
 
 # Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.

@@ -92,7 +92,7 @@ class ExpressionError(InvalidInput):
         super().__init__("expression", expression, problem)
         self.position = position
         shown, caret = _window(expression, position)
-        message = f"expression: {self.problem} (at character {position})\n  {shown}\n  {caret}^"
+        message = f"expression: {self.problem} (at character {position + 1})\n  {shown}\n  {caret}^"
         self.args = (message,)
 
     def __reduce__(self) -> tuple[type[ExpressionError], tuple[str, int, str]]:

@@ -12,7 +12,8 @@ from pyarrow import parquet
 
 from nearcast.errors import UnknownName, UnsupportedFile
 from nearcast.intake import Reading, load_messages, load_subscriptions, open_table
-from nearcast.intake.names import near, resolve
+from nearcast.intake.names import resolve
+from nearcast.model.close_names import near
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:

@@ -176,7 +176,7 @@ BERLIN = {"west": 13.0, "south": 52.3, "east": 13.8, "north": 52.7}
         ({"keywords": ["tea", "!?"]}, "keywords", "letter or digit (got '!?')"),
         ({"keywords": ["tea", None]}, "keywords", "must not contain null"),
         ({"keywords": ["tea"], "expression": "tea"}, "expression", "not both"),
-        ({"expression": "tea OR"}, "expression", "at character 4"),
+        ({"expression": "tea OR"}, "expression", "at character 5"),
         ({"north": 99.0}, "north", "between -90 and 90"),
         ({"south": 60.0}, "south", "must not be greater than north"),
         ({"west": math.nan}, "west", "between -180 and 180"),

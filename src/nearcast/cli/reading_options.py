@@ -133,7 +133,8 @@ def _columns(
 ) -> dict[str, dict[str, str]]:
     from nearcast.errors import UnknownName, UnsupportedFile
     from nearcast.intake.files import column_names
-    from nearcast.intake.names import COLUMNS, root_of
+    from nearcast.intake.names import root_of
+    from nearcast.model.close_names import COLUMNS
 
     said: dict[str, dict[str, str]] = {kind: {} for kind in paths}
     names: dict[str, list[str] | None] = {}

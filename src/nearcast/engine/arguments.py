@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from nearcast.intake.renaming import renamed
 from nearcast.model.checks import identifiers, name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -73,6 +74,10 @@ def list_of(values: T | Iterable[T], kind: type[T]) -> list[T]:
     if isinstance(values, kind):
         return [values]
     problem = f"must be a {kind.__name__}, or an iterable of them"
+    if isinstance(values, Mapping):
+        problem += f"; {kind.__name__}.from_dict reads a mapping"
+    if isinstance(values, Mapping | str):
+        raise InvalidInput(kind.__name__.lower(), values, problem)
     try:
         several: list[T] = [*values]  # type: ignore[misc]
     except TypeError:
@@ -106,7 +111,7 @@ def with_rejected(
 
 def with_taken(given: GivenTable, rejects: Rejects, taken: NDArray[np.bool_]) -> Rejects:
     """Return rejects and, in the order of their rows, those whose id is registered already."""
-    reason = "is registered already; unsubscribe it first, or move it"
+    reason = "is registered already; use replace to change it"
     return _with(given, rejects, _sound(given.table, rejects)[taken], "id", reason)
 
 

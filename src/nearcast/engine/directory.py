@@ -159,7 +159,7 @@ def _grown(array: NDArray[Any], size: int, fill: int | bool) -> NDArray[Any]:
 def duplicate_id(ids: Ids, taken: NDArray[np.bool_]) -> DuplicateId:
     """Return the error for ids that are taken."""
     return DuplicateId(
-        f"the id {_listed(ids, taken)} is registered already; unsubscribe it first, or move it"
+        f"the id {_listed(ids, taken)} is registered already; use replace to change it"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time as clocks
 import weakref
 from contextlib import nullcontext
@@ -619,6 +620,9 @@ class Engine(Registering):
         ...     "s1" in engine
         True
         """
+        for name in settings:
+            if name not in inspect.signature(cls).parameters:
+                raise TypeError(f"Engine.open() got an unexpected keyword argument {name!r}")
         if journal:
             return open_journal(cls, Path(folder), tokenizer, clock, verify, settings)
         if has_journal(folder):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from nearcast.engine.journal import Call
 from nearcast.errors import NearcastError, StorageError
 from nearcast.intake import messages_from, read_messages
-from nearcast.intake.names import COLUMNS
 from nearcast.model import Message, Point, Subscription, region, time_from_us
+from nearcast.model.close_names import COLUMNS
 from nearcast.model.json_form import place_fields, subscription_region
 
 if TYPE_CHECKING:

@@ -31,9 +31,9 @@ from nearcast.intake.json_records import (
 )
 from nearcast.intake.lines import LineErrors, is_utf8, nonempty_lines
 from nearcast.intake.made_ids import row_ids
-from nearcast.intake.names import ASKED, COLUMNS, TAKEN, near, wanted
 from nearcast.intake.nested import follow, nested_type
 from nearcast.intake.rejects import Rejects
+from nearcast.model.close_names import ASKED, COLUMNS, TAKEN, near, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,10 @@ from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake.batches import Batch
 from nearcast.intake.lines import LineErrors
 from nearcast.intake.made_ids import hash_id, row_id
-from nearcast.intake.names import COLUMNS, check_columns, near, question, similar, steps
+from nearcast.intake.names import check_columns, question, steps
 from nearcast.intake.rejects import reason_of
 from nearcast.model.checks import time_us
+from nearcast.model.close_names import COLUMNS, near, similar
 from nearcast.model.json_form import BOX, CIRCLE, read_field
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from nearcast.model.json_form import (
     MESSAGE_PLACE,
     POINT,
     PROXIMITY_PLACE,
+    RADIUS_OF_GEOMETRY,
     RADIUS_PROBLEM,
     SUBSCRIPTION_PLACE,
 )
@@ -113,6 +114,8 @@ def read_regions(
         placed = by_distance
     else:
         placed = no_rows(table.num_rows)
+    only_radius = circles.each[2] & ~circles.complete
+    errors.add(drawn & only_radius & ~placed, "radius_m", RADIUS_OF_GEOMETRY)
     _one_place([boxes, circles], drawn, errors, SUBSCRIPTION_PLACE, placed)
     rectangle = _rectangles(boxes, errors)
     center = _points(circles, errors)

@@ -173,7 +173,7 @@ def reason_of(error: InvalidInput) -> str:
     'must be at most 90 (got 91)'
     """
     if isinstance(error, ExpressionError):
-        return f"{error.problem} (at character {error.position} of {shorten(error.value)})"
+        return f"{error.problem} (at character {error.position + 1} of {shorten(error.value)})"
     return f"{error.problem}{error.got()}"
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from nearcast.intake.made_ids import hash_ids, row_ids
-from nearcast.intake.names import COLUMNS, resolve, steps
+from nearcast.intake.names import resolve, steps
 from nearcast.intake.nested import follow
 from nearcast.intake.parquet_files import geometry_column, in_lon_lat
+from nearcast.model.close_names import COLUMNS
 from nearcast.model.json_form import POINT
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 ``from_dict`` and ``to_dict`` of the model use it, and so do the readers of files with one JSON
 object per line. The names of the fields are those of the columns in files. A field that is null or
-missing is not given; fields with other names are ignored.
+missing is not given; fields with other names are ignored, unless they are nearly ours
+(`nearcast.model.close_names`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = [
     "MESSAGE_PLACE",
     "POINT",
     "PROXIMITY_PLACE",
+    "RADIUS_OF_GEOMETRY",
     "RADIUS_PROBLEM",
     "RANKED",
     "SUBSCRIPTION_PLACE",
@@ -72,6 +74,7 @@ FIELDS = {
 SUBSCRIPTION_PLACE = "give west, south, east, north; or lon, lat, radius_m; or geometry"
 PROXIMITY_PLACE = "give lon, lat; or a point as geometry"
 RADIUS_PROBLEM = "leave it out: max_distance_m says how far a ranked subscription reaches"
+RADIUS_OF_GEOMETRY = "cannot be used with geometry; give lon, lat, radius_m for a circle"
 MESSAGE_PLACE = "give lon, lat; or west, south, east, north; or a point as geometry"
 
 
@@ -116,6 +119,8 @@ def subscription_region(fields: dict[str, Any]) -> Region:
         CIRCLE: Circle,
         ("geometry",): region,
     }
+    if "geometry" in fields and "radius_m" in fields and not {*POINT} <= {*fields}:
+        raise RegionError("radius_m", fields["radius_m"], RADIUS_OF_GEOMETRY)
     place: Region = _only_place(fields, makers, SUBSCRIPTION_PLACE)
     return place
 

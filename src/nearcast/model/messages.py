@@ -9,6 +9,7 @@ from nearcast.columns import WORLD
 from nearcast.errors import InvalidInput, RegionError
 from nearcast.model import checks
 from nearcast.model.checks import units
+from nearcast.model.close_names import own_names
 from nearcast.model.json_form import (
     message_place,
     place_fields,
@@ -96,7 +97,7 @@ class Message:
         >>> Message.from_dict(record).place
         Point(lon=13.4, lat=52.5)
         """
-        given = read_fields(fields, "message")
+        given = read_fields(own_names(fields, "messages"), "message")
         return cls(
             required(given, "id"),
             message_place(given),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from nearcast.errors import InvalidInput, RegionError
 from nearcast.model import checks
 from nearcast.model import keywords as words
+from nearcast.model.close_names import own_names
 from nearcast.model.expressions import Conjunction, parse
 from nearcast.model.json_form import (
     place_fields,
@@ -71,7 +72,7 @@ class Subscription:
     Traceback (most recent call last):
         ...
     nearcast.errors.ExpressionError: expression: OR needs a word or a parenthesis after it
-    (at character 7)
+    (at character 8)
       coffee OR
              ^
     """
@@ -129,7 +130,8 @@ class Subscription:
             south, east, north``, or ``lon, lat, radius_m``, or ``geometry`` (GeoJSON, WKT or WKB);
             optionally ``owner`` and ``expires_at`` (ISO 8601 text or seconds since 1970); for
             ranked ones ``delta, tau, max_distance_m`` with ``lon, lat``, or ``alpha, theta`` with
-            a region. Other fields are ignored.
+            a region. Names that are nearly these are recognized, or refused with a question;
+            other fields are ignored.
 
         Examples
         --------
@@ -137,7 +139,7 @@ class Subscription:
         >>> Subscription.from_dict(record).region
         Circle(lon=13.4, lat=52.5, radius_m=500.0)
         """
-        given = read_fields(fields, "subscription")
+        given = read_fields(own_names(fields, "subscriptions"), "subscription")
         ranking = ranking_of(given)
         place = proximity_place if isinstance(ranking, Proximity) else subscription_region
         return cls(

@@ -34,6 +34,8 @@ _LEXEME = re.compile(
     | (?P<word>[^\s()"]+)""",
     re.VERBOSE | re.DOTALL,
 )
+# What phones and word processors make of ".
+_CURLY_QUOTES = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f", '"'))
 _ESCAPED = re.compile(r'\\(["\\])')
 _WORD, _QUOTED, _END = "word", "quoted", "end"
 
@@ -103,8 +105,9 @@ class _Lexeme(NamedTuple):
 def _lexemes(expression: str) -> list[_Lexeme]:
     found: list[_Lexeme] = []
     position = 0
-    while position < len(expression):
-        match = _LEXEME.match(expression, position)
+    text = expression.translate(_CURLY_QUOTES)
+    while position < len(text):
+        match = _LEXEME.match(text, position)
         if match is None:
             raise ExpressionError(expression, position, "this quote is never closed")
         if match.lastgroup is not None:

@@ -1,8 +1,8 @@
 """Words as people type them, in expressions and in lists of keywords.
 
-People bring habits from other search engines: ``-milk``, ``C++``, ``fl*od``, ``tea^2``. What we do
-not support is refused with a reason, and never changed silently. A ``*`` at the end is supported:
-it asks for all words with this beginning.
+People bring habits from other search engines: ``-milk``, ``C++``, ``fl*od``, ``title:tea``. What
+we do not support is refused with a reason, and never changed silently. A ``*`` at the end is
+supported: it asks for all words with this beginning.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ _INVISIBLE = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 _OPENING = "#@$'\u2018\u2019“„«¿¡…([{<" + _INVISIBLE
 _CLOSING = ".,;:!?)'\u2019”»…]}>" + _INVISIBLE
 _WEIGHT = re.compile(r"[~^][0-9.]*$")
+_OTHER_SEARCH = re.compile(r"\w(\?)\w|^[^\W\d]\w*(:)\w")
+_REASONS = {
+    "?": "? in a word is not known here; a * at the end of a word stands for any ending",
+    ":": "there are no fields here; leave out what stands before the colon, or quote all of it",
+}
 _OTHER_SYNTAX = {
     "-": "NOT {0}",
     "!": "NOT {0}",
@@ -62,6 +67,10 @@ def typed_word(word: str) -> TypedWord | Problem:
         if symbols in word:
             return Problem(word.index(symbols), f"{symbols} is not known here; write {operator}")
     begin = len(word) - len(word.lstrip(_OPENING))
+    other = _OTHER_SEARCH.search(word[begin:])
+    if other is not None:
+        symbol = other[1] or other[2]
+        return Problem(begin + other.start(other.lastindex or 0), _REASONS[symbol])
     text = word[begin:].rstrip(_CLOSING)
     weight = _WEIGHT.search(text)
     if weight is not None:

@@ -14,8 +14,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from nearcast.errors import InvalidInput, NearcastError, UnknownName, UnsupportedFile
-from nearcast.intake.names import COLUMNS
 from nearcast.intake.reading import Reading, find_files, format_of
+from nearcast.model.close_names import COLUMNS
 from nearcast.spark.frames import ddl
 from nearcast.spark.workers.cleaning import Cleaning
 from nearcast.spark.workers.reading import Piece, ReadArriving, local_path

@@ -239,6 +239,8 @@ def _library() -> str:
 def _read_manifest(path: Path) -> bytes:
     try:
         return (path / MANIFEST).read_bytes()
+    except FileNotFoundError as error:
+        raise StorageError(f"{path}: has nothing that Nearcast saved; check the path") from error
     except OSError as error:
         raise StorageError(
             f"{path / MANIFEST}: cannot be read ({error.strerror}); "

@@ -27,10 +27,10 @@ from nearcast.intake import (
 from nearcast.intake.arrow_columns import column_array, read_lists, read_numbers, read_texts
 from nearcast.intake.ids import read_ids, read_owners
 from nearcast.intake.lines import LineErrors
-from nearcast.intake.names import COLUMNS as KNOWN_COLUMNS
 from nearcast.intake.places import BOX, POINT
 from nearcast.intake.rejects import RowErrors, cell_value
 from nearcast.intake.times import read_durations, read_times
+from nearcast.model.close_names import COLUMNS as KNOWN_COLUMNS
 from nearcast.text import Vocabulary
 from nearcast.text import tokenizer as find_tokenizer
 

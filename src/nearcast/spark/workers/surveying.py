@@ -15,8 +15,8 @@ import pyarrow as pa
 from nearcast.errors import UnsupportedFile
 from nearcast.intake import open_file
 from nearcast.intake.files import naming
-from nearcast.intake.names import COLUMNS
 from nearcast.intake.reading import format_of
+from nearcast.model.close_names import COLUMNS
 from nearcast.spark.workers.cleaning import Cleaning, require_columns
 
 if TYPE_CHECKING:

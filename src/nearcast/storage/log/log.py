@@ -102,11 +102,18 @@ class Log:
         self.folder = Path(folder)
         self._segment_bytes = segment_bytes
         self._disk = disk or Disk()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"cannot be created ({error.strerror}); choose another folder"
+            raise StorageError(f"{self.folder}: {problem}") from error
         self._lock = open(self.folder / "LOCK", "ab")
         if LOCKS and not lock_file(self._lock):
             self._lock.close()
-            raise StorageError(f"{self.folder}: another process writes to this log; stop it first")
+            raise StorageError(
+                f"{self.folder}: is already open for writing, in this process or another; "
+                "close it there first"
+            )
         self._changed = threading.Condition()
         self._waiting: list[Ticket] = []
         self._promised = 0

@@ -473,3 +473,21 @@ def test_an_integer_id_beside_strings_keeps_its_value_when_it_moves() -> None:
     assert sorted(str(subscription.id) for subscription in engine) == ["7", "a"]
     matches = engine.publish(Message("m", (2, 2), "tea"))
     assert {match.subscription_id for match in matches} == {"a", 7}
+
+
+def test_mappings_and_texts_are_refused_with_a_hint() -> None:
+    engine = Engine()
+    with pytest.raises(InvalidInput, match=r"Subscription.from_dict reads a mapping"):
+        engine.subscribe({"id": 1})  # type: ignore[dict-item]
+    with pytest.raises(InvalidInput, match=r"must be a Message.* \(got 'tea'\)"):
+        engine.publish("tea")  # type: ignore[arg-type]
+
+
+def test_open_says_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="has nothing that Nearcast saved"):
+        Engine.open(tmp_path / "missing")
+    with pytest.raises(UnknownName, match="unknown setting 'jornal'; choose from"):
+        Engine.open(tmp_path, jornal=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot be created"):
+        Engine.open(tmp_path / "file", journal=True)

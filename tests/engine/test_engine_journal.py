@@ -149,7 +149,7 @@ def test_a_long_journal_gets_a_checkpoint(tmp_path: Path, monkeypatch: pytest.Mo
 def test_one_process_writes(tmp_path: Path) -> None:
     with (
         Engine.open(tmp_path, journal=True) as engine,
-        pytest.raises(StorageError, match="another process"),
+        pytest.raises(StorageError, match="is already open for writing"),
     ):
         Engine.open(tmp_path, journal=True)
     with pytest.raises(StorageError, match="journal=True"):

@@ -186,6 +186,11 @@ BERLIN = {"west": 13.0, "south": 52.3, "east": 13.8, "north": 52.7}
         ({"geometry": "POINT (1 1)"}, "place", "given twice"),
         ({**dict.fromkeys(BOX), "geometry": "LINESTRING (0 0, 1 1)"}, "geometry", "LINESTRING"),
         ({**dict.fromkeys(BOX), "lon": 1.0, "lat": 1.0, "radius_m": -5.0}, "radius_m", "0 or more"),
+        (
+            {**dict.fromkeys(BOX), "geometry": "POINT (1 1)", "radius_m": 5.0},
+            "radius_m",
+            "cannot be used with geometry",
+        ),
         ({"owner": ""}, "owner", "must not be empty"),
         ({"expires_at": math.inf}, "expires_at", "must be"),
     ],

@@ -238,3 +238,24 @@ def test_a_deeply_nested_geometry_is_refused() -> None:
     geometry = {"type": "Polygon", "coordinates": nested}
     with pytest.raises(RegionError, match="a ring must be"):
         Subscription.from_dict({"id": 1, "geometry": geometry})
+
+
+def test_names_that_are_nearly_ours_are_recognized_or_asked_about() -> None:
+    place = {"lng": 13.4, "Lat": 52.5, "radius_m": 5}
+    found = Subscription.from_dict({"id": 1, "keyword": ["tea"], **place, "color": "red"})
+    assert found == Subscription(1, Circle(13.4, 52.5, 5), ["tea"])
+    for name in ("kewords", "words", "KeyWrods"):
+        with pytest.raises(InvalidInput, match=f"{name}: is not a field; is it meant as keywords"):
+            Subscription.from_dict({"id": 1, name: ["tea"], **place})
+    with pytest.raises(InvalidInput, match="body: is not a field; is it meant as text"):
+        Message.from_dict({"id": 1, "body": "tea", "lon": 0, "lat": 0})
+    # What is there already needs no other name.
+    assert Message.from_dict({"id": 1, "text": "tea", "body": 5, "lon": 0, "lat": 0}).text == "tea"
+
+
+def test_a_radius_needs_lon_and_lat() -> None:
+    point = {"type": "Point", "coordinates": [1.0, 2.0]}
+    with pytest.raises(RegionError, match="radius_m: cannot be used with geometry"):
+        Subscription.from_dict({"id": 1, "geometry": point, "radius_m": 500})
+    with pytest.raises(RegionError, match="for a circle around a place"):
+        Subscription(1, (1.0, 2.0), "tea")

@@ -319,7 +319,7 @@ def test_a_full_disk_is_an_error_before_anything_happens(tmp_path: Path) -> None
 
 
 def test_one_process_writes(tmp_path: Path) -> None:
-    with Log(tmp_path), pytest.raises(StorageError, match="another process"):
+    with Log(tmp_path), pytest.raises(StorageError, match="is already open for writing"):
         Log(tmp_path)
     with Log(tmp_path) as log:
         assert log.epoch == 2

@@ -33,7 +33,7 @@ from nearcast.engine.registering import Registering
 from nearcast.engine.replay import publish_call, publish_table_call
 from nearcast.engine.restore import each_subscription, subscription_of, table_of_subscriptions
 from nearcast.engine.store import Store
-from nearcast.errors import InvalidInput, StorageError, UnknownId
+from nearcast.errors import InvalidInput, StorageError, UnknownId, UnknownName
 from nearcast.indexes import moving as moving_indexes
 from nearcast.intake import (
     is_table,
@@ -620,9 +620,10 @@ class Engine(Registering):
         ...     "s1" in engine
         True
         """
+        choices = inspect.signature(cls).parameters
         for name in settings:
-            if name not in inspect.signature(cls).parameters:
-                raise TypeError(f"Engine.open() got an unexpected keyword argument {name!r}")
+            if name not in choices:
+                raise UnknownName("setting", name, choices)
         if journal:
             return open_journal(cls, Path(folder), tokenizer, clock, verify, settings)
         if has_journal(folder):

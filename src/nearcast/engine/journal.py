@@ -125,7 +125,6 @@ class Journal:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.log = Log(self.folder / _LOG)
         self._checkpointing = threading.Lock()
         try:

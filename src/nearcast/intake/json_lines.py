@@ -76,7 +76,9 @@ def read_json(
         Whether the file has one object per line whatever it begins with.
     """
     features = reading.format == "geojson"
-    columns = JsonColumns(kind, reading.columns, reading.ids, file, features=features)
+    columns = JsonColumns(
+        kind, tuple(dict(reading.columns).items()), reading.ids, file, features=features
+    )
     recognized = reading.format is None
     if lines_only and source.peek().lstrip()[:1] == b"[":
         raise UnsupportedFile("is one JSON array; write one object per line, or name it .json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import glob
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -50,22 +51,23 @@ class Reading:
         What separates the cells of CSV; None for the one of ``,`` ``;`` ``|`` and tab that the
         header has, and for a tab in ``.tsv``.
     columns
-        Pairs of our name of a column and its path in the source, such as ``("lon", "x")`` or
-        ``("lon", "geometry.coordinates[0]")``; an empty path leaves the column out.
+        Our names of columns and their paths in the source, such as ``{"lon": "x"}`` or ``{"lon":
+        "geometry.coordinates[0]"}``, or pairs of them; an empty path leaves a column out. Stored
+        as pairs.
     ids
         ``row`` or ``hash`` to make ids where there are none: from the name of the file and the
         row, or from a hash of the record.
 
     Examples
     --------
-    >>> Reading(delimiter="tab", columns=(("lon", "x"),))
+    >>> Reading(delimiter="tab", columns={"lon": "x"})
     Reading(format=None, encoding=None, delimiter='\t', columns=(('lon', 'x'),), ids=None)
     """
 
     format: str | None = None
     encoding: str | None = None
     delimiter: str | None = None
-    columns: tuple[tuple[str, str], ...] = ()
+    columns: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
     ids: str | None = None
 
     def __post_init__(self) -> None:
@@ -79,7 +81,8 @@ class Reading:
             object.__setattr__(self, "delimiter", "\t")
         elif self.delimiter is not None:
             _check_delimiter(self.delimiter)
-        object.__setattr__(self, "columns", tuple((o, s) for o, s in self.columns))
+        pairs = self.columns.items() if isinstance(self.columns, Mapping) else self.columns
+        object.__setattr__(self, "columns", tuple((ours, source) for ours, source in pairs))
 
 
 def find_files(path: str | os.PathLike[str]) -> list[Path]:

@@ -406,6 +406,8 @@ def region(value: object) -> Region:
             "must be a Rect, Circle, Polygon or Point, GeoJSON, WKT, WKB, or four numbers "
             "(west, south, east, north)"
         )
+        if isinstance(value, Sequence) and len(value) == 2:
+            problem += "; for a circle around a place, Circle(lon, lat, radius_m=...)"
         raise RegionError("region", value, problem)
     if isinstance(place, tuple):
         return Point(*place)

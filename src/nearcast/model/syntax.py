@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from nearcast.errors import ExpressionError
-from nearcast.model.typed_words import Problem, prefix_of, typed_word
+from nearcast.model.typed_words import Problem, other_search, prefix_of, typed_word
 
 __all__ = ["MAX_DEPTH", "OPERATORS", "And", "Node", "Not", "Or", "Prefix", "Word", "tree_of"]
 
@@ -190,7 +190,7 @@ class _Parser:
         self._missing()
 
     def _word(self, lexeme: _Lexeme) -> Node:
-        typed = typed_word(lexeme.text)
+        typed = other_search(lexeme.text) or typed_word(lexeme.text)
         if isinstance(typed, Problem):
             raise ExpressionError(self._expression, lexeme.position + typed.at, typed.reason)
         position = lexeme.position + typed.at

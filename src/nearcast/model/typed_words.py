@@ -17,7 +17,7 @@ from nearcast.model.folding import is_word_character, unicode_words
 if TYPE_CHECKING:
     from nearcast.model.checks import Tokenize
 
-__all__ = ["Problem", "TypedWord", "dropped_symbols", "prefix_of", "typed_word"]
+__all__ = ["Problem", "TypedWord", "dropped_symbols", "other_search", "prefix_of", "typed_word"]
 
 _INVISIBLE = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 _OPENING = "#@$'\u2018\u2019“„«¿¡…([{<" + _INVISIBLE
@@ -67,10 +67,6 @@ def typed_word(word: str) -> TypedWord | Problem:
         if symbols in word:
             return Problem(word.index(symbols), f"{symbols} is not known here; write {operator}")
     begin = len(word) - len(word.lstrip(_OPENING))
-    other = _OTHER_SEARCH.search(word[begin:])
-    if other is not None:
-        symbol = other[1] or other[2]
-        return Problem(begin + other.start(other.lastindex or 0), _REASONS[symbol])
     text = word[begin:].rstrip(_CLOSING)
     weight = _WEIGHT.search(text)
     if weight is not None:
@@ -82,6 +78,21 @@ def typed_word(word: str) -> TypedWord | Problem:
         reason = "* may only stand at the end of a word; quote the word to search for * itself"
         return Problem(begin + (text + "*").index("*"), reason)
     return TypedWord(text, begin, is_prefix) if text else TypedWord(word, 0, False)
+
+
+def other_search(word: str) -> Problem | None:
+    """Return what a word of an expression means elsewhere, and not here: a joker, or a field.
+
+    Examples
+    --------
+    >>> other_search("title:tea").at, other_search("12:30"), other_search("flood?")
+    (5, None, None)
+    """
+    found = _OTHER_SEARCH.search(word)
+    if found is None:
+        return None
+    group = found.lastindex or 0
+    return Problem(found.start(group), _REASONS[found[group]])
 
 
 def prefix_of(text: str) -> str | Problem:

@@ -239,9 +239,10 @@ def _library() -> str:
 def _read_manifest(path: Path) -> bytes:
     try:
         return (path / MANIFEST).read_bytes()
-    except FileNotFoundError as error:
-        raise StorageError(f"{path}: has nothing that Nearcast saved; check the path") from error
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not (path / ARRAYS).exists():
+            problem = "has nothing that Nearcast saved; check the path"
+            raise StorageError(f"{path}: {problem}") from error
         raise StorageError(
             f"{path / MANIFEST}: cannot be read ({error.strerror}); "
             f"open a folder that Nearcast wrote, or {REBUILD}"

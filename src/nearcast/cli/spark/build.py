@@ -223,7 +223,7 @@ def _show(result: dict[str, Any]) -> None:
     pairs |= show_columns(result["columns"])
     pairs |= {
         "size": format_size(result["bytes"]),
-        "time": format_seconds(result["seconds"]),
+        "time in Spark": format_seconds(result["seconds"]),
         "written to": result["out"],
     }
     if result["rejects_file"]:

@@ -100,7 +100,7 @@ def changes(
             "rejected": format_count(changed.rejected),
             **show_columns(columns_of(files)),
             "current version": str(changed.version.number),
-            "time": format_seconds(taken),
+            "time in Spark": format_seconds(taken),
         }
         if reasons:
             pairs["rejected rows"] = rejects_path
@@ -155,6 +155,6 @@ def compact(
         "folders removed": format_count(done.removed),
         "current version": str(done.version.number),
         "size": format_size(done.version.nbytes),
-        "time": format_seconds(time.perf_counter() - began),
+        "time in Spark": format_seconds(time.perf_counter() - began),
     }
     show_pairs("compacted", pairs)

@@ -121,6 +121,8 @@ def open_session(master: str | None, packages: tuple[str, ...] = ()) -> SparkSes
         return start()
     from py4j.protocol import Py4JError
 
+    if shown:
+        typer.echo("Starting Spark...", err=True)
     output = JavaOutput(shown=shown)
     try:
         return output.start(start)

@@ -132,7 +132,7 @@ def _show(result: dict[str, Any]) -> None:
     pairs |= {
         "examined per message": format_count(result["examined_per_message"] or 0),
         "messages per second": format_count(round(result["messages_per_second"])),
-        "time": format_seconds(result["seconds"]),
+        "time in Spark": format_seconds(result["seconds"]),
         "written to": result["out"],
     }
     if result["rejects_file"]:

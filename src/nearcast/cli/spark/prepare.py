@@ -127,7 +127,7 @@ def _show(result: dict[str, Any]) -> None:
         name: format_count(result[name]) for name in ("read", "clean", "rejected", "duplicates")
     }
     pairs |= show_columns(result["columns"])
-    pairs |= {"time": format_seconds(result["seconds"]), "written to": result["out"]}
+    pairs |= {"time in Spark": format_seconds(result["seconds"]), "written to": result["out"]}
     if result["rejects_file"]:
         pairs["rejected records"] = result["rejects_file"]
     show_pairs(f"prepared {result['kind']}", pairs)

@@ -1,6 +1,7 @@
 """``nearcast spark stream``: match messages as they arrive."""
 
 import glob
+import re
 import signal
 import threading
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["stream"]
 
 _POLL_S = 1
+_INTERVAL = re.compile(r"\d+ (millisecond|second|minute|hour|day)s?")
 _SOURCE = "FOLDER|kafka://HOST:PORT/TOPIC"
 
 
@@ -153,6 +155,8 @@ def stream(
     an update with sign +1 when a match begins and -1 when it ends. The stream starts with the
     subscriptions of the index; from then on, only the moves change them.
     """
+    if every is not None and not _INTERVAL.fullmatch(every):
+        raise InvalidInput("--every", every, "must be a time such as '10 seconds' or '1 minute'")
     _check(checkpoint, moves, {"--ttl": ttl, "--partitions": partitions}, mode)
     if owners and moves is not None:
         raise InvalidInput(
@@ -206,9 +210,10 @@ def stream(
         totals = dict.fromkeys(("batches", *reporter.counts), 0)
         _follow(queries, _reporter(totals, reporter, as_json), stopping)
     if not as_json:
-        show_pairs(
-            "streamed", {**{k: format_count(v) for k, v in totals.items()}, "written to": out}
-        )
+        shown = {**{k: format_count(v) for k, v in totals.items()}, "written to": out}
+        if totals["rejected"] and rejects_path is not None:
+            shown["rejected rows"] = str(rejects_path)
+        show_pairs("streamed", shown)
     if once and totals["rejected"]:
         valid = totals["messages"] + totals.get("changes", 0)
         end_with(valid, totals["rejected"], what="valid messages", strict=False)

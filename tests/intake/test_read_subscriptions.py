@@ -113,6 +113,8 @@ def from_model(row: dict[str, Any]) -> Subscription | None:
     try:
         if len(forms) != 1:
             return None
+        if row["geometry"] is not None and row["radius_m"] is not None:
+            return None  # a radius, but no circle
         values = forms[0]
         place = {4: Rect, 3: Circle}.get(len(values), region)(*values)
         subscription = Subscription(

@@ -89,7 +89,9 @@ def test_the_command_takes_files(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*given, "--messages-file", str(messages)])
     assert done.exit_code == 0, done.output
     assert "1 subscriptions, 1 messages" in " ".join(done.output.split())
-    assert (tmp_path / "out" / "compare-mine-399-own.json").exists()
+    result = json.loads((tmp_path / "out" / "compare-mine-399-own.json").read_text())
+    assert result["command"].startswith("nearcast bench compare --subscriptions-file ")
+    assert "checked against the scan:" in done.output
     alone = CliRunner().invoke(app, given)
     assert alone.exit_code == 2
     assert "is missing; give both" in alone.output

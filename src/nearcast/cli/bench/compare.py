@@ -120,7 +120,8 @@ def compare(
             metavar=NUMBER,
             min=1,
             rich_help_panel=MEASURING,
-            help="Number of messages for which each index must agree with an exhaustive scan.",
+            help="Number of messages for which each index must agree with an exhaustive scan; "
+            "more if they have fewer than 100 matches.",
         ),
     ] = 20,
     threads: Annotated[
@@ -140,12 +141,13 @@ def compare(
 ) -> None:
     """Compare the speed and the size of indexes, on generated data or on your own files.
 
-    Each index is checked first: its matches must be those of an exhaustive scan. Writes a JSON file
-    and a plot for each group of messages.
+    Each index is checked first: its matches for a sample must be those of an exhaustive scan, and
+    all indexes must find the same number of matches. Writes a JSON file and a plot for each group
+    of messages.
     """
     from nearcast.benchmarks.compare import compare as run
     from nearcast.benchmarks.plot_compare import plot_comparison
-    from nearcast.benchmarks.report import write_result
+    from nearcast.benchmarks.report import compare_command, write_result
 
     measured = {"rounds": rounds, "sample": sample, "threads": threads}
     ranges = {
@@ -178,6 +180,7 @@ def compare(
         prefix = "compare-" if plan.kind == "boolean" else f"compare-{plan.kind}-"
         name = f"{prefix}{plan.dataset}-{plan.subscriptions}"
         name += "" if first else f"-{result['group']}"
+        result["command"] = compare_command([result])
         write_result(result, out / f"{name}.json")
         plot_comparison(result, out / f"{name}.png")
         if not as_json:
@@ -265,7 +268,7 @@ def _ranking(kind: str, scoring: tuple[str, str], **texts: str | None) -> "Ranki
 
 
 def _show(result: dict[str, Any], stem: Path) -> None:
-    from nearcast.benchmarks.report import describe_ranking
+    from nearcast.benchmarks.report import describe_checks, describe_ranking, fewer_messages
     from nearcast.plots.machine import machine_caption
 
     ranked = result["ranking"] is not None
@@ -285,7 +288,7 @@ def _show(result: dict[str, Any], stem: Path) -> None:
     ]
     rows = [
         [
-            r["index"],
+            r["index"] + (f" ({few})" if (few := fewer_messages(result, r)) else ""),
             format_count(r["us_per_message"]["median"]),
             f"{format_count(r['us_per_message']['least'])}-{format_count(r['us_per_message']['most'])}",
             format_count(round(r["messages_per_second"])),
@@ -305,7 +308,8 @@ def _show(result: dict[str, Any], stem: Path) -> None:
         f"{result['dataset']}, {result['subscriptions']:,} {describe_ranking(result)}, "
         f"{result['messages']:,} {result['group']} messages, {rounds}"
     )
-    caption = f"{machine_caption(result['machine'])}\n{stem}.json, {stem}.png"
+    caption = f"{describe_checks(result)}\n{machine_caption(result['machine'])}"
+    caption += f"\n{stem}.json, {stem}.png"
     rejected = result.get("files", {}).get("rejected", {})
     if any(rejected.values()):
         rows_of = ", ".join(f"{count:,} {name}" for name, count in rejected.items() if count)

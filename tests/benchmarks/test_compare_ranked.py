@@ -225,8 +225,8 @@ def test_the_command_writes_results_that_name_its_options(kind: str, tmp_path: P
     ("options", "code", "message"),
     [
         (["--kind", "proximity", "--index", "trie-pyramid"], 1, "'trie-pyramid' of proximity"),
-        (["--kind", "proximity", "--index", "scan", "--alpha", "0.5"], 2, "needs overlap"),
-        (["--delta", "0.5"], 2, "needs proximity"),
+        (["--kind", "proximity", "--index", "scan", "--alpha", "0.5"], 2, "needs --kind overlap"),
+        (["--delta", "0.5"], 2, "needs --kind proximity"),
         (["--kind", "overlap", "--index", "scan", "--similarity", "guess"], 1, "containment"),
         (["--kind", "nearest"], 2, "kind"),
     ],

@@ -7,7 +7,7 @@ import typer
 
 from nearcast.cli.bench.options import DATA, MEASURING, OUT, Dataset, Json, Kind, Out, Rounds, Seed
 from nearcast.cli.commands import FILES, NUMBER
-from nearcast.cli.options import misuse, parse_assignments, parse_names
+from nearcast.cli.options import misuse, parse_index_options, parse_names
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -36,6 +36,7 @@ __all__ = ["compare"]
 
 
 def compare(
+    context: typer.Context,
     dataset: Dataset = "tweets",
     kind: Annotated[
         Kind,
@@ -170,7 +171,10 @@ def compare(
             **measured,
         )
     else:
-        _refuse_with_files(group=group or None, range_share=range_share, **ranges)
+        if _is_given(context, "kind"):
+            raise misuse("--kind", "is read from --subscriptions-file; leave it out")
+        drawing = {name: _is_given(context, name) or None for name in ("dataset", "seed")}
+        _refuse_with_files(group=group or None, range_share=range_share, **drawing, **ranges)
         paths, maxima = (subscriptions_file, messages_file), (subscriptions, messages)
         plan = _of_files(paths, maxima, (similarity, distance), index, **measured)
     with step_progress(not as_json, "comparing") as step:
@@ -233,6 +237,12 @@ def _of_files(
     return Comparison.of_files(files.name, loaded, _builders(index, loaded.kind), **more)
 
 
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Return whether an option was written on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
 def _refuse_with_files(**options: object) -> None:
     """Raise an error if an option was given that says how data is drawn."""
     for name, value in options.items():
@@ -245,15 +255,16 @@ def _builders(names: str, kind: str) -> "dict[str, Builder]":
     """Parse ``a,b:option=value``; each whole item is also the name in the report."""
     from nearcast import indexes
     from nearcast.benchmarks.ranking import compared_names
+    from nearcast.indexes.registry import option_classes
 
     builders = {}
     for label in parse_names(names) or compared_names(kind):
         name, *options = label.split(":")
         if name not in indexes.names() and options and "=" not in options[0]:
             name = f"{name}:{options.pop(0)}"  # one's own, as module:Class
-        builders[label] = indexes.create(
-            name, **parse_assignments(options, "--index", "NAME:OPTION=VALUE")
-        )
+        form = "NAME:OPTION=VALUE"
+        values = parse_index_options(options, option_classes(name), "--index", form)
+        builders[label] = indexes.create(name, **values)
     return builders
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import nearcast
 from nearcast import indexes
-from nearcast.benchmarks import answers
+from nearcast.benchmarks import answers, plot_compare
 from nearcast.benchmarks import compare as experiment
 from nearcast.benchmarks.compare import GROUPS, Comparison, compare, spread
 from nearcast.benchmarks.plot_compare import plot_comparison
@@ -135,6 +135,25 @@ def test_slow_indexes_get_fewer_messages(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "(20 of 100 messages) |" in tables_block([result])
     other = {**result, "group": "long-point"}
     assert tables_block([result, other]).count("20 of 100 messages") == 2
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_times_are_on_a_logarithmic_axis_with_all_rounds(
+    count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    figures: list[Any] = []
+    monkeypatch.setattr(plot_compare, "save_figure", lambda figure, path: figures.append(figure))
+    [result] = compare(plan("keyword-first", "trie-pyramid", rounds=1))
+    result["results"] = result["results"][:count]
+    times = {"median": 2.0, "least": 0.4, "most": 300.0}
+    result["results"][0] |= {"us_per_message": times, "messages": 26}
+    plot_comparison(result, tmp_path / "compare.png")
+    axes = figures[0].axes[0]
+    assert axes.get_xscale() == "log"
+    least, most = axes.get_xlim()
+    assert least < 0.4 < 300.0 < most
+    assert "keyword-first\n26 of 100 messages" in [t.get_text() for t in axes.get_yticklabels()]
+    assert 2.0 in [text.xy[0] for text in axes.texts]
 
 
 def test_results_say_with_what_they_were_made() -> None:

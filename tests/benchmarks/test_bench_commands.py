@@ -139,6 +139,8 @@ def test_indexes_are_listed_with_their_options() -> None:
         assert default == (indexes.DEFAULT if kind == "boolean" else indexes.RANKED_DEFAULT)
     [own] = [one for one in listed if one["name"] == indexes.DEFAULT]
     assert own["options"]
+    fixed = {one["name"] for one in listed if not one["changes_in_place"]}
+    assert fixed == {"trie-pyramid", "ranked-pyramid"}
     table = run(app, ["indexes"]).stdout
     assert all(name in table for name in indexes.names())
     assert "boolean (default)" in table

@@ -18,8 +18,8 @@ def indexes(
 ) -> None:
     """List all indexes: the kinds of subscriptions that each takes, and its options with defaults.
 
-    Indexes that change in place have insert and delete. An engine keeps all indexes up to date,
-    those that do not change in place by merging. Give the name to --index and options to --option NAME=VALUE of nearcast match.
+    Give the name to --index and options to --option NAME=VALUE of nearcast match. Indexes that
+    change in place have insert and delete; an engine takes changes with every index.
     """
     from nearcast import indexes as registry
     from nearcast.indexes import moving

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from nearcast import indexes
 from nearcast.cli import app
-from nearcast.errors import InvalidInput, UnknownName
+from nearcast.errors import NearcastError, UnknownName
 from nearcast.indexes import moving
 from nearcast.plots.index_drawings import Node, draw_index, read_structure
 from nearcast.plots.index_drawings.example import BOOLEAN, MOVING_OPTIONS, OPTIONS

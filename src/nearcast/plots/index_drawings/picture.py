@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast import indexes
-from nearcast.errors import InvalidInput, UnknownName
+from nearcast.errors import NearcastError, UnknownName
 from nearcast.indexes import moving
 from nearcast.plots.figures import BACKGROUND, BASE_COLOR, HIGHLIGHT, TEXT_COLOR
 from nearcast.plots.index_drawings.example import MOVING_OPTIONS, OPTIONS
@@ -44,8 +44,7 @@ def draw_index(name: str, path: Path) -> Structure:
     if name not in OPTIONS and name not in MOVING_OPTIONS:
         drawn = sorted([*OPTIONS, *MOVING_OPTIONS])
         if name in [*indexes.names(), *moving.names()]:
-            problem = f"has no drawing; there are drawings of: {', '.join(drawn)}"
-            raise InvalidInput("index", name, problem)
+            raise NearcastError(f"{name} has no drawing; there are drawings of: {', '.join(drawn)}")
         raise UnknownName("index", name, drawn)
     read = read_structure if name in OPTIONS else read_moving_structure
     structure = read(name)

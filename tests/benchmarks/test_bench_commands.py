@@ -47,7 +47,7 @@ def test_compare_writes_json_and_a_plot_and_the_readme(tmp_path: Path) -> None:
     ("options", "code", "message"),
     [
         (["--index", "b-tree"], 1, "unknown index 'b-tree'"),
-        (["--index", "scan:fanout"], 2, "name=value"),
+        (["--index", "scan:fanout"], 2, "NAME:OPTION=VALUE"),
         (["--dataset", "songs"], 1, "unknown dataset"),
         (["--group", "medium"], 1, "unknown group"),
         (["--rounds", "0"], 2, "rounds"),

@@ -47,7 +47,7 @@ def test_compare_writes_json_and_a_plot_and_the_readme(tmp_path: Path) -> None:
     ("options", "code", "message"),
     [
         (["--index", "b-tree"], 1, "unknown index 'b-tree'"),
-        (["--index", "scan:fanout"], 2, "name=value"),
+        (["--index", "scan:fanout"], 2, "NAME:OPTION=VALUE"),
         (["--dataset", "songs"], 1, "unknown dataset"),
         (["--group", "medium"], 1, "unknown group"),
         (["--rounds", "0"], 2, "rounds"),
@@ -139,6 +139,8 @@ def test_indexes_are_listed_with_their_options() -> None:
         assert default == (indexes.DEFAULT if kind == "boolean" else indexes.RANKED_DEFAULT)
     [own] = [one for one in listed if one["name"] == indexes.DEFAULT]
     assert own["options"]
+    fixed = {one["name"] for one in listed if not one["changes_in_place"]}
+    assert fixed == {"trie-pyramid", "ranked-pyramid"}
     table = run(app, ["indexes"]).stdout
     assert all(name in table for name in indexes.names())
     assert "boolean (default)" in table

@@ -106,8 +106,7 @@ def test_ranked_indexes_get_all_measurements(kind: str, similarity: str, tmp_pat
     for result in results:
         assert result["ranking"]["similarity"] == similarity
         for measured in result["results"]:
-            assert measured["verified_messages"] == 5
-            assert measured["verified_matches"] > 0
+            assert measured["verified_matches"] >= 100 or measured["verified_messages"] == 30
             us, matches = measured["us_per_message"]["median"], measured["matches_per_message"]
             assert measured["ns_per_match"] == pytest.approx(us * 1000 / matches)
     assert json.loads(json.dumps(results)) == results
@@ -139,8 +138,9 @@ def test_wrong_answers_are_an_error(kind: str, fault: type[Changed], problem: st
 @pytest.mark.parametrize(
     ("fault", "problem"),
     [
-        (Forgetful, r"ranked-linear and the scan differ: .* 1 are missing; 0 matches are wrong"),
-        (Repeating, r"ranked-linear and the scan differ: .* 0 are missing; 1 matches are wrong"),
+        # One in each batch of messages: the sample is enlarged.
+        (Forgetful, r"ranked-linear and the scan differ: .* 4 are missing; 0 matches are wrong"),
+        (Repeating, r"ranked-linear and the scan differ: .* 0 are missing; 3 matches are wrong"),
     ],
 )
 def test_the_oracle_itself_is_compared_with_the_scan(
@@ -225,8 +225,8 @@ def test_the_command_writes_results_that_name_its_options(kind: str, tmp_path: P
     ("options", "code", "message"),
     [
         (["--kind", "proximity", "--index", "trie-pyramid"], 1, "'trie-pyramid' of proximity"),
-        (["--kind", "proximity", "--index", "scan", "--alpha", "0.5"], 2, "needs overlap"),
-        (["--delta", "0.5"], 2, "needs proximity"),
+        (["--kind", "proximity", "--index", "scan", "--alpha", "0.5"], 2, "needs --kind overlap"),
+        (["--delta", "0.5"], 2, "needs --kind proximity"),
         (["--kind", "overlap", "--index", "scan", "--similarity", "guess"], 1, "containment"),
         (["--kind", "nearest"], 2, "kind"),
     ],

@@ -89,10 +89,30 @@ def test_the_command_takes_files(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*given, "--messages-file", str(messages)])
     assert done.exit_code == 0, done.output
     assert "1 subscriptions, 1 messages" in " ".join(done.output.split())
-    assert (tmp_path / "out" / "compare-mine-399-own.json").exists()
+    result = json.loads((tmp_path / "out" / "compare-mine-399-own.json").read_text())
+    assert result["command"].startswith("nearcast bench compare --subscriptions-file ")
+    assert "checked against the scan:" in done.output
     alone = CliRunner().invoke(app, given)
     assert alone.exit_code == 2
     assert "is missing; give both" in alone.output
     drawn = CliRunner().invoke(app, [*given, "--messages-file", str(messages), "--tau", "0.5"])
     assert drawn.exit_code == 2
     assert "is for generated data, not for files" in " ".join(drawn.output.split())
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        (["--kind", "boolean"], "is read from --subscriptions-file"),
+        (["--dataset", "places"], "is for generated data, not for files"),
+        (["--seed", "0"], "is for generated data, not for files"),
+    ],
+)
+def test_options_without_effect_on_files_are_refused(
+    tmp_path: Path, option: list[str], problem: str
+) -> None:
+    subscriptions, messages = write_files(tmp_path)
+    given = ["bench", "compare", "--subscriptions-file", str(subscriptions)]
+    done = CliRunner().invoke(app, [*given, "--messages-file", str(messages), *option])
+    assert done.exit_code == 2
+    assert f"{option[0]}: {problem}" in " ".join(done.output.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from nearcast.cli.options import parse_assignments, parse_counts, parse_shares
+from nearcast.cli.options import parse_assignments, parse_counts, parse_index_options, parse_shares
 from nearcast.cli.output import format_count, format_seconds, format_size
 from nearcast.cli.writers import open_writer, write_atomically
-from nearcast.errors import UnsupportedFile
+from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake import open_table
 
 if TYPE_CHECKING:
@@ -55,6 +56,44 @@ def test_an_assignment_has_a_name_and_a_value(text: str) -> None:
 def test_numbers_and_booleans_are_converted() -> None:
     read = parse_assignments(["a=1", "b=0.5", "c=true", "d=x=y", "e="])
     assert read == {"a": 1, "b": 0.5, "c": True, "d": "x=y", "e": ""}
+
+
+@dataclass(frozen=True)
+class GridOptions:
+    cells: int = 8
+    push: float = 0.5
+    order: str = "rare"
+    exact: bool = False
+    sizes: Any = None
+
+
+def test_options_of_an_index_are_converted_by_their_annotations() -> None:
+    texts = ["cells=32", "push=1", "order=1e3", "exact=True", "sizes=[1]", "other=2"]
+    read = parse_index_options(texts, [GridOptions])
+    assert read == {
+        "cells": 32,
+        "push": 1.0,
+        "order": "1e3",
+        "exact": True,
+        "sizes": [1],
+        "other": 2,
+    }
+    assert isinstance(read["push"], float)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("cells=x", r"cells: must be a whole number \(got 'x'\)"),
+        ("cells=1.5", "cells: must be a whole number"),
+        ("cells=true", "cells: must be a whole number"),
+        ("push=far", "push: must be a number"),
+        ("exact=1", "exact: must be true or false"),
+    ],
+)
+def test_wrong_options_of_an_index_are_errors(text: str, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        parse_index_options([text], [GridOptions])
 
 
 def test_numbers_are_formatted_briefly() -> None:

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from nearcast import indexes
 from nearcast.cli import app
+from nearcast.errors import NearcastError, UnknownName
 from nearcast.indexes import moving
-from nearcast.plots.index_drawings import Node, read_structure
+from nearcast.plots.index_drawings import Node, draw_index, read_structure
 from nearcast.plots.index_drawings.example import BOOLEAN, MOVING_OPTIONS, OPTIONS
 from nearcast.plots.index_drawings.moving_structures import read_moving_structure
 
@@ -101,6 +102,16 @@ def test_the_command_draws_an_index(name: str, tmp_path: Path) -> None:
     with Image.open(out) as picture:
         assert picture.format == "PNG"
         assert picture.width > 1000
+
+
+def test_an_index_without_a_drawing_is_known(tmp_path: Path) -> None:
+    with pytest.raises(NearcastError, match=r"stamp has no drawing; there are drawings of: ap\+-"):
+        draw_index("stamp", tmp_path / "x.png")
+    with pytest.raises(UnknownName, match="unknown index 'stamps'"):
+        draw_index("stamps", tmp_path / "x.png")
+    page = CliRunner().invoke(app, ["plot", "index", "--help"]).output
+    for name in {*indexes.names("boolean"), *moving.names()} - {*OPTIONS, *MOVING_OPTIONS}:
+        assert name in page, name
 
 
 def test_the_command_knows_no_other_index(tmp_path: Path) -> None:

@@ -9,25 +9,31 @@ the messages, and on random rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from nearcast import indexes
-from nearcast.columns import Clauses, Ranked
+from nearcast.columns import Clauses, Matches, Ranked
 from nearcast.errors import NearcastError
 from nearcast.indexes.ranked import RankedLinear
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Matches, Messages
+    from nearcast.columns import Messages
     from nearcast.indexes import Index
 
 __all__ = ["Answers"]
 
 MAX_SCANNED_PAIRS = 200_000
 """As many messages are scanned as fit; a pair takes about ten microseconds."""
+
+MIN_MATCHES = 100
+"""A sample with fewer matches is enlarged: an index that loses a few matches is noticed then."""
+
+MAX_ENLARGED_PAIRS = {"boolean": 200_000_000, "ranked": 20_000_000}
+"""Pairs of a message and a subscription up to which a sample is enlarged: about ten seconds."""
 
 RANDOM_ROWS = 2_000
 """Rows that are scanned besides those that match."""
@@ -73,12 +79,53 @@ class Answers:
     """
 
     def __init__(self, content: Clauses | Ranked, sample: Messages) -> None:
+        self._take(content, sample, _oracle(content).match(sample))
+
+    @classmethod
+    def of_sample(cls, content: Clauses | Ranked, messages: Messages, sample: int) -> Self:
+        """Return the answers to some messages, evenly spaced, with at least `MIN_MATCHES` matches.
+
+        Parameters
+        ----------
+        content
+            The subscriptions.
+        messages
+            All messages.
+        sample
+            How many of them to take. More are taken until there are enough matches, or all
+            messages are used, or more than `MAX_ENLARGED_PAIRS` would be scanned.
+        """
+        order = _sample_order(len(messages), sample)
+        clauses = isinstance(content, Clauses)
+        most = MAX_ENLARGED_PAIRS["boolean" if clauses else "ranked"] // max(1, len(content))
+        oracle, parts = _oracle(content), []
+        taken, following = 0, min(sample, len(messages))
+        while True:
+            parts.append(oracle.match(messages.take(order[taken:following])))
+            taken = following
+            following = min(2 * taken, len(messages), max(most, taken))
+            if following == taken or sum(map(len, parts)) >= MIN_MATCHES:
+                break
+        answers = cls.__new__(cls)
+        answers._take(content, messages.take(order[:taken]), Matches.concatenate(parts))
+        return answers
+
+    def _take(self, content: Clauses | Ranked, sample: Messages, matches: Matches) -> None:
         self.sample = sample
-        if isinstance(content, Clauses):
-            self._pairs = _Pairs.of(indexes.create("scan").build(content).match(sample))
-        else:
-            self._pairs = _Pairs.of(RankedLinear.build(content).match(sample))
+        self._pairs = _Pairs.of(matches)
+        if isinstance(content, Ranked):
             _compare_with_scan(content, sample, self._pairs)
+
+    def check_part(self, label: str, index: Index, first: int, last: int) -> int:
+        """Compare the answers of an index to the messages from ``first`` to ``last`` (excluded).
+
+        Return how many matches were compared, and raise errors as `check` does.
+        """
+        pairs = self._pairs
+        expected = pairs.keep((pairs.message >= first) & (pairs.message < last))
+        expected = expected._replace(key=expected.key - (first << 32))
+        part = self.sample.take(np.arange(first, last))
+        return _check(label, index, part, expected)
 
     def check(self, label: str, index: Index, rows: int | None = None) -> int:
         """Compare the answers of an index; return how many matches were compared.
@@ -98,11 +145,30 @@ class Answers:
             If a match is missing, wrong or repeated, or a score has other bits than it should.
         """
         expected = self._pairs if rows is None else self._pairs.keep(self._pairs.row < rows)
-        found = _Pairs.of(index.match(self.sample))
-        # The scan shares no kernel with the others, and may round the last bit differently.
-        margin = SCORE_MARGIN if index.name == "scan" else 0.0
-        _compare(f"{label} and the scan", len(self.sample), found, expected, margin=margin)
-        return len(expected.key)
+        return _check(label, index, self.sample, expected)
+
+
+def _oracle(content: Clauses | Ranked) -> Index:
+    """Return the index whose answers are taken as right."""
+    if isinstance(content, Clauses):
+        return indexes.create("scan").build(content)
+    return RankedLinear.build(content)
+
+
+def _sample_order(messages: int, sample: int) -> NDArray[np.int64]:
+    """Return all rows of messages: first those of a sample, evenly spaced, then the others."""
+    rows = np.linspace(0, messages - 1, min(sample, messages)).astype(np.int64)
+    others = np.setdiff1d(np.arange(messages), rows)
+    return np.concatenate([rows, np.random.default_rng(messages).permutation(others)])
+
+
+def _check(label: str, index: Index, sample: Messages, expected: _Pairs) -> int:
+    """Raise an error if an index answers otherwise; return the number of expected matches."""
+    found = _Pairs.of(index.match(sample))
+    # The scan shares no kernel with the others, and may round the last bit differently.
+    margin = SCORE_MARGIN if index.name == "scan" else 0.0
+    _compare(f"{label} and the scan", len(sample), found, expected, margin=margin)
+    return len(expected.key)
 
 
 def _compare(who: str, messages: int, found: _Pairs, expected: _Pairs, *, margin: float) -> None:

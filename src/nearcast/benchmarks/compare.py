@@ -3,7 +3,8 @@
 Each index is first compiled on tiny data, so that compile time is measured separately. Its matches
 for a sample of the messages, and their scores if the subscriptions are ranked, are compared with
 the scan's (see `nearcast.benchmarks.answers`). Then the indexes run in rotation, round
-by round, so that other load on the machine affects all of them equally.
+by round, so that other load on the machine affects all of them equally. All indexes must find
+the same number of matches for each message that is timed.
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from nearcast import __version__
 from nearcast.benchmarks.answers import Answers
 from nearcast.benchmarks.own_files import GROUP
 from nearcast.benchmarks.ranking import of_kind
 from nearcast.columns import Clauses
 from nearcast.datasets.workloads import Workload
-from nearcast.errors import InvalidInput, UnknownName
+from nearcast.errors import InvalidInput, NearcastError, UnknownName
 from nearcast.indexes.warm import warm_up
 from nearcast.plots.machine import PeakMemory, describe_machine
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nearcast.benchmarks.own_files import FileLoad
     from nearcast.benchmarks.ranking import Ranking
     from nearcast.columns import Messages, Ranked, Scoring
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_GROUPS",
+    "DEFAULT_SAMPLE",
     "GROUPS",
     "GROUPS_OF_KIND",
     "RANGE_SHARES",
@@ -72,8 +78,14 @@ RANGE_SHARES = {"boolean": 0.0001, "proximity": 0.0001, "overlap": 0.01}
 """The default of the largest area of a range message, as a share of the world. Smaller messages
 cover next to nothing of the regions of ``tweets``, and overlap would not count."""
 
+DEFAULT_SAMPLE = 20
+"""How many messages are compared with the scan at least."""
+
 MAX_ROUND_S = 5.0
 """If a round would take longer, the index gets only as many messages as fit in this time."""
+
+MAX_CHECK_S = 20.0
+"""If an index needs longer for the whole sample, only a part of the sample is checked."""
 
 Step = Callable[[str, int, int], None]
 """Called with the name of the current step, the number of finished steps, and the total."""
@@ -96,7 +108,7 @@ class Comparison:
     rounds
         How often each index matches the messages.
     sample
-        Number of messages to compare with the scan.
+        Number of messages to compare with the scan; more if they have few matches.
     threads
         Number of threads.
     ranking
@@ -114,7 +126,7 @@ class Comparison:
     groups: tuple[str, ...] = ("short-point",)
     range_share: float = 0.0001
     rounds: int = 5
-    sample: int = 20
+    sample: int = DEFAULT_SAMPLE
     threads: int = 1
     ranking: Ranking | None = None
     files: FileLoad | None = None
@@ -183,7 +195,7 @@ def compare(plan: Comparison, step: Step = lambda name, done, total: None) -> li
     Raises
     ------
     NearcastError
-        If the matches of an index differ from the scan's.
+        If the matches of an index differ from the scan's, or from those of another index.
     """
     return _Run(plan, step).results()
 
@@ -219,6 +231,7 @@ class _MeasuredIndex:
         self.measurements: dict[str, Any] = {"index": name, "options": vars(self.builder.options)}
         self.index: Index
         self.messages: Messages
+        self.start: NDArray[np.int64]
         self.us_per_message: list[float]
 
     def build(self, content: Clauses | Ranked) -> None:
@@ -235,12 +248,20 @@ class _MeasuredIndex:
             "bytes_per_subscription": self.index.nbytes / count,
         }
 
-    def verify(self, answers: Answers) -> None:
-        """Compare the answers to a sample of messages with the right ones."""
-        self.measurements |= {
-            "verified_matches": answers.check(self.name, self.index),
-            "verified_messages": len(answers.sample),
-        }
+    def verify(self, answers: Answers, least: int) -> None:
+        """Compare the answers to a sample of messages with the right ones.
+
+        At least the first ``least`` messages are checked, and as many others as there is time for.
+        """
+        least = min(least, len(answers.sample))
+        began = time.perf_counter()
+        matches = answers.check_part(self.name, self.index, 0, least)
+        seconds_each = (time.perf_counter() - began) / least
+        limit = max(least, int(MAX_CHECK_S / max(seconds_each, 1e-9)))
+        last = min(len(answers.sample), limit)
+        if last > least:
+            matches += answers.check_part(self.name, self.index, least, last)
+        self.measurements |= {"verified_matches": matches, "verified_messages": last}
 
     def choose_messages(self, messages: Messages, threads: int) -> None:
         """Take as many messages as fit in a round, and match them once."""
@@ -252,6 +273,7 @@ class _MeasuredIndex:
         limit = max(few, int(MAX_ROUND_S / max(seconds_each, 1e-9)))
         self.messages = messages if limit >= len(messages) else messages.take(np.arange(limit))
         matches = self.index.match(self.messages, threads=threads)
+        self.start = matches.start
         self.measurements |= {
             "messages": len(self.messages),
             "matches_per_message": len(matches) / len(self.messages),
@@ -316,7 +338,7 @@ class _Run:
             else:
                 messages = _draw_messages(plan, workload, content, group)
             self._verify(measured, content, messages)
-            self._measure(measured, messages, group)
+            self._measure(measured, content, messages, group)
             results.append(self._report(measured, content, group))
         return results
 
@@ -327,18 +349,23 @@ class _Run:
     def _verify(
         self, measured: list[_MeasuredIndex], content: Clauses | Ranked, messages: Messages
     ) -> None:
-        rows = np.linspace(0, len(messages) - 1, min(self.plan.sample, len(messages)))
-        sample = messages.take(np.unique(rows.astype(np.int64)))
         self._next_step("scanning the sample")
-        answers = Answers(content, sample)
+        answers = Answers.of_sample(content, messages, self.plan.sample)
         for index in measured:
             self._next_step(f"checking {index.name}")
-            index.verify(answers)
+            index.verify(answers, self.plan.sample)
 
-    def _measure(self, measured: list[_MeasuredIndex], messages: Messages, group: str) -> None:
+    def _measure(
+        self,
+        measured: list[_MeasuredIndex],
+        content: Clauses | Ranked,
+        messages: Messages,
+        group: str,
+    ) -> None:
         for index in measured:
             self._next_step(f"{group}: first round of {index.name}")
             index.choose_messages(messages, self.plan.threads)
+        _compare_counts(measured, content)
         for turn in range(self.plan.rounds):
             for i in range(len(measured)):
                 index = measured[(turn + i) % len(measured)]
@@ -361,11 +388,40 @@ class _Run:
             "seed": plan.seed,
             "rounds": plan.rounds,
             "threads": plan.threads,
+            "sample": plan.sample,
             "column_bytes_per_subscription": content.nbytes / plan.subscriptions,
             **({} if plan.files is None else {"files": plan.files.to_dict()}),
+            "nearcast": __version__,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": describe_machine(),
             "results": [index.result() for index in measured],
         }
+
+
+def _compare_counts(measured: list[_MeasuredIndex], content: Clauses | Ranked) -> None:
+    """Raise an error if two indexes found other numbers of matches for a message that both had."""
+    if not measured:
+        return
+    other = max(measured, key=lambda index: len(index.messages))
+    for index in measured:
+        count = len(index.messages)
+        differs = np.diff(index.start) != np.diff(other.start[: count + 1])
+        if not differs.any():
+            continue
+        message = int(np.flatnonzero(differs)[0])
+        answers = Answers(content, index.messages.take(np.array([message])))
+        detail = ""
+        for one in (index, other):
+            try:
+                answers.check(one.name, one.index)
+            except NearcastError as error:
+                detail = f"; for message {message + 1:,}, {error}"
+                break
+        wrong, right = (other, index) if detail and one is other else (index, other)
+        raise NearcastError(
+            f"{wrong.name} found {wrong.start[count]:,} matches of {count:,} messages, "
+            f"{right.name} found {right.start[count]:,}{detail}"
+        )
 
 
 def _draw_messages(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from nearcast.benchmarks.report import describe_ranking
+from nearcast.benchmarks.report import describe_ranking, fewer_messages
 from nearcast.plots.figures import (
     BASE_COLOR,
     HIGHLIGHT,
@@ -33,7 +34,7 @@ def plot_comparison(result: dict[str, Any], path: Path) -> None:
         result["machine"],
         height,
     )
-    names = [r["index"] for r in results]
+    names = [_label(result, r) for r in results]
     panels = [
         ("microseconds per message", [r["us_per_message"]["median"] for r in results]),
         ("bytes per subscription", [r["bytes_per_subscription"] for r in results]),
@@ -47,8 +48,8 @@ def plot_comparison(result: dict[str, Any], path: Path) -> None:
     bottom, panel_height = 0.85 / height, (height - 2.25) / height
     for number, ((label, values), (left, width)) in enumerate(zip(panels, edges, strict=True)):
         axes = figure.add_axes((left, bottom, width, panel_height))
-        whiskers = _whiskers(results) if number == 0 else None
-        _draw_bars(axes, label, names if number == 0 else [""] * len(names), values, whiskers)
+        ends = _round_ends(results) if number == 0 else None
+        _draw_bars(axes, label, names if number == 0 else [""] * len(names), values, ends)
     save_figure(figure, path)
 
 
@@ -63,9 +64,15 @@ def _subtitle(result: dict[str, Any], fastest: dict[str, Any]) -> str:
     )
 
 
-def _whiskers(results: Sequence[dict[str, Any]]) -> list[list[float]]:
-    timing = [r["us_per_message"] for r in results]
-    return [[t["median"] - t["least"] for t in timing], [t["most"] - t["median"] for t in timing]]
+def _label(result: dict[str, Any], measured: dict[str, Any]) -> str:
+    """Return the name of an index, and how many messages it got if not all."""
+    few = fewer_messages(result, measured)
+    return f"{measured['index']}\n{few}" if few else str(measured["index"])
+
+
+def _round_ends(results: Sequence[dict[str, Any]]) -> list[tuple[float, float]]:
+    """Return the fastest and the slowest round of each index."""
+    return [(r["us_per_message"]["least"], r["us_per_message"]["most"]) for r in results]
 
 
 def _draw_bars(
@@ -73,29 +80,34 @@ def _draw_bars(
     label: str,
     names: Sequence[str],
     values: Sequence[float],
-    whiskers: list[list[float]] | None,
+    ends: Sequence[tuple[float, float]] | None,
 ) -> None:
-    """Draw one horizontal bar per value, and highlight the best."""
+    """Draw one horizontal bar per value, and highlight the best.
+
+    The axis is logarithmic if there are whiskers, or if the values differ by more than 20 times.
+    """
     positive = [v for v in values if v > 0]
-    best = min(positive, default=0.0)
-    logarithmic = bool(positive) and max(positive) > 20 * best
+    best, worst = min(positive, default=0.0), max(positive, default=0.0)
+    logarithmic = bool(positive) and (ends is not None or worst > 20 * best)
     colors = [HIGHLIGHT if v == best else BASE_COLOR for v in values]
-    axes.barh(
-        range(len(values)), values, color=colors, height=0.62, xerr=whiskers, ecolor=TEXT_COLOR
-    )
+    axes.barh(range(len(values)), values, color=colors, height=0.62)
+    for i, (least, most) in enumerate(ends or ()):
+        axes.plot([least, most], [i, i], color=TEXT_COLOR, linewidth=1.5, zorder=3)
+        axes.plot([least, most], [i, i], "|", color=TEXT_COLOR, markersize=7, zorder=3)
     if logarithmic:
         axes.set_xscale("log")
-        axes.set_xlim(best / 3, max(positive) * 6)
+        axes.set_xlim(*_log_limits([*positive, *(end for pair in ends or () for end in pair)]))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     else:
         axes.set_xlim(0, max(values, default=1.0) * 1.3 or 1.0)
         axes.locator_params(axis="x", nbins=4)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     for i, value in enumerate(values):
-        bar_end = value + (whiskers[1][i] if whiskers else 0.0)
+        # Above the whisker, which begins inside the bar and may go on to the right of its end.
         axes.annotate(
             _format_number(value),
-            (bar_end, i),
-            (5, 0),
+            (value, i),
+            (5, 10 if ends else 0),
             textcoords="offset points",
             va="center",
             fontsize=11,
@@ -103,6 +115,18 @@ def _draw_bars(
         )
     axes.set_yticks(range(len(names)), names, fontsize=12, color=TEXT_COLOR)
     style_axes(axes, label + (" (logarithmic)" if logarithmic else ""))
+
+
+def _log_limits(values: Sequence[float]) -> tuple[float, float]:
+    """Return limits of a logarithmic axis: powers of ten at least around all values.
+
+    Examples
+    --------
+    >>> _log_limits([2.0, 50.0])
+    (1.0, 200.0)
+    """
+    least, most = min(values), max(values)
+    return min(10.0 ** math.floor(math.log10(least)), least / 1.5), most * 4
 
 
 def _format_number(value: float) -> str:

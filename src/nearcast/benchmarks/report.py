@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast.benchmarks.compare import DEFAULT_SAMPLE
 from nearcast.benchmarks.moving.compared import moving_table
 from nearcast.benchmarks.paper import (
     MOVING_PAPERS,
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["describe_ranking", "read_result", "rewrite_tables", "tables_block", "write_result"]
+__all__ = [
+    "compare_command",
+    "describe_checks",
+    "describe_ranking",
+    "fewer_messages",
+    "read_result",
+    "rewrite_tables",
+    "tables_block",
+    "write_result",
+]
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
@@ -128,6 +138,38 @@ def describe_ranking(result: dict[str, Any]) -> str:
     return f"{result['kind']} subscriptions ({', '.join(values)})"
 
 
+def fewer_messages(result: dict[str, Any], measured: dict[str, Any]) -> str:
+    """Return how many messages a slow index got; an empty text if it got all of them.
+
+    Examples
+    --------
+    >>> fewer_messages({"messages": 200}, {"messages": 26})
+    '26 of 200 messages'
+    """
+    every, some = result["messages"], measured.get("messages", result["messages"])
+    return f"{some:,} of {every:,} messages" if some < every else ""
+
+
+def describe_checks(result: dict[str, Any]) -> str:
+    """Return how many matches of each index of a comparison were compared with the scan's.
+
+    Examples
+    --------
+    >>> describe_checks({"results": [{"verified_matches": 104, "verified_messages": 640}]})
+    'checked against the scan: 104 matches of 640 messages'
+    """
+    checks: dict[str, list[str]] = {}
+    for r in result["results"]:
+        if "verified_matches" in r:
+            check = f"{r['verified_matches']:,} matches of {r['verified_messages']:,} messages"
+            checks.setdefault(check, []).append(r.get("index", ""))
+    if not checks:
+        return ""
+    if len(checks) > 1:
+        checks = {f"{check} ({', '.join(names)})": names for check, names in checks.items()}
+    return f"checked against the scan: {'; '.join(checks)}"
+
+
 def _format_range(name: str, ends: list[float]) -> str:
     least, most = (end / 1000 if name == "max_distance_m" else end for end in ends)
     text = f"{least:g}" if least == most else f"{least:g}-{most:g}"
@@ -151,11 +193,9 @@ def _comparisons(results: Sequence[dict[str, Any]]) -> str:
             measured = result["results"][i]
             median = measured["us_per_message"]["median"]
             ratio = median / default_us.get(result["group"], median)
-            row.append(
-                f"{_format_number(median)} ({_format_number(ratio)} x)"
-                if default_us
-                else _format_number(median)
-            )
+            notes = [f"{_format_number(ratio)} x"] if default_us else []
+            notes += [few] if (few := fewer_messages(result, measured)) else []
+            row.append(_format_number(median) + (f" ({'; '.join(notes)})" if notes else ""))
             if ranked:
                 row.append(_format_ns(measured["ns_per_match"]))
         row += [
@@ -183,7 +223,7 @@ def _comparisons(results: Sequence[dict[str, Any]]) -> str:
         f"{np.median(spreads):.0%} of the median or less in half of the cases, by "
         f"{max(spreads):.0%} at most."
     )
-    section = _section(_heading(first), note, header, rows, _compare_command(results))
+    section = _section(_heading(first), note, header, rows, compare_command(results))
     return f"{section}\n\n{spread}"
 
 
@@ -199,8 +239,8 @@ def _describe_ranges(result: dict[str, Any]) -> str:
     return "" if result.get("ranking") is None else f"{ranges[0].upper()}{ranges[1:]}; "
 
 
-def _compare_command(results: Sequence[dict[str, Any]]) -> str:
-    """Return the command that produced these results."""
+def compare_command(results: Sequence[dict[str, Any]]) -> str:
+    """Return the command that produced these results of a comparison."""
     result = results[0]
     if "files" in result:
         return _files_command(result)
@@ -212,7 +252,13 @@ def _compare_command(results: Sequence[dict[str, Any]]) -> str:
         f"--index {','.join(r['index'] for r in result['results'])} --group {groups} "
         f"--rounds {result['rounds']} --threads {result['threads']} --seed {result['seed']}"
     )
-    return command + (f" --range-share {share:g}" if share else "")
+    return command + (f" --range-share {share:g}" if share else "") + _sample_option(result)
+
+
+def _sample_option(result: dict[str, Any]) -> str:
+    """Return the size of the checked sample, if it is not the default."""
+    sample = result.get("sample", DEFAULT_SAMPLE)
+    return "" if sample == DEFAULT_SAMPLE else f" --sample {sample}"
 
 
 def _files_command(result: dict[str, Any]) -> str:
@@ -221,8 +267,9 @@ def _files_command(result: dict[str, Any]) -> str:
     return (
         f"nearcast bench compare --subscriptions-file {names['subscriptions']} "
         f"--messages-file {names['messages']}{scoring} "
+        f"--subscriptions {result['subscriptions']} --messages {result['messages']} "
         f"--index {','.join(r['index'] for r in result['results'])} "
-        f"--rounds {result['rounds']} --threads {result['threads']}"
+        f"--rounds {result['rounds']} --threads {result['threads']}{_sample_option(result)}"
     )
 
 
@@ -245,7 +292,8 @@ def _comparison(result: dict[str, Any]) -> str:
     rows = [
         [
             f"`{r['index']}`",
-            _format_number(r["us_per_message"]["median"]),
+            _format_number(r["us_per_message"]["median"])
+            + (f" ({few})" if (few := fewer_messages(result, r)) else ""),
             f"{_format_number(r['us_per_message']['least'])}-{_format_number(r['us_per_message']['most'])}",
             *([_format_ns(r["ns_per_match"])] if ranked else []),
             _format_number(r["messages_per_second"]),
@@ -259,7 +307,7 @@ def _comparison(result: dict[str, Any]) -> str:
     heading = f"{_heading(result)}, {result['group']} messages"
     matches = _format_number(result["results"][0]["matches_per_message"])
     note = f"{_describe_ranges(result)}{matches} matches per message."
-    return _section(heading, note, header, rows, _compare_command([result]))
+    return _section(heading, note, header, rows, compare_command([result]))
 
 
 def _churn(result: dict[str, Any]) -> str:

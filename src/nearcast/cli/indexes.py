@@ -18,7 +18,8 @@ def indexes(
 ) -> None:
     """List all indexes: the kinds of subscriptions that each takes, and its options with defaults.
 
-    Give the name to --index and options to --option NAME=VALUE of nearcast match.
+    Give the name to --index and options to --option NAME=VALUE of nearcast match. Indexes that
+    change in place have insert and delete; an engine takes changes with every index.
     """
     from nearcast import indexes as registry
     from nearcast.indexes import moving
@@ -34,12 +35,13 @@ def indexes(
             ", ".join(
                 f"{kind} (default)" if kind in f["default_of"] else kind for kind in f["kinds"]
             ),
+            "yes" if f["changes_in_place"] else "no",
             f["summary"],
             ", ".join(f"{name}={value}" for name, value in f["options"].items()) or "none",
         ]
         for f in found
     ]
-    show_table("indexes", ["name", "kinds", "description", "options"], rows)
+    show_table("indexes", ["name", "kinds", "in place", "description", "options"], rows)
 
 
 def _describe(name: str) -> dict[str, Any]:
@@ -53,6 +55,7 @@ def _describe(name: str) -> dict[str, Any]:
         "name": name,
         "kinds": list(builder.kinds),
         "summary": builder.index.summary,
+        "changes_in_place": all(issubclass(f.index, registry.UpdatableIndex) for f in forms),
         "options": {
             field.name: getattr(form.options, field.name)
             for form in forms
@@ -70,6 +73,7 @@ def _describe_moving(name: str) -> dict[str, Any]:
         "name": name,
         "kinds": [_MOVING],
         "summary": builder.index.summary,
+        "changes_in_place": True,
         "options": {f.name: getattr(builder.options, f.name) for f in fields(builder.options)},
         "default_of": [_MOVING] if name == moving.DEFAULT else [],
     }

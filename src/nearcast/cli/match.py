@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli.commands import FILE, FILES, INDEX, INPUT, NUMBER, OUTPUT
-from nearcast.cli.options import Owners, misuse, parse_assignments
+from nearcast.cli.options import Owners, misuse, parse_index_options
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -150,7 +150,6 @@ def match(
     time of a message does not match it. Invalid rows are skipped, and written to the rejects file
     with the reason. The exit code is 1 if all rows of a file are invalid.
     """
-    options = parse_assignments(option or [])
     reading = ReadingOptions(column, id, encoding, delimiter, format)
     paths = {"subscriptions": subscriptions, "messages": messages}
     rejects_path = rejects or out.with_name(f"{out.name}.rejects.ndjson")
@@ -162,10 +161,14 @@ def match(
             threads=threads > 1 or None,
             owners=owners or None,
         )
+        from nearcast.indexes import moving
+
+        index = index or "twin-lists"
+        options = parse_index_options(option or [], [moving.get(index).Options])
         files = subscriptions, messages, moves, out, rejects_path
         readings = reading.readings({**paths, "moves": moves})
         given = ReplayOptions(
-            *files, index or "twin-lists", options, ttl, similarity, distance, readings, tokenizer
+            *files, index, options, ttl, similarity, distance, readings, tokenizer
         )
         _replay(given, strict=strict, as_json=as_json)
         return
@@ -175,6 +178,7 @@ def match(
     from nearcast.cli.match_job import MatchJob
     from nearcast.columns import Scoring
     from nearcast.indexes import moving
+    from nearcast.indexes.registry import option_classes
 
     if index in moving.names():
         raise misuse(
@@ -182,6 +186,7 @@ def match(
         )
 
     _check_map_path(map_path)
+    options = parse_index_options(option or [], option_classes(index))
     builder = indexes.create(index, **options)
     scoring = Scoring(similarity, distance)
     readings = reading.readings(paths)

@@ -1,12 +1,14 @@
 """Options that several commands share, and parsers for values such as ``6-20``, ``name=value``."""
 
 import json
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from nearcast.cli.commands import OUTPUT
-from nearcast.errors import shorten
+from nearcast.errors import InvalidInput, shorten
 
 __all__ = [
     "Owners",
@@ -14,6 +16,7 @@ __all__ = [
     "parse_assignments",
     "parse_counts",
     "parse_distances",
+    "parse_index_options",
     "parse_names",
     "parse_shares",
 ]
@@ -121,16 +124,82 @@ def parse_assignments(
     >>> parse_assignments(["list_size=32", "mode=fast"])
     {'list_size': 32, 'mode': 'fast'}
     """
-    values: dict[str, Any] = {}
+    return {name: _from_json(text) for name, text in _split_assignments(texts, option, form)}
+
+
+def parse_index_options(
+    texts: list[str],
+    options: Sequence[type],
+    option: str = "--option",
+    form: str = "NAME=VALUE",
+) -> dict[str, Any]:
+    """Parse ``name=value`` options of an index by the annotations of their fields.
+
+    Fields with other annotations than int, float, str and bool, and names that no field has, get
+    values as in `parse_assignments`.
+
+    Parameters
+    ----------
+    texts
+        The options.
+    options
+        The dataclasses that have the options as fields.
+    option, form
+        What errors call it.
+
+    Examples
+    --------
+    >>> from dataclasses import make_dataclass
+    >>> grid = make_dataclass("GridOptions", [("cells", int), ("name", str)])
+    >>> parse_index_options(["cells=32", "name=1e3"], [grid])
+    {'cells': 32, 'name': '1e3'}
+    >>> parse_index_options(["cells=many"], [grid])
+    Traceback (most recent call last):
+    ...
+    nearcast.errors.InvalidInput: cells: must be a whole number (got 'many')
+    """
+    types: dict[str, Any] = {}
+    for one in options:
+        with suppress(NameError, TypeError):  # annotations that cannot be resolved
+            types = get_type_hints(one) | types
+    return {
+        name: _convert(name, text, types.get(name))
+        for name, text in _split_assignments(texts, option, form)
+    }
+
+
+def _convert(name: str, text: str, wanted: Any) -> Any:
+    """Return the value of an option as its field wants it."""
+    value = _from_json(text)
+    if wanted is str:
+        return value if isinstance(value, str) else text
+    if wanted is bool:
+        if text.strip().lower() not in ("true", "false"):
+            raise InvalidInput(name, text, "must be true or false")
+        return text.strip().lower() == "true"
+    if wanted in (int, float):
+        try:
+            return wanted(text)
+        except ValueError:
+            problem = "must be a whole number" if wanted is int else "must be a number"
+            raise InvalidInput(name, text, problem) from None
+    return value
+
+
+def _split_assignments(texts: list[str], option: str, form: str) -> Iterator[tuple[str, str]]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
             raise misuse(option, f"must be {form}", text)
-        try:
-            values[name.strip()] = json.loads(value)
-        except ValueError:
-            values[name.strip()] = value
-    return values
+        yield name.strip(), value
+
+
+def _from_json(text: str) -> Any:
+    """Return the value of a text that is JSON, or the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _split_range(text: str) -> tuple[str, str]:

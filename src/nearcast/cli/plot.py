@@ -58,7 +58,14 @@ def moving(
 
 
 def index(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of an index, such as rt-tree.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="Name of a boolean or moving index, such as rt-tree. There is no drawing of "
+            "ap+k-tree, ap+s-tree, rq+-tree and moving-scan, nor of ranked indexes.",
+        ),
+    ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="File for the picture: .png.")],
 ) -> None:
     """Draw what an index builds over a few subscriptions: areas on a map, and its nodes."""

@@ -42,7 +42,16 @@ from nearcast.storage import holds_ranked, read_arrays
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["DEFAULT", "RANKED_DEFAULT", "create", "get", "load", "names", "register"]
+__all__ = [
+    "DEFAULT",
+    "RANKED_DEFAULT",
+    "create",
+    "get",
+    "load",
+    "names",
+    "option_classes",
+    "register",
+]
 
 GROUP = "nearcast.indexes"
 """The group of entry points that name indexes."""
@@ -229,6 +238,11 @@ def create(name: str = DEFAULT, **options: Any) -> Builder:
     ]
     builders += [Builder(_INDEXES[d], _INDEXES[d].Options()) for d in (DEFAULT, RANKED_DEFAULT)]
     return replace(builders[0], others=tuple(builders[1:]))
+
+
+def option_classes(name: str) -> list[type]:
+    """Return the dataclasses with the options of an index, one for each of its forms."""
+    return [form.Options for form in _forms(get(name))]
 
 
 def _forms(index: type[Index]) -> list[type[Index]]:

@@ -7,7 +7,7 @@ import typer
 
 from nearcast.cli.bench.options import DATA, MEASURING, OUT, Dataset, Json, Kind, Out, Rounds, Seed
 from nearcast.cli.commands import FILES, NUMBER
-from nearcast.cli.options import misuse, parse_assignments, parse_names
+from nearcast.cli.options import misuse, parse_index_options, parse_names
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -36,6 +36,7 @@ __all__ = ["compare"]
 
 
 def compare(
+    context: typer.Context,
     dataset: Dataset = "tweets",
     kind: Annotated[
         Kind,
@@ -120,7 +121,8 @@ def compare(
             metavar=NUMBER,
             min=1,
             rich_help_panel=MEASURING,
-            help="Number of messages for which each index must agree with an exhaustive scan.",
+            help="Number of messages for which each index must agree with an exhaustive scan; "
+            "more if they have fewer than 100 matches.",
         ),
     ] = 20,
     threads: Annotated[
@@ -140,12 +142,13 @@ def compare(
 ) -> None:
     """Compare the speed and the size of indexes, on generated data or on your own files.
 
-    Each index is checked first: its matches must be those of an exhaustive scan. Writes a JSON file
-    and a plot for each group of messages.
+    Each index is checked first: its matches for a sample must be those of an exhaustive scan, and
+    all indexes must find the same number of matches. Writes a JSON file and a plot for each group
+    of messages.
     """
     from nearcast.benchmarks.compare import compare as run
     from nearcast.benchmarks.plot_compare import plot_comparison
-    from nearcast.benchmarks.report import write_result
+    from nearcast.benchmarks.report import compare_command, write_result
 
     measured = {"rounds": rounds, "sample": sample, "threads": threads}
     ranges = {
@@ -168,7 +171,10 @@ def compare(
             **measured,
         )
     else:
-        _refuse_with_files(group=group or None, range_share=range_share, **ranges)
+        if _is_given(context, "kind"):
+            raise misuse("--kind", "is read from --subscriptions-file; leave it out")
+        drawing = {name: _is_given(context, name) or None for name in ("dataset", "seed")}
+        _refuse_with_files(group=group or None, range_share=range_share, **drawing, **ranges)
         paths, maxima = (subscriptions_file, messages_file), (subscriptions, messages)
         plan = _of_files(paths, maxima, (similarity, distance), index, **measured)
     with step_progress(not as_json, "comparing") as step:
@@ -178,6 +184,7 @@ def compare(
         prefix = "compare-" if plan.kind == "boolean" else f"compare-{plan.kind}-"
         name = f"{prefix}{plan.dataset}-{plan.subscriptions}"
         name += "" if first else f"-{result['group']}"
+        result["command"] = compare_command([result])
         write_result(result, out / f"{name}.json")
         plot_comparison(result, out / f"{name}.png")
         if not as_json:
@@ -230,6 +237,12 @@ def _of_files(
     return Comparison.of_files(files.name, loaded, _builders(index, loaded.kind), **more)
 
 
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Return whether an option was written on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
 def _refuse_with_files(**options: object) -> None:
     """Raise an error if an option was given that says how data is drawn."""
     for name, value in options.items():
@@ -242,15 +255,16 @@ def _builders(names: str, kind: str) -> "dict[str, Builder]":
     """Parse ``a,b:option=value``; each whole item is also the name in the report."""
     from nearcast import indexes
     from nearcast.benchmarks.ranking import compared_names
+    from nearcast.indexes.registry import option_classes
 
     builders = {}
     for label in parse_names(names) or compared_names(kind):
         name, *options = label.split(":")
         if name not in indexes.names() and options and "=" not in options[0]:
             name = f"{name}:{options.pop(0)}"  # one's own, as module:Class
-        builders[label] = indexes.create(
-            name, **parse_assignments(options, "--index", "NAME:OPTION=VALUE")
-        )
+        form = "NAME:OPTION=VALUE"
+        values = parse_index_options(options, option_classes(name), "--index", form)
+        builders[label] = indexes.create(name, **values)
     return builders
 
 
@@ -265,7 +279,7 @@ def _ranking(kind: str, scoring: tuple[str, str], **texts: str | None) -> "Ranki
 
 
 def _show(result: dict[str, Any], stem: Path) -> None:
-    from nearcast.benchmarks.report import describe_ranking
+    from nearcast.benchmarks.report import describe_checks, describe_ranking, fewer_messages
     from nearcast.plots.machine import machine_caption
 
     ranked = result["ranking"] is not None
@@ -285,7 +299,7 @@ def _show(result: dict[str, Any], stem: Path) -> None:
     ]
     rows = [
         [
-            r["index"],
+            r["index"] + (f" ({few})" if (few := fewer_messages(result, r)) else ""),
             format_count(r["us_per_message"]["median"]),
             f"{format_count(r['us_per_message']['least'])}-{format_count(r['us_per_message']['most'])}",
             format_count(round(r["messages_per_second"])),
@@ -305,7 +319,8 @@ def _show(result: dict[str, Any], stem: Path) -> None:
         f"{result['dataset']}, {result['subscriptions']:,} {describe_ranking(result)}, "
         f"{result['messages']:,} {result['group']} messages, {rounds}"
     )
-    caption = f"{machine_caption(result['machine'])}\n{stem}.json, {stem}.png"
+    caption = f"{describe_checks(result)}\n{machine_caption(result['machine'])}"
+    caption += f"\n{stem}.json, {stem}.png"
     rejected = result.get("files", {}).get("rejected", {})
     if any(rejected.values()):
         rows_of = ", ".join(f"{count:,} {name}" for name, count in rejected.items() if count)

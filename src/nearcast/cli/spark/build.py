@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli.commands import FILES, FOLDER, INDEX, INPUT, NUMBER, OUTPUT
-from nearcast.cli.options import parse_assignments
+from nearcast.cli.options import parse_index_options
 from nearcast.cli.output import (
     format_count,
     format_seconds,
@@ -125,11 +125,12 @@ def build(
     Boolean and ranked subscriptions may be mixed. How much each word counts in a score is computed
     from all ranked subscriptions, and stays the same until the next build.
     """
-    options = parse_assignments(option or [])
+    from nearcast.indexes.registry import option_classes
     from nearcast.spark.build import build as run
     from nearcast.spark.build import check_arguments
     from nearcast.spark.files import FileSet
 
+    options = parse_index_options(option or [], option_classes(index))
     check_arguments(mode, shards, shard_size, index, options)
     paths = {"subscriptions": subscriptions}
     if messages is not None:

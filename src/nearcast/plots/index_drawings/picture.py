@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.errors import UnknownName
+from nearcast import indexes
+from nearcast.errors import NearcastError, UnknownName
+from nearcast.indexes import moving
 from nearcast.plots.figures import BACKGROUND, BASE_COLOR, HIGHLIGHT, TEXT_COLOR
 from nearcast.plots.index_drawings.example import MOVING_OPTIONS, OPTIONS
 from nearcast.plots.index_drawings.moving_structures import read_moving_structure
@@ -40,7 +42,10 @@ def draw_index(name: str, path: Path) -> Structure:
     from matplotlib.figure import Figure
 
     if name not in OPTIONS and name not in MOVING_OPTIONS:
-        raise UnknownName("index", name, [*OPTIONS, *MOVING_OPTIONS])
+        drawn = sorted([*OPTIONS, *MOVING_OPTIONS])
+        if name in [*indexes.names(), *moving.names()]:
+            raise NearcastError(f"{name} has no drawing; there are drawings of: {', '.join(drawn)}")
+        raise UnknownName("index", name, drawn)
     read = read_structure if name in OPTIONS else read_moving_structure
     structure = read(name)
     font, tree_height = _fit_tree(structure.tree)

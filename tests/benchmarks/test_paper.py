@@ -219,7 +219,7 @@ def test_invalid_figures_are_rejected() -> None:
     with pytest.raises(UnknownName, match="datasets"):
         Figure("f", "F", "pie", ("a",))
     line = {1.0: Point("tweets", "a")}
-    with pytest.raises(UnknownName, match="line of right"):
+    with pytest.raises(UnknownName, match="line 'b' of right"):
         Sweep("s", "S", "x", {"left": {"a": line}, "right": {"b": line}})
     lost = Sweep("s", "S", "x", {"left": {"c": {1.0: Point("tweets", "c")}}})
     with pytest.raises(UnknownName, match="series"):

@@ -69,7 +69,9 @@ def test_a_damaged_shard(spark: SparkSession, tmp_path: Path, version: Version, 
 
 def test_a_damaged_manifest(spark: SparkSession, tmp_path: Path, version: Version) -> None:
     spoil(tmp_path / version.shards[0].segments[0].data.name / "manifest.json")
-    assert "does not match its checksum; restore it" in complaint(spark, tmp_path, "replicated")
+    assert "does not match its checksum; restore a backup" in complaint(
+        spark, tmp_path, "replicated"
+    )
 
 
 @pytest.mark.parametrize("file", [None, "manifest.json", "arrays.bin"])

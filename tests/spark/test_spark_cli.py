@@ -111,8 +111,11 @@ def test_nothing_valid_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     by_index = ("--index-path", index)
     for words, said in (
         ((*prepare, wrong, "--out", out["p1"]), "no clean messages: all 1 were"),
-        ((*prepare, empty, "--out", out["p2"]), "no clean messages: there were"),
-        (("build", "--subscriptions", empty, "--out", index), "no subscriptions to index: there"),
+        ((*prepare, empty, "--out", out["p2"]), "no clean messages: the input has no rows"),
+        (
+            ("build", "--subscriptions", empty, "--out", index),
+            "no subscriptions to index: the input has no rows",
+        ),
         (("build", "--subscriptions", wrong, "--out", index), "no subscriptions to index: all 1"),
         (("match", *by_index, "--messages", wrong, "--out", out["x"]), "no valid messages: all 1"),
         (("changes", *by_index, "--changes", tmp_path / "nobody.csv"), "no valid changes: all 1"),

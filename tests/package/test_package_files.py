@@ -107,7 +107,7 @@ def test_commands_run(python: Path, tmp_path: Path) -> None:
         ("generate --dataset places --out data", "datasets"),
         ("bench compare", "bench"),
         ("spark build --subscriptions s.csv --out index", "spark"),
-        ("spark statistics --input s.csv --kind messages --out x --plot x.png", "spark"),
+        ("spark statistics --input s.csv --kind messages --out x --plot x.png", "plots"),
     ],
 )
 def test_a_missing_extra_is_named(python: Path, tmp_path: Path, command: str, extra: str) -> None:

@@ -208,8 +208,8 @@ def test_a_lattice_is_strongly_connected_denser_in_the_middle_of_centers_and_kee
     [
         ({"lines": 1}, "from 2 to"),
         ({"side_km": 0.0}, "above 0"),
-        ({"center": (0.0, 89.9)}, "poles"),
-        ({"center": (179.9, 0.0)}, "180 degrees"),
+        ({"center": (0.0, 89.9)}, "too near to a pole"),
+        ({"center": (179.9, 0.0)}, "too near to the antimeridian"),
     ],
 )
 def test_a_lattice_off_the_map_is_an_error(arguments: dict[str, Any], problem: str) -> None:

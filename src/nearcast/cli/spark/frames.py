@@ -17,6 +17,7 @@ from nearcast.cli.commands import FOLDER, INDEX, INPUT, OUTPUT, SPARK
 from nearcast.cli.output import format_count, show_table
 from nearcast.cli.spark.java_output import JavaOutput
 from nearcast.errors import InvalidInput, NearcastError
+from nearcast.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,13 +104,12 @@ _MAX_COLUMNS = 12
 
 def open_session(master: str | None, packages: tuple[str, ...] = ()) -> SparkSession:
     """Return the session of this command; on a terminal, Spark shows its progress."""
-    try:
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
+    require("spark", "nearcast spark")
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
 
-        from nearcast.spark.session import session
-    except ImportError as error:
-        raise NearcastError(str(error)) from error
+    from nearcast.spark.session import session
+
     shown = sys.stderr.isatty()
 
     def start() -> SparkSession:

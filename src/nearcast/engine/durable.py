@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nearcast.engine.journal import Call, Event, Journal
+    from nearcast.engine.snapshot import Snapshot
     from nearcast.engine.moving.live import Live
     from nearcast.engine.store import Store
     from nearcast.text import Tokenizer
@@ -72,10 +73,25 @@ class Durable:
         if found is not None and found != self._saved.get(where, found):
             problem = "another engine has saved here since this one did, or was opened from it"
             raise StorageError(f"{folder}: {problem}; save elsewhere, or open it again")
-        with self._store.merging, self._live.lock:
-            snapshot = snapshot_of(self._store, self._live, self._tokenizer)
-        snapshot.write(folder)
+        self.snapshot().write(folder)
         self._note_saved(folder)
+
+    def snapshot(self) -> Snapshot:
+        """Return the engine as it is now; ``write(folder)`` saves that while the engine goes on.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from nearcast import Engine, Rect, Subscription
+        >>> folder, engine = tempfile.mkdtemp(), Engine()
+        >>> empty = engine.snapshot()
+        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), ["tea"]))
+        >>> empty.write(folder)
+        >>> len(Engine.open(folder))
+        0
+        """
+        with self._store.merging, self._live.lock:
+            return snapshot_of(self._store, self._live, self._tokenizer)
 
     def checkpoint(self) -> None:
         """Write an engine with a journal as it is now, so that opening it has nothing to replay.
@@ -119,7 +135,7 @@ class Durable:
         """Return the last record that has happened, and what writes the engine as it is now."""
         assert self._journal is not None
         with self._store.merging, self._live.lock:
-            snapshot = snapshot_of(self._store, self._live, self._tokenizer)
+            snapshot = self.snapshot()
             return self._journal.log.enqueued_seq, snapshot.write
 
     def _checkpoint_later(self) -> None:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine"]
 
 _REPORTS = ("all", "moves")
+_WEIGHTS = ("auto", "manual")
 
 
 class Engine(Registering):
@@ -90,6 +91,10 @@ class Engine(Registering):
     distance
         How they measure distance: ``geodesic`` (on the sphere; the default) or ``planar``
         (degrees as on a flat map).
+    weights
+        When the weights of tokens are counted: ``auto`` (when there are twice as many ranked
+        subscriptions as at the last time, and by `settle`) or ``manual`` (by `count_weights` only,
+        so that scores change at moments of your choice).
     moving, moving_options
         The index of living messages and of subscriptions that have moved, and its options; see
         `nearcast.indexes.moving.names`.
@@ -121,6 +126,7 @@ class Engine(Registering):
         tokenizer: str | Tokenizer = words,
         similarity: str = "containment",
         distance: str = "geodesic",
+        weights: str = "auto",
         moving: str = moving_indexes.DEFAULT,
         moving_options: Mapping[str, Any] | None = None,
         report: str = "all",
@@ -139,6 +145,8 @@ class Engine(Registering):
             vocabulary = Vocabulary.from_arrays(statistics.vocabulary.arrays())
         if report not in _REPORTS:
             raise InvalidInput("report", report, f"must be one of {', '.join(_REPORTS)}")
+        if weights not in _WEIGHTS:
+            raise InvalidInput("weights", weights, f"must be one of {', '.join(_WEIGHTS)}")
         self._live = Live(
             moving_indexes.create(moving, **(moving_options or {})),
             self._clock.now_us,
@@ -149,7 +157,9 @@ class Engine(Registering):
             builder,
             vocabulary,
             self._clock.now_us,
-            scorer=Scorer.new(Scoring(similarity, distance)),
+            scorer=replace(
+                Scorer.new(Scoring(similarity, distance)), fixed=weights == "manual"
+            ),
             live=self._live,
             trims=not len(vocabulary),
         )
@@ -567,6 +577,27 @@ class Engine(Registering):
         """
         self._check_open()
         self._store.merge_all()
+
+    def count_weights(self) -> None:
+        """Count the weights of tokens again, over all ranked subscriptions.
+
+        Scores are compared with the new weights from one moment on. Only an engine with
+        ``weights="manual"`` needs this.
+
+        Examples
+        --------
+        >>> from nearcast.model import Proximity, Subscription
+        >>> engine = Engine(weights="manual")
+        >>> near = Proximity(delta=0.5, tau=0.5, max_distance_m=1000)
+        >>> engine.subscribe(Subscription("s1", (0, 0), ["tea"], ranking=near))
+        >>> engine.stats().weighed_subscriptions
+        0
+        >>> engine.count_weights()
+        >>> engine.stats().weighed_subscriptions
+        1
+        """
+        self._check_open()
+        self._store.count_weights()
 
     @classmethod
     def open(

@@ -142,6 +142,7 @@ def _check_settings(folder: Path, settings: Mapping[str, Any], engine: Engine) -
         "options": vars(store.builder.options),
         "similarity": scoring.similarity,
         "distance": scoring.distance,
+        "weights": "manual" if store.state.scorer.fixed else "auto",
         "moving": live.builder.index.name,
         "moving_options": vars(live.builder.options),
         "report": "all" if live.reports else "moves",

@@ -139,8 +139,11 @@ class Upkeep(Rows):
             Whether large segments get their new indexes here; otherwise the caller merges all of
             them at once.
         """
-        if self.state.scorer.fixed:
-            return
+        if not self.state.scorer.fixed:
+            self.count_weights(more, build=build)
+
+    def count_weights(self, more: Part | None = None, *, build: bool = True) -> None:
+        """Do so even if weights are counted only when somebody asks for it."""
         with self.merging:
             ranked = self._claim_ranked()
             try:

@@ -1,0 +1,139 @@
+"""The committer: one thread that writes what everybody else wants to have written.
+
+It takes everything that waits, writes it as one group with one sync, and then acknowledges all of
+it. Inside a group, changes come before messages: they were made at the same time, so any order is
+right, and matching has to switch between them only once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time as clocks
+from typing import TYPE_CHECKING, NamedTuple
+
+from nearcast.errors import NearcastError, NoSpace, StorageError
+from nearcast.server.log.records import MESSAGES, timed
+from nearcast.storage.log import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nearcast.server.log import Log
+    from nearcast.storage.log import Entry
+
+__all__ = ["Committed", "Committer", "Overloaded"]
+
+MAX_WAITING_BYTES = 256 << 20
+_MAX_GROUP_BYTES = 16 << 20
+
+
+class Overloaded(NearcastError):
+    """More waits to be written than memory should hold."""
+
+
+class Committed(NamedTuple):
+    """What became of an entry: its record, or the error."""
+
+    tag: object
+    record: Record | None
+    error: StorageError | None = None
+
+
+class Committer:
+    """Writes entries in groups.
+
+    Parameters
+    ----------
+    log
+        The log.
+    deliver
+        Gets the outcome of every group, in the thread of the committer; it may wait, and then
+        publishers wait too.
+    failed
+        Is called when the log has failed for good.
+    last_us
+        The time of the last record so far.
+    clock_us
+        The current time, in microseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        deliver: Callable[[list[Committed]], None],
+        failed: Callable[[StorageError], None],
+        *,
+        last_us: int = 0,
+        clock_us: Callable[[], int] = lambda: clocks.time_ns() // 1000,
+    ) -> None:
+        self._log = log
+        self._deliver = deliver
+        self._failed = failed
+        self._last_us = last_us
+        self._clock_us = clock_us
+        self._changed = threading.Condition()
+        self._waiting: list[tuple[object, Entry]] = []
+        self._bytes = 0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._thread.start()
+
+    def submit(self, tag: object, entry: Entry) -> None:
+        """Let an entry wait; its outcome carries the tag.
+
+        Raises
+        ------
+        Overloaded
+            If too much waits already.
+        """
+        with self._changed:
+            if self._bytes > MAX_WAITING_BYTES:
+                raise Overloaded("too much waits to be written; try again in a second")
+            if self._closing:
+                raise Overloaded("the server is shutting down; try again in a few seconds")
+            self._waiting.append((tag, entry))
+            self._bytes += len(entry.body)
+            if len(self._waiting) == 1:
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Write everything that waits, and end."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _take(self) -> list[tuple[object, Entry]]:
+        """Return what waits, changes first; wait for something."""
+        with self._changed:
+            while not self._waiting and not self._closing:
+                self._changed.wait()
+            taken, size = 0, 0
+            while taken < len(self._waiting) and size < _MAX_GROUP_BYTES:
+                size += len(self._waiting[taken][1].body)
+                taken += 1
+            group, self._waiting = self._waiting[:taken], self._waiting[taken:]
+            self._bytes -= size
+        group.sort(key=lambda item: item[1].kind == MESSAGES)
+        return group
+
+    def _run(self) -> None:
+        while group := self._take():
+            self._last_us = max(self._last_us, self._clock_us())
+            entries = [timed(entry, self._last_us) for _, entry in group]
+            try:
+                last = self._log.append(entries)
+            except NoSpace as error:
+                self._deliver([Committed(tag, None, error) for tag, _ in group])
+                continue
+            except StorageError as error:
+                self._deliver([Committed(tag, None, error) for tag, _ in group])
+                self._failed(error)
+                return
+            seq = last - sum(entry.count for entry in entries) + 1
+            outcomes = []
+            for (tag, _), entry in zip(group, entries, strict=True):
+                record = Record(seq, entry.kind, entry.body, self._log.epoch, entry.count)
+                outcomes.append(Committed(tag, record))
+                seq += entry.count
+            self._deliver(outcomes)

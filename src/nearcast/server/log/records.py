@@ -1,0 +1,257 @@
+"""The records of the server's log: what a body holds, and how it is read.
+
+::
+
+    body      time_us i64, then, by kind:
+    MESSAGES  length u32, head (msgpack: tenant, idempotency), n u32, n lengths u32, n texts of JSON
+    CHANGES   msgpack: tenant, list of changes of subscriptions
+    MOVES     msgpack: tenant, list of (subscription id, place)
+    ADMIN     msgpack: one change of a tenant, a key or the settings of a subscriber
+    TICK      nothing: time passes
+
+The time is that of the group in which the record was committed. It never decreases, and it is the
+only time that matching knows. Every message, change and move has a number (seq) of its own.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from nearcast.storage.log import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nearcast.storage.log import Record
+
+__all__ = [
+    "ADMIN",
+    "CHANGES",
+    "MAX_COUNT",
+    "MESSAGES",
+    "MOVES",
+    "TICK",
+    "Change",
+    "Definition",
+    "Idempotency",
+    "MessagesBody",
+    "SinkDefinition",
+    "admin_body",
+    "changes_body",
+    "message_at",
+    "messages_body",
+    "moves_body",
+    "read_admin",
+    "read_changes",
+    "read_messages_body",
+    "read_moves_body",
+    "time_of",
+    "timed",
+]
+
+MESSAGES, CHANGES, MOVES, ADMIN, TICK = range(1, 6)
+MAX_COUNT = 65_536
+"""The maximum number of messages, changes or moves of a record."""
+
+_TIME = struct.Struct("<q")
+_LENGTH = struct.Struct("<I")
+
+
+class Idempotency(NamedTuple):
+    """An idempotency key, a digest of the request, and the answer that was given to it."""
+
+    key: str
+    digest: bytes
+    answer: bytes
+
+
+class MessagesBody(NamedTuple):
+    """Messages of one tenant; each is an object of JSON, in its canonical form."""
+
+    time_us: int
+    tenant: int
+    messages: list[bytes]
+    idempotency: Idempotency | None = None
+
+
+class SinkDefinition(msgspec.Struct, frozen=True):
+    """Where the events of a subscription are sent: a URL, secrets to sign with, more headers."""
+
+    url: str
+    secrets: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+
+
+class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A subscription, as the log has it.
+
+    Attributes
+    ----------
+    subscriber
+        Whose it is.
+    row
+        The columns of a file of subscriptions, without id, owner, scope and expiry.
+    box
+        West, south, east and north of its region, in degrees; across the antimeridian, west > east.
+    kind
+        ``boolean``, ``proximity`` or ``overlap``.
+    given
+        The resource as the client gave it.
+    sink, types
+        Where events are sent to; the types of events that are wanted, None for all of them.
+    expires_us, max_events
+        When it ends, if ever.
+    initial
+        Whether messages that are alive already count.
+    dwell_us
+        How long a change must last that a move causes.
+    active
+        Whether it is matched at all; otherwise it is paused.
+    """
+
+    subscriber: str
+    row: dict[str, Any]
+    box: tuple[float, float, float, float]
+    kind: str
+    given: dict[str, Any]
+    sink: SinkDefinition | None = None
+    types: tuple[str, ...] | None = None
+    expires_us: int | None = None
+    max_events: int = 0
+    initial: bool = False
+    dwell_us: int = 0
+    active: bool = True
+
+
+class Change(NamedTuple):
+    """A change of a subscription.
+
+    Attributes
+    ----------
+    id
+        The id of the subscription; None if the server chooses one.
+    definition
+        What it is from now on; None deletes it.
+    expected
+        Which version it must have; 0 if it must not exist, None if that does not matter.
+    must_exist
+        Whether the change is refused if there is no such subscription.
+    """
+
+    id: str | None
+    definition: Definition | None
+    expected: int | None = None
+    must_exist: bool = False
+
+
+class ChangesBody(NamedTuple):
+    """Changes of subscriptions of one tenant."""
+
+    time_us: int
+    tenant: int
+    changes: list[Change]
+
+
+class MovesBody(NamedTuple):
+    """Moves of subscriptions of one tenant: ids, and places as columns of a file of moves."""
+
+    time_us: int
+    tenant: int
+    moves: list[tuple[str, dict[str, Any]]]
+
+
+class AdminBody(NamedTuple):
+    """A change of a tenant, a key or a subscriber: ``change["op"]`` says which."""
+
+    time_us: int
+    change: dict[str, Any]
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_read_head = msgspec.msgpack.Decoder(tuple[int, Idempotency | None]).decode
+_read_changes = msgspec.msgpack.Decoder(tuple[int, list[Change]]).decode
+_read_moves = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, dict[str, Any]]]]).decode
+_read_admin = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+def messages_body(
+    tenant: int, messages: Sequence[bytes], idempotency: Idempotency | None = None
+) -> Entry:
+    """Return messages as an entry without its time."""
+    head = _pack((tenant, idempotency))
+    lengths = np.fromiter(map(len, messages), "<u4", len(messages)).tobytes()
+    body = b"".join(
+        [_LENGTH.pack(len(head)), head, _LENGTH.pack(len(messages)), lengths, *messages]
+    )
+    return Entry(MESSAGES, body, len(messages))
+
+
+def changes_body(tenant: int, changes: Sequence[Change]) -> Entry:
+    """Return changes of subscriptions as an entry without its time."""
+    return Entry(CHANGES, _pack((tenant, changes)), len(changes))
+
+
+def moves_body(tenant: int, moves: Sequence[tuple[str, dict[str, Any]]]) -> Entry:
+    """Return moves as an entry without its time."""
+    return Entry(MOVES, _pack((tenant, moves)), len(moves))
+
+
+def admin_body(change: dict[str, Any]) -> Entry:
+    """Return a change of a tenant, a key or a subscriber as an entry without its time."""
+    return Entry(ADMIN, _pack(change), 1)
+
+
+def timed(entry: Entry, time_us: int) -> Entry:
+    """Return an entry with its time."""
+    return Entry(entry.kind, _TIME.pack(time_us) + entry.body, entry.count)
+
+
+def time_of(record: Record) -> int:
+    """Return the time of a record, in microseconds since 1970."""
+    return int(_TIME.unpack_from(record.body)[0])
+
+
+def _messages_layout(body: bytes) -> tuple[int, Idempotency | None, np.ndarray[Any, Any], int]:
+    """Return tenant, idempotency, the lengths of the messages, and where the first one begins."""
+    head_end = _TIME.size + _LENGTH.size + _LENGTH.unpack_from(body, _TIME.size)[0]
+    tenant, idempotency = _read_head(body[_TIME.size + _LENGTH.size : head_end])
+    count = _LENGTH.unpack_from(body, head_end)[0]
+    lengths = np.frombuffer(body, "<u4", count, head_end + _LENGTH.size)
+    return tenant, idempotency, lengths, head_end + _LENGTH.size + 4 * count
+
+
+def read_messages_body(record: Record) -> MessagesBody:
+    """Return the messages of a record."""
+    body = record.body
+    tenant, idempotency, lengths, begin = _messages_layout(body)
+    ends = (begin + np.cumsum(lengths, dtype=np.int64)).tolist()
+    starts = [begin, *ends[:-1]]
+    messages = [body[a:b] for a, b in zip(starts, ends, strict=True)]
+    return MessagesBody(time_of(record), tenant, messages, idempotency)
+
+
+def message_at(record: Record, seq: int) -> tuple[int, bytes]:
+    """Return the tenant and the JSON of one message of a record."""
+    tenant, _, lengths, begin = _messages_layout(record.body)
+    number = seq - record.seq
+    at = begin + int(lengths[:number].sum(dtype=np.int64))
+    return tenant, record.body[at : at + int(lengths[number])]
+
+
+def read_changes(record: Record) -> ChangesBody:
+    """Return the changes of a record."""
+    return ChangesBody(time_of(record), *_read_changes(record.body[_TIME.size :]))
+
+
+def read_moves_body(record: Record) -> MovesBody:
+    """Return the moves of a record."""
+    return MovesBody(time_of(record), *_read_moves(record.body[_TIME.size :]))
+
+
+def read_admin(record: Record) -> AdminBody:
+    """Return the change of a tenant, a key or a subscriber of a record."""
+    return AdminBody(time_of(record), _read_admin(record.body[_TIME.size :]))

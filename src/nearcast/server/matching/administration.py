@@ -1,0 +1,70 @@
+"""Changes of tenants, keys and subscribers that are records of the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nearcast.server.matching.changes import Outcome
+from nearcast.server.matching.registry import Channel
+from nearcast.server.state import changes as stored
+from nearcast.server.state.tables import Channel as StoredChannel
+from nearcast.server.state.tables import Key, Subscriber, Tenant
+
+if TYPE_CHECKING:
+    from nearcast.server.matching.registry import Registry
+
+__all__ = ["administer"]
+
+
+def administer(
+    change: dict[str, Any],
+    seq: int,
+    time_us: int,
+    tenants: dict[str, int],
+    registry: Registry,
+) -> tuple[Outcome, list[stored.Change]]:
+    """Return what became of a change, and what has to be written to the state.
+
+    Parameters
+    ----------
+    change
+        ``op`` is ``tenant`` (``name``, ``limits``), ``key`` (``id``, ``tenant``, ``sha256``,
+        ``roles``, ``subscriber``, ``name``), ``revoke`` (``id``) or ``subscriber`` (``tenant``,
+        ``name``, ``settings``).
+    seq, time_us
+        The number and the time of the record.
+    tenants
+        The numbers of tenants by name; a new one is added.
+    registry
+        Knows the channels.
+    """
+    match change["op"]:
+        case "tenant":
+            name = change["name"]
+            number = tenants.setdefault(name, len(tenants))
+            row = Tenant(number, name, change["limits"], time_us)
+            return Outcome("", "", number, name, seq), [stored.PutTenant(seq, row)]
+        case "key":
+            key = Key(
+                change["id"],
+                change["tenant"],
+                change["sha256"],
+                tuple(change["roles"]),
+                change["subscriber"],
+                change["name"],
+                time_us,
+            )
+            return Outcome("", "", 0, key.id, seq), [stored.PutKey(seq, key)]
+        case "revoke":
+            id = change["id"]
+            return Outcome("", "", 0, id, seq), [stored.RevokeKey(seq, id, time_us)]
+        case "subscriber":
+            tenant, name = change["tenant"], change["name"]
+            number, new = registry.add_channel(Channel(tenant, name))
+            settings = Subscriber(tenant, name, number, change["settings"])
+            changes: list[stored.Change] = [stored.PutSubscriber(seq, settings)]
+            if new:
+                changes.append(stored.PutChannel(seq, StoredChannel(number, tenant, name)))
+            return Outcome("", "", number, name, seq), changes
+        case unknown:
+            raise RuntimeError(f"the log has a change of an unknown kind: {unknown!r}")

@@ -1,0 +1,269 @@
+"""Changes of subscriptions: what each leads to, in the registry, the engine and the state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from nearcast.columns import NEVER
+from nearcast.server.matching.postings import ENDED_DELETED, STARTED, UPDATED
+from nearcast.server.matching.registry import ACTIVE, PAUSED, WANTS, Channel
+from nearcast.server.matching.tables import subscription_table
+from nearcast.server.state import changes as stored
+from nearcast.server.state.cells import Box
+from nearcast.server.state.tables import Channel as StoredChannel
+from nearcast.server.state.tables import Sink, Subscriber
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nearcast.engine import Engine
+    from nearcast.intake import Rejects
+    from nearcast.server.log.records import Change, Definition
+    from nearcast.server.matching.registry import Registry
+
+__all__ = ["Changes", "Outcome", "moved_change", "sink_id"]
+
+_ALL_WANTED = sum(WANTS.values())
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Outcome(NamedTuple):
+    """What became of a change or a move: the subscription, or a code and a reason.
+
+    ``code`` is empty if it was done, otherwise ``NOT_FOUND``, ``CONFLICT``, ``PRECONDITION_FAILED``
+    or ``INVALID_ARGUMENT``.
+    """
+
+    code: str = ""
+    reason: str = ""
+    handle: int = -1
+    id: str = ""
+    version: int = 0
+
+
+class _Put(NamedTuple):
+    """A definition that the engine has to take, at which number, and whether it is new there."""
+
+    seq: int
+    definition: Definition
+    new: bool
+
+
+class Changes:
+    """The changes of one record.
+
+    The registry is changed one by one. The engine gets what is left at the end, in at most three
+    calls: nothing can happen between changes of one record.
+
+    Attributes
+    ----------
+    lifecycle
+        Events in the life of subscriptions: number, handle and kind.
+    updates, seq_of
+        Matches that begin and end, and the number of the change of each handle.
+    stored
+        What has to be written to the state.
+    """
+
+    def __init__(self, engine: Engine, registry: Registry, tenant: int, time_us: int) -> None:
+        self._engine, self._registry = engine, registry
+        self._tenant, self._time_us = tenant, time_us
+        self._put: dict[int, _Put] = {}
+        self._removed: list[int] = []
+        self.lifecycle: list[tuple[int, int, int]] = []
+        self.updates: pa.Table = pa.table({})
+        self.seq_of: dict[int, int] = {}
+        self.stored: list[stored.Change] = []
+
+    def apply(self, changes: Sequence[Change], first_seq: int) -> list[Outcome]:
+        """Apply changes, numbered from ``first_seq`` on; return what became of each."""
+        outcomes = [self._apply(change, seq) for seq, change in enumerate(changes, first_seq)]
+        refused = self._change_engine()
+        if refused:
+            self._undo(refused, outcomes)
+        return outcomes
+
+    def _apply(self, change: Change, seq: int) -> Outcome:
+        registry, tenant = self._registry, self._tenant
+        handle = -1 if change.id is None else registry.find(tenant, change.id)
+        if handle < 0 and (change.must_exist or change.definition is None):
+            return Outcome("NOT_FOUND", "there is no such subscription")
+        if handle < 0 and change.id is not None and registry.is_reserved(change.id):
+            return Outcome("NOT_FOUND", "ids of this form are chosen by the server")
+        if handle >= 0 and change.expected == 0:
+            return Outcome("CONFLICT", "a subscription with this id exists already")
+        if change.expected and (handle < 0 or registry.rows["version"][handle] != change.expected):
+            return Outcome("PRECONDITION_FAILED", "it was changed meanwhile; read it again")
+        if change.definition is None:
+            return self._delete(handle, seq)
+        return self._define(handle, change.id, change.definition, seq)
+
+    def _delete(self, handle: int, seq: int) -> Outcome:
+        registry = self._registry
+        id = registry.id_of(handle)
+        put = self._put.pop(handle, None)
+        if registry.rows["in_engine"][handle] and (put is None or not put.new):
+            self._removed.append(handle)
+        registry.rows["in_engine"][handle] = False
+        registry.end(handle)
+        self._live(seq, handle, ENDED_DELETED, "subscription-ended")
+        self.stored.append(stored.SetStatus(seq, handle, stored.DELETED, self._time_us))
+        return Outcome("", "", handle, id, seq)
+
+    def _define(self, handle: int, id: str | None, definition: Definition, seq: int) -> Outcome:
+        registry, new = self._registry, handle < 0
+        if new:
+            handle = registry.add(self._tenant, id)
+        row = registry.rows[handle]
+        was_in_engine = bool(row["in_engine"])
+        registry.ranked_count += int(definition.kind != "boolean") - int(row["ranked"])
+        row["ranked"] = definition.kind != "boolean"
+        row["channel"] = self._channel(definition, seq)
+        row["sink"] = self._sink_channel(definition, seq)
+        row["status"] = ACTIVE if definition.active else PAUSED
+        row["wants"] = _wanted(definition)
+        row["max_events"] = definition.max_events
+        row["dwell_us"] = definition.dwell_us
+        row["version"] = seq
+        row["in_engine"] = definition.active
+        registry.expires(handle, NEVER if definition.expires_us is None else definition.expires_us)
+        before = self._put.pop(handle, None)
+        if definition.active:
+            fresh = not was_in_engine or (before is not None and before.new)
+            self._put[handle] = _Put(seq, definition, fresh)
+        elif was_in_engine and (before is None or not before.new):
+            self._removed.append(handle)
+        self._live(
+            seq,
+            handle,
+            STARTED if new else UPDATED,
+            "subscription-started" if new else "subscription-updated",
+        )
+        id = registry.id_of(handle)
+        self.stored.append(self._stored(seq, handle, id, definition))
+        return Outcome("", "", handle, id, seq)
+
+    def _live(self, seq: int, handle: int, kind: int, name: str) -> None:
+        if self._registry.rows["wants"][handle] & WANTS[name]:
+            self.lifecycle.append((seq, handle, kind))
+
+    def _channel(self, definition: Definition, seq: int) -> int:
+        """Return the channel of the subscriber."""
+        subscriber = definition.subscriber
+        number, new = self._registry.add_channel(Channel(self._tenant, subscriber))
+        if new:
+            row = StoredChannel(number, self._tenant, subscriber)
+            self.stored.append(stored.PutChannel(seq, row))
+            settings = Subscriber(self._tenant, subscriber, number, {})
+            self.stored.append(stored.PutSubscriber(seq, settings))
+        return number
+
+    def _sink_channel(self, definition: Definition, seq: int) -> int:
+        """Return the channel of the sink; 0 if there is none."""
+        sink, subscriber = definition.sink, definition.subscriber
+        if sink is None:
+            return 0
+        number, new = self._registry.add_channel(Channel(self._tenant, subscriber, sink.url))
+        id = sink_id(number)
+        if new:
+            row = StoredChannel(number, self._tenant, subscriber, id)
+            self.stored.append(stored.PutChannel(seq, row))
+        given = Sink(
+            id,
+            self._tenant,
+            subscriber,
+            sink.url,
+            sink.secrets,
+            sink.headers,
+            number,
+            seq - 1,
+            (1 << 31) - 1,
+            self._time_us,
+        )
+        self.stored.append(stored.PutSink(seq, given))
+        return number
+
+    def _stored(
+        self, seq: int, handle: int, id: str, definition: Definition
+    ) -> stored.PutDefinition:
+        sink = int(self._registry.rows["sink"][handle])
+        return stored.PutDefinition(
+            seq,
+            handle,
+            self._tenant,
+            id,
+            definition.subscriber,
+            sink_id(sink) if sink else None,
+            _pack(definition),
+            stored.ACTIVE if definition.active else stored.INACTIVE,
+            self._time_us,
+            definition.expires_us,
+            Box(*definition.box),
+            definition.kind,
+        )
+
+    # --- the engine ------------------------------------------------------------------------------
+
+    def _change_engine(self) -> dict[int, str]:
+        """Make the calls; return the handles that the engine refuses, with the reasons."""
+        if self._removed:
+            self._engine.unsubscribe(self._removed)
+        plain = {h: p for h, p in self._put.items() if p.new and not p.definition.initial}
+        others = {h: p for h, p in self._put.items() if h not in plain}
+        refused: dict[int, str] = {}
+        if plain:
+            rejects = self._engine.subscribe_table(self._table(plain), initial=False)
+            refused |= _reasons([*plain], rejects)
+        if others:
+            replaced = self._engine.replace_table(self._table(others), upsert=True)
+            refused |= _reasons([*others], replaced.rejects)
+            self.updates = replaced.updates
+            self.seq_of = {handle: put.seq for handle, put in others.items()}
+        return refused
+
+    def _table(self, puts: dict[int, _Put]) -> pa.Table:
+        rows = [put.definition.row for put in puts.values()]
+        return subscription_table([*puts], rows, [str(self._tenant)] * len(rows))
+
+    def _undo(self, refused: dict[int, str], outcomes: list[Outcome]) -> None:
+        """End subscriptions that the engine refuses, which those who submit changes prevent."""
+        for at, outcome in enumerate(outcomes):
+            reason = refused.get(outcome.handle)
+            if reason is not None and not outcome.code:
+                outcomes[at] = Outcome("INVALID_ARGUMENT", reason)
+        for handle in refused:
+            if handle in self._engine:
+                self._engine.unsubscribe(handle)
+            self._registry.rows["in_engine"][handle] = False
+            self._registry.end(handle)
+            seq = self._put[handle].seq
+            self.stored.append(stored.SetStatus(seq, handle, stored.DELETED, self._time_us))
+        self.lifecycle = [event for event in self.lifecycle if event[1] not in refused]
+
+
+def sink_id(channel: int) -> str:
+    """Return the id of the sink of a channel."""
+    return f"sink-{channel:x}"
+
+
+def moved_change(seq: int, handle: int, place: dict[str, Any], time_us: int) -> stored.PutPlace:
+    """Return where a subscription has moved, to be stored."""
+    return stored.PutPlace(seq, handle, _pack(place), time_us)
+
+
+def _wanted(definition: Definition) -> int:
+    if definition.types is None:
+        return _ALL_WANTED
+    return sum(WANTS[name] for name in {*definition.types})
+
+
+def _reasons(handles: list[int], rejects: Rejects) -> dict[int, str]:
+    return {
+        handles[row]: f"{field} {reason}".strip()
+        for row, field, reason in zip(
+            rejects.row.tolist(), rejects.field, rejects.reason, strict=True
+        )
+    }

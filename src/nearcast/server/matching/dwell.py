@@ -1,0 +1,82 @@
+"""Updates that must last before they are sent: a subscriber who passes by is not disturbed.
+
+A match that begins or ends because a subscription moves waits for ``dwell_us``. If the opposite
+happens meanwhile, neither is sent.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast.columns import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["Dwelling", "Waiting"]
+
+
+class Waiting(NamedTuple):
+    """An update that waits: when it may be sent, of what, and whether the match begins (+1)."""
+
+    due_us: int
+    handle: int
+    message: int
+    sign: int
+    score: float
+
+
+class Dwelling:
+    """The updates that wait."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[int, int], Waiting] = {}
+        self._by_time: list[Waiting] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def next_us(self) -> int:
+        """When the next update may be sent, at the earliest."""
+        return self._by_time[0].due_us if self._by_time else NEVER
+
+    def add(self, update: Waiting) -> None:
+        """Let an update wait, or cancel it together with the opposite one that waits."""
+        key = update.handle, update.message
+        if self._waiting.pop(key, None) is None:
+            self._waiting[key] = update
+            heapq.heappush(self._by_time, update)
+
+    def take(self, time_us: int) -> list[Waiting]:
+        """Return the updates that have lasted until a time, in their order."""
+        due = []
+        while self._by_time and self._by_time[0].due_us <= time_us:
+            update = heapq.heappop(self._by_time)
+            key = update.handle, update.message
+            if self._waiting.get(key) is update:
+                del self._waiting[key]
+                due.append(update)
+        return due
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the updates as arrays, to be saved."""
+        rows = sorted(self._waiting.values())
+        columns = zip(*rows, strict=True) if rows else ([] for _ in Waiting._fields)
+        kinds = (np.int64, np.int64, np.int64, np.int8, np.float64)
+        named = zip(Waiting._fields, columns, kinds, strict=True)
+        return {name: np.array(column, kind) for name, column, kind in named}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Dwelling:
+        """Return the updates that were saved."""
+        dwelling = cls()
+        columns = [arrays[name].tolist() for name in Waiting._fields]
+        for row in zip(*columns, strict=True):
+            dwelling.add(Waiting(*row))
+        return dwelling

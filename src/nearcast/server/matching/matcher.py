@@ -1,0 +1,414 @@
+"""From the log to events: a message meets every subscription as it is at that moment.
+
+Matching is a function of the log. What it returns does not depend on how many records are
+processed at a time, on the time of day or on what other threads do: so events can be computed
+again, byte by byte, whenever they are needed.
+
+- Records of messages that follow each other are matched by one call of the engine.
+- Before a record with a later time, subscriptions expire, and updates that waited are released.
+- Engine calls that change something are made per record, and weights of tokens are counted at
+  moments that depend on the number of ranked subscriptions only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.engine import Engine
+from nearcast.server.log.messages import message_columns
+from nearcast.server.log.records import (
+    ADMIN,
+    CHANGES,
+    MESSAGES,
+    MOVES,
+    read_admin,
+    read_changes,
+    read_messages_body,
+    read_moves_body,
+    time_of,
+)
+from nearcast.server.matching.administration import administer
+from nearcast.server.matching.changes import Changes, Outcome, moved_change
+from nearcast.server.matching.dwell import Dwelling, Waiting
+from nearcast.server.matching.postings import (
+    ENDED_EXPIRED,
+    ENDED_MAX_EVENTS,
+    MATCH,
+    UNMATCH,
+    Postings,
+)
+from nearcast.server.matching.registry import ACTIVE, ENDED, PAUSED, WANTS, Registry
+from nearcast.server.matching.tables import move_table
+from nearcast.server.state.changes import EXPIRED, PutIdempotency, SetStatus
+from nearcast.server.state.tables import Idempotency
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from nearcast.server.log.records import MessagesBody
+    from nearcast.storage.log import Record
+
+__all__ = ["Matcher", "Processed", "new_engine"]
+
+MAX_MESSAGES = 20_000
+"""The number of messages after which a call of the engine is made."""
+
+_MIN_COUNTED = 512
+"""Below this number of ranked subscriptions, weights are counted only once."""
+
+
+class Processed(NamedTuple):
+    """What some records led to.
+
+    Attributes
+    ----------
+    postings, last_seq
+        The postings of all of them, and the number of the last one.
+    outcomes
+        What became of changes and moves, by the number of their record.
+    changes
+        What has to be written to the state.
+    messages, matches, examined
+        How many there were, and how many candidates had to be verified.
+    """
+
+    postings: Postings
+    last_seq: int
+    outcomes: dict[int, list[Outcome]]
+    changes: list[Any]
+    messages: int
+    matches: int
+    examined: int
+
+
+def new_engine(**settings: Any) -> Engine:
+    """Return an engine as matching needs it: it does nothing by itself that can be noticed."""
+    return Engine(report="moves", weights="manual", **settings)
+
+
+class _Pieces:
+    """Postings in the order in which they come about."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Postings] = []
+
+    def add(
+        self,
+        registry: Registry,
+        seq: NDArray[np.int64],
+        handle: NDArray[np.int64],
+        message: NDArray[np.int64],
+        kind: NDArray[np.uint8],
+        score: NDArray[np.float64],
+    ) -> None:
+        """Add postings for the subscribers, and those for sinks."""
+        rows = registry.rows[handle]
+        own = Postings(seq, rows["channel"].copy(), handle.astype(np.uint32), message, kind, score)
+        self._pieces.append(own)
+        sent = np.flatnonzero(rows["sink"])
+        if len(sent):
+            self._pieces.append(own.take(sent)._replace(channel=rows["sink"][sent]))
+
+    def add_one(self, registry: Registry, seq: int, handle: int, kind: int) -> None:
+        """Add an event in the life of a subscription."""
+        self.add(
+            registry,
+            np.array([seq], np.int64),
+            np.array([handle], np.int64),
+            np.zeros(1, np.int64),
+            np.array([kind], np.uint8),
+            np.full(1, math.nan),
+        )
+
+    def joined(self) -> Postings:
+        """Return all postings, by seq."""
+        if not self._pieces:
+            return Postings.empty()
+        postings = Postings.concatenate(self._pieces)
+        return postings.take(np.argsort(postings.seq, kind="stable"))
+
+
+class Matcher:
+    """Turns records into postings. One thread uses it.
+
+    Parameters
+    ----------
+    engine
+        The engine, made by `new_engine` or opened from a checkpoint.
+    registry, dwelling
+        What else is known of the subscriptions.
+    tenants
+        The numbers of tenants, by name.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        registry: Registry | None = None,
+        dwelling: Dwelling | None = None,
+        tenants: dict[str, int] | None = None,
+        counted: int = 0,
+    ) -> None:
+        self.engine = engine
+        self.registry = registry or Registry()
+        self.dwelling = dwelling or Dwelling()
+        self.tenants = tenants if tenants is not None else {}
+        self.counted = counted
+        self._pieces = _Pieces()
+        self._outcomes: dict[int, list[Outcome]] = {}
+        self._changes: list[Any] = []
+        self._messages = self._matches = self._examined = 0
+        rows = self.registry.rows
+        gone = rows["in_engine"] & (rows["status"] == ENDED)
+        self._ended: list[int] = np.flatnonzero(gone).tolist()
+
+    @property
+    def next_us(self) -> int:
+        """When something happens by itself, at the earliest: a tick is needed then."""
+        return min(self.registry.next_expiry_us, self.dwelling.next_us)
+
+    def process(self, records: Iterable[Record]) -> Processed:
+        """Process records in their order."""
+        self._pieces, self._outcomes, self._changes = _Pieces(), {}, []
+        self._messages = self._matches = self._examined = 0
+        run: list[Record] = []
+        waiting = last = 0
+        for record in records:
+            time_us, last = time_of(record), record.seq + record.count - 1
+            self._time_us = time_us
+            passing = time_us >= self.next_us
+            if run and (record.kind != MESSAGES or passing or waiting >= MAX_MESSAGES):
+                self._match(run)
+                run, waiting = [], 0
+            if passing:
+                self._pass_time(record.seq, time_us)
+            if record.kind == MESSAGES:
+                run.append(record)
+                waiting += record.count
+            elif record.kind == CHANGES:
+                self._change(record)
+            elif record.kind == MOVES:
+                self._move(record)
+            elif record.kind == ADMIN:
+                self._administer(record)
+        if run:
+            self._match(run)
+        return Processed(
+            self._pieces.joined(),
+            last,
+            self._outcomes,
+            self._changes,
+            self._messages,
+            self._matches,
+            self._examined,
+        )
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def _match(self, run: list[Record]) -> None:
+        """Match the messages of several records by one call."""
+        bodies = [read_messages_body(record) for record in run]
+        blobs = [blob for body in bodies for blob in body.messages]
+        columns = message_columns(blobs)
+        counts = [record.count for record in run]
+        seq = np.concatenate([np.arange(r.seq, r.seq + r.count) for r in run])
+        columns["id"] = pa.array(seq, pa.int64())
+        time_us = np.repeat(np.array([body.time_us for body in bodies], np.int64), counts)
+        columns["time"] = pa.array(time_us, pa.timestamp("us", "UTC"))
+        tenants = pa.array([str(body.tenant) for body in bodies], pa.string())
+        columns["scope"] = tenants.take(pa.array(np.repeat(np.arange(len(run)), counts)))
+        self.engine._clock.set(bodies[-1].time_us)
+        published = self.engine.publish_table(pa.table(columns))
+        if len(published.rejects):
+            raise RuntimeError(f"a message of the log was rejected: {published.rejects.reason[0]}")
+        for record, body in zip(run, bodies, strict=True):
+            if body.idempotency is not None:
+                self._changes.append(_idempotency(record, body))
+        self._messages += len(blobs)
+        self._examined += published.examined
+        matches = published.matches
+        message = matches["message_id"].to_numpy()
+        handle = matches["subscription_id"].to_numpy().astype(np.int64)
+        score = matches["score"].to_numpy().astype(np.float64)
+        kind = np.full(len(message), MATCH, np.uint8)
+        self._matches += len(message)
+        self._post(message, handle, message, kind, score)
+
+    def _post(
+        self,
+        seq: NDArray[np.int64],
+        handle: NDArray[np.int64],
+        message: NDArray[np.int64],
+        kind: NDArray[np.uint8],
+        score: NDArray[np.float64],
+    ) -> None:
+        """Post matches that begin and end, in an order that does not depend on the index."""
+        rows = self.registry.rows
+        wanted = np.where(kind == MATCH, WANTS["match"], WANTS["unmatch"])
+        kept = (rows["status"][handle] == ACTIVE) & ((rows["wants"][handle] & wanted) != 0)
+        order = np.lexsort((handle, message, seq))
+        order = order[kept[order]]
+        if not len(order):
+            return
+        seq, handle, message = seq[order], handle[order], message[order]
+        kind, score = kind[order], score[order]
+        limited = np.flatnonzero(rows["max_events"][handle])
+        ended: list[tuple[int, int]] = []
+        if len(limited):
+            over = []
+            for at in limited.tolist():
+                row = rows[handle[at]]
+                if row["events"] == row["max_events"]:
+                    over.append(at)
+                    continue
+                row["events"] += 1
+                if row["events"] == row["max_events"]:
+                    ended.append((int(seq[at]), int(handle[at])))
+            if over:
+                left = np.ones(len(seq), np.bool_)
+                left[over] = False
+                seq, handle, message = seq[left], handle[left], message[left]
+                kind, score = kind[left], score[left]
+        self._pieces.add(self.registry, seq, handle, message, kind, score)
+        for at_seq, one in ended:
+            self._end(one, at_seq, ENDED_MAX_EVENTS)
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def _pass_time(self, seq: int, time_us: int) -> None:
+        """Let everything happen that is due, before the record with this number."""
+        for handle in self.registry.take_expired(time_us):
+            self._end(handle, seq, ENDED_EXPIRED)
+        due = self.dwelling.take(time_us)
+        if due:
+            self._post(
+                np.full(len(due), seq, np.int64),
+                np.array([update.handle for update in due], np.int64),
+                np.array([update.message for update in due], np.int64),
+                np.array([MATCH if u.sign > 0 else UNMATCH for u in due], np.uint8),
+                np.array([update.score for update in due], np.float64),
+            )
+
+    def _end(self, handle: int, seq: int, kind: int) -> None:
+        """End a subscription; the engine forgets it at the next change."""
+        self.registry.end(handle)
+        if self.registry.rows["in_engine"][handle]:
+            self._ended.append(handle)
+        if self.registry.rows["wants"][handle] & WANTS["subscription-ended"]:
+            self._pieces.add_one(self.registry, seq, handle, kind)
+        self._changes.append(SetStatus(seq, handle, EXPIRED, self._time_us))
+
+    # --- changes of subscriptions ----------------------------------------------------------------
+
+    def _change(self, record: Record) -> None:
+        """Apply the changes of a record, in their order."""
+        body = read_changes(record)
+        self.engine._clock.set(body.time_us)
+        self._forget_ended()
+        changes = Changes(self.engine, self.registry, body.tenant, body.time_us)
+        outcomes = changes.apply(body.changes, record.seq)
+        for seq, handle, kind in changes.lifecycle:
+            self._pieces.add_one(self.registry, seq, handle, kind)
+        self._update(changes.updates, changes.seq_of, body.time_us)
+        self._changes += changes.stored
+        self._outcomes[record.seq] = outcomes
+        self._count_weights()
+
+    def _forget_ended(self) -> None:
+        """Let the engine forget subscriptions that have ended."""
+        if self._ended:
+            self.engine.unsubscribe(self._ended)
+            self.registry.rows["in_engine"][self._ended] = False
+            self._ended = []
+
+    def _count_weights(self) -> None:
+        """Count the weights of tokens when the number of ranked subscriptions has doubled."""
+        ranked = self.registry.ranked_count
+        first = self.counted == 0 and ranked > 0
+        if first or ranked >= max(2 * self.counted, _MIN_COUNTED):
+            self._forget_ended()
+            self.engine.count_weights()
+            self.counted = ranked
+
+    # --- moves -----------------------------------------------------------------------------------
+
+    def _move(self, record: Record) -> None:
+        """Move subscriptions, in their order; of several moves of one, the last one counts."""
+        body = read_moves_body(record)
+        self.engine._clock.set(body.time_us)
+        rows = self.registry.rows
+        outcomes: list[Outcome] = []
+        last: dict[int, tuple[int, dict[str, Any]]] = {}
+        for seq, (id, place) in enumerate(body.moves, record.seq):
+            handle = self.registry.find(body.tenant, id)
+            if handle < 0:
+                outcomes.append(Outcome("NOT_FOUND", "there is no such subscription"))
+            elif rows["status"][handle] == PAUSED:
+                outcomes.append(Outcome("CONFLICT", "it is paused; activate it first"))
+            else:
+                outcomes.append(Outcome("", "", handle, id, seq))
+                last[handle] = seq, place
+        if last:
+            places = [place for _, place in last.values()]
+            moved = self.engine.move_table(move_table([*last], places, body.time_us))
+            refused = {[*last][row]: i for i, row in enumerate(moved.rejects.row.tolist())}
+            for at, outcome in enumerate(outcomes):
+                if outcome.handle in refused:
+                    i = refused[outcome.handle]
+                    reason = f"{moved.rejects.field[i]} {moved.rejects.reason[i]}".strip()
+                    outcomes[at] = Outcome("INVALID_ARGUMENT", reason)
+            for handle, (seq, place) in last.items():
+                if handle not in refused:
+                    rows["version"][handle] = seq
+                    self._changes.append(moved_change(seq, handle, place, body.time_us))
+            self._update(moved.updates, {h: seq for h, (seq, _) in last.items()}, body.time_us)
+        self._outcomes[record.seq] = outcomes
+
+    def _update(self, updates: pa.Table, seq_of: dict[int, int], time_us: int) -> None:
+        """Post matches that begin or end because subscriptions change; some have to last first."""
+        if not updates.num_rows:
+            return
+        handle = updates["subscription_id"].to_numpy().astype(np.int64)
+        message = updates["message_id"].to_numpy().astype(np.int64)
+        sign = updates["sign"].to_numpy()
+        score = updates["score"].to_numpy().astype(np.float64)
+        dwell_us = self.registry.rows["dwell_us"][handle]
+        for at in np.flatnonzero(dwell_us).tolist():
+            self.dwelling.add(
+                Waiting(
+                    time_us + int(dwell_us[at]),
+                    int(handle[at]),
+                    int(message[at]),
+                    int(sign[at]),
+                    float(score[at]),
+                )
+            )
+        now = np.flatnonzero(dwell_us == 0)
+        seq = np.array([seq_of[one] for one in handle[now].tolist()], np.int64)
+        kind = np.where(sign[now] > 0, MATCH, UNMATCH).astype(np.uint8)
+        self._post(seq, handle[now], message[now], kind, score[now])
+
+    # --- tenants, keys, subscribers --------------------------------------------------------------
+
+    def _administer(self, record: Record) -> None:
+        """Apply a change of a tenant, a key or a subscriber."""
+        body = read_admin(record)
+        outcome, changes = administer(
+            body.change, record.seq, body.time_us, self.tenants, self.registry
+        )
+        self._changes += changes
+        self._outcomes[record.seq] = [outcome]
+
+
+def _idempotency(record: Record, body: MessagesBody) -> PutIdempotency:
+    assert body.idempotency is not None
+    key, digest, answer = body.idempotency
+    last = record.seq + record.count - 1
+    row = Idempotency(body.tenant, key, digest, record.seq, last, answer, body.time_us)
+    return PutIdempotency(last, row)

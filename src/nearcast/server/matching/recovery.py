@@ -1,0 +1,134 @@
+"""Opening: a checkpoint, the events that it has, and what the log has after it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+from nearcast.errors import StorageError
+from nearcast.server.log.records import time_of
+from nearcast.server.matching.checkpoint import Checkpoints, Loaded
+from nearcast.server.matching.events import EventStore
+from nearcast.server.matching.matcher import Matcher, new_engine
+from nearcast.server.matching.segments import DamagedEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from nearcast.server.log import Log
+    from nearcast.server.matching.events import Block
+    from nearcast.server.matching.matcher import Processed
+    from nearcast.server.state import State
+    from nearcast.storage.log import Record
+
+__all__ = ["Recovered", "advance", "recover"]
+
+_log = logging.getLogger("nearcast.server")
+_REPLAYED = 50_000
+
+
+class Recovered(NamedTuple):
+    """Matching up to the end of the log."""
+
+    matcher: Matcher
+    events: EventStore
+    checkpoints: Checkpoints
+    seq: int
+    time_us: int
+    replayed: int
+
+
+def recover(
+    folder: Path, log: Log, state: State, progress: Callable[[int, int], None] | None = None
+) -> Recovered:
+    """Bring matching to the end of the log.
+
+    Parameters
+    ----------
+    folder
+        The folder of the server.
+    log, state
+        What was opened before. The state gets what it lacks.
+    progress
+        Is called with the number of the record that was replayed, and that of the last one.
+
+    Raises
+    ------
+    StorageError
+        If the log has been trimmed, and no checkpoint is whole.
+    """
+    checkpoints = Checkpoints(folder / "checkpoint")
+    loaded, events = _begin(folder, log, state, checkpoints)
+    matcher = Matcher(new_engine()) if loaded is None else loaded.matcher
+    seq, time_us = (0, 0) if loaded is None else (loaded.seq, loaded.time_us)
+    first = seq
+    for records in _batches(log, seq + 1):
+        seq, time_us = records[-1].seq + records[-1].count - 1, time_of(records[-1])
+        advance(matcher, events, state, records)
+        if progress is not None:
+            progress(seq, log.last_seq)
+    return Recovered(matcher, events, checkpoints, seq, time_us, seq - first)
+
+
+def advance(
+    matcher: Matcher, events: EventStore, state: State, records: list[Record]
+) -> tuple[Processed, Block | None]:
+    """Process records, and write what they lead to; what was written before is not written again."""
+    processed = matcher.process(records)
+    if processed.changes:
+        state.apply(processed.changes, processed.last_seq)
+    if processed.last_seq <= events.last_seq:
+        return processed, None
+    postings = processed.postings
+    known = events.last_seq
+    if len(postings.seq) and postings.seq[0] <= known:
+        postings = postings.take((postings.seq > known).nonzero()[0])
+    return processed, events.append(postings, processed.last_seq)
+
+
+def _begin(
+    folder: Path, log: Log, state: State, checkpoints: Checkpoints
+) -> tuple[Loaded | None, EventStore]:
+    """Return the newest checkpoint whose events are whole, and these events."""
+    at_most = min(log.last_seq, state.applied_seq)
+    while True:
+        loaded = checkpoints.load(at_most, lambda error: _log.warning("%s", error))
+        if loaded is None:
+            break
+        try:
+            return loaded, EventStore.open(
+                folder / "events", loaded.folder / "tail", loaded.seq, first_seq=log.first_seq
+            )
+        except StorageError as error:
+            _log.warning("%s; they are computed again", error)
+            at_most = loaded.seq - 1
+            if isinstance(error, DamagedEvents):
+                at_most = min(at_most, error.first_seq - 1)
+    if log.first_seq > 1:
+        raise StorageError(
+            f"{folder}: the log begins with record {log.first_seq:,}, and no checkpoint before it "
+            "is whole; restore the folder 'checkpoint' from a backup"
+        )
+    if state.applied_seq > log.last_seq:
+        raise StorageError(
+            f"{folder}: the state has changes up to record {state.applied_seq:,}, but the log ends "
+            f"with {log.last_seq:,}; restore both from the same backup"
+        )
+    shutil.rmtree(folder / "events", ignore_errors=True)
+    return None, EventStore(folder / "events")
+
+
+def _batches(log: Log, first: int) -> Iterator[list[Record]]:
+    """Yield the records from a number on, many at a time."""
+    batch: list[Record] = []
+    messages = 0
+    for record in log.read(first):
+        batch.append(record)
+        messages += record.count
+        if messages >= _REPLAYED:
+            yield batch
+            batch, messages = [], 0
+    if batch:
+        yield batch

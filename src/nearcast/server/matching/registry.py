@@ -1,0 +1,271 @@
+"""What matching has to know of every subscription, by handle; and the numbers of channels.
+
+Everything here follows from the log. It is kept in flat arrays, saved with every checkpoint, and
+brought up to date from the log after that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.columns import NEVER, GrowingArray, Ids
+from nearcast.storage import strings_from_arrays, strings_to_arrays
+from nearcast.text import IdTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["ACTIVE", "ENDED", "PAUSED", "WANTS", "Channel", "Registry", "generated_id"]
+
+ACTIVE, PAUSED, ENDED = 1, 2, 3
+"""The status of a subscription. An ended one is never matched again."""
+
+WANTS = {
+    "match": 1,
+    "unmatch": 2,
+    "subscription-started": 4,
+    "subscription-updated": 8,
+    "subscription-ended": 16,
+}
+"""The bit of each type of event in ``wants``."""
+
+_ROW = np.dtype(
+    [
+        ("tenant", "<u4"),
+        ("channel", "<u4"),
+        ("sink", "<u4"),
+        ("max_events", "<i4"),
+        ("events", "<i4"),
+        ("status", "u1"),
+        ("wants", "u1"),
+        ("ranked", "?"),
+        ("in_engine", "?"),
+        ("expires_us", "<i8"),
+        ("dwell_us", "<i8"),
+        ("version", "<i8"),
+    ]
+)
+_GENERATED = "sub-"
+
+
+class Channel(NamedTuple):
+    """Whose events a channel has: those of a subscriber, or, with a URL, those for a sink."""
+
+    tenant: int
+    subscriber: str
+    url: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The channel as a text that no other channel has."""
+        kind = "subscriber" if self.url is None else "sink"
+        return "\0".join([kind, str(self.tenant), self.subscriber, self.url or ""])
+
+
+def generated_id(handle: int) -> str:
+    """Return the id of a subscription for which the client gave none."""
+    return f"{_GENERATED}{handle:x}"
+
+
+def _handle_of_generated(id: str) -> int | None:
+    digits = id.removeprefix(_GENERATED)
+    if digits == id or len(digits) > 8 or not digits.isascii():
+        return None
+    try:
+        handle = int(digits, 16)
+    except ValueError:
+        return None
+    return handle if generated_id(handle) == id else None
+
+
+class Registry:
+    """Subscriptions by handle, and channels by number. Handles are never used again.
+
+    One thread changes it, any thread may look something up. The fields of ``rows``:
+
+    ``tenant``, ``channel``, ``sink``
+        Whose it is, and the channels of its events; ``sink`` is 0 if it has none.
+    ``status``, ``version``
+        `ACTIVE`, `PAUSED` or `ENDED`, and the number of its last change.
+    ``wants``
+        The types of events it wants, as bits of `WANTS`.
+    ``max_events``, ``events``
+        After how many events it ends (0: never), and how many it had, if that matters.
+    ``ranked``, ``expires_us``, ``dwell_us``
+        As in its definition.
+    ``in_engine``
+        Whether the engine has it: not while it is paused; for a while after it has ended.
+    """
+
+    def __init__(self) -> None:
+        self._rows = GrowingArray(np.empty(0, _ROW))
+        self._names: list[str | None] = []
+        self._ids = IdTable()
+        self._handle_of_slot: list[int] = []
+        self._channels = IdTable()
+        self._channel_keys: list[str] = []
+        self._expiring: list[tuple[int, int]] = []
+        self._lock = threading.Lock()
+        self.ranked_count = 0
+        self.per_tenant: dict[int, int] = {}
+        self._add_channel("none")  # channel 0 is no channel
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """The fields of all subscriptions, by handle; to be changed in place."""
+        return self._rows.writable
+
+    # --- channels --------------------------------------------------------------------------------
+
+    def channel_of(self, channel: Channel) -> int:
+        """Return the number of a channel; 0 if it never had a subscription."""
+        with self._lock:
+            return max(self._channels.find_one(channel.key), 0)
+
+    def add_channel(self, channel: Channel) -> tuple[int, bool]:
+        """Return the number of a channel, and whether it is new."""
+        known = self._channels.find_one(channel.key)
+        return (known, False) if known >= 0 else (self._add_channel(channel.key), True)
+
+    def channel(self, number: int) -> Channel:
+        """Return a channel by its number."""
+        kind, tenant, subscriber, url = self._channel_keys[number].split("\0")
+        return Channel(int(tenant), subscriber, url if kind == "sink" else None)
+
+    def _add_channel(self, key: str) -> int:
+        self._channel_keys.append(key)
+        with self._lock:
+            return self._channels.add_one(key)
+
+    # --- subscriptions ---------------------------------------------------------------------------
+
+    def find(self, tenant: int, id: str) -> int:
+        """Return the handle of a subscription that has not ended, -1 if there is none."""
+        generated = _handle_of_generated(id)
+        if generated is not None:
+            known = generated < len(self) and self._names[generated] is None
+            mine = known and self.rows["tenant"][generated] == tenant
+            return generated if mine and self.rows["status"][generated] != ENDED else -1
+        with self._lock:
+            slot = self._ids.find_one(f"{tenant}\0{id}")
+            return self._handle_of_slot[slot] if slot >= 0 else -1
+
+    def id_of(self, handle: int) -> str:
+        """Return the id by which clients know a subscription."""
+        return self._names[handle] or generated_id(handle)
+
+    def is_reserved(self, id: str) -> bool:
+        """Return whether an id has the form of those that the server chooses."""
+        return _handle_of_generated(id) is not None
+
+    def add(self, tenant: int, id: str | None) -> int:
+        """Return the handle of a new subscription; its columns are zero, it is active."""
+        handle = len(self)
+        self._names.append(id)
+        if id is not None:
+            with self._lock:
+                slot = self._ids.add_one(f"{tenant}\0{id}")
+                self._handle_of_slot[slot : slot + 1] = [handle]
+        self._rows.push(np.zeros((), _ROW))
+        self.rows["tenant"][handle] = tenant
+        self.rows["status"][handle] = ACTIVE
+        self.rows["expires_us"][handle] = NEVER
+        self.per_tenant[tenant] = self.per_tenant.get(tenant, 0) + 1
+        return handle
+
+    def end(self, handle: int) -> None:
+        """End a subscription; its id is free again."""
+        tenant, name = int(self.rows["tenant"][handle]), self._names[handle]
+        self.rows["status"][handle] = ENDED
+        self.per_tenant[tenant] -= 1
+        self.ranked_count -= int(self.rows["ranked"][handle])
+        if name is not None:
+            with self._lock:
+                self._ids.remove(self._ids.find(Ids.of([f"{tenant}\0{name}"])))
+
+    def expires(self, handle: int, time_us: int) -> None:
+        """Set when a subscription expires."""
+        self.rows["expires_us"][handle] = time_us
+        if time_us < NEVER:
+            heapq.heappush(self._expiring, (time_us, handle))
+
+    @property
+    def next_expiry_us(self) -> int:
+        """When the next subscription expires, at the earliest."""
+        return self._expiring[0][0] if self._expiring else NEVER
+
+    def take_expired(self, time_us: int) -> list[int]:
+        """Return the subscriptions that expire until a time and have not ended, by expiry."""
+        found = []
+        while self._expiring and self._expiring[0][0] <= time_us:
+            expiry, handle = heapq.heappop(self._expiring)
+            if self.rows["status"][handle] != ENDED and self.rows["expires_us"][handle] == expiry:
+                found.append(handle)
+        return [*dict.fromkeys(found)]
+
+    def unended(self) -> NDArray[np.int64]:
+        """Return the handles of subscriptions that have not ended."""
+        return np.flatnonzero(self.rows["status"] != ENDED)
+
+    # --- on disk ---------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays, to be saved."""
+        named = [handle for handle, name in enumerate(self._names) if name is not None]
+        names = pa.array([self._names[handle] for handle in named], pa.string())
+        return {
+            **{name: self.rows[name].copy() for name in _ROW.names or ()},
+            "named": np.array(named, np.int64),
+            **{f"names.{k}": v for k, v in strings_to_arrays(names).items()},
+            **{
+                f"channels.{k}": v
+                for k, v in strings_to_arrays(pa.array(self._channel_keys, pa.string())).items()
+            },
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Registry:
+        """Return the registry that was saved."""
+        registry = cls()
+        rows = np.zeros(len(arrays["tenant"]), _ROW)
+        for name in _ROW.names or ():
+            rows[name] = arrays[name]
+        registry._rows = GrowingArray(rows)
+        registry._names = [None] * len(rows)
+        status, tenant = rows["status"], rows["tenant"]
+        slots, keys = [], []
+        for handle, name in zip(arrays["named"].tolist(), _strings("names", arrays), strict=True):
+            registry._names[handle] = name
+            if status[handle] != ENDED:
+                slots.append(handle)
+                keys.append(f"{tenant[handle]}\0{name}")
+        registry._ids.add(Ids.of(keys))
+        registry._handle_of_slot = slots
+        registry._channel_keys = [*_strings("channels", arrays)]
+        registry._channels = IdTable()
+        registry._channels.add(Ids.of(registry._channel_keys))
+        open_ = registry.unended()
+        registry.ranked_count = int(np.count_nonzero(rows["ranked"][open_]))
+        numbers, counts = np.unique(tenant[open_], return_counts=True)
+        registry.per_tenant = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+        expires_us = rows["expires_us"]
+        expiring = open_[expires_us[open_] < NEVER]
+        registry._expiring = [*zip(expires_us[expiring].tolist(), expiring.tolist(), strict=True)]
+        heapq.heapify(registry._expiring)
+        return registry
+
+
+def _strings(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> list[str]:
+    own = {k.removeprefix(f"{prefix}."): v for k, v in arrays.items() if k.startswith(prefix + ".")}
+    values: list[str] = strings_from_arrays(own).to_pylist()
+    return values

@@ -1,0 +1,199 @@
+"""Sealed segments: the postings of a range of seqs, in a folder that never changes.
+
+The same log gives the same bytes: a segment ends where the log says, and its folder contains only
+its postings and the version of Nearcast.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.errors import StorageError
+from nearcast.server.matching.runs import Run
+from nearcast.storage import read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "DamagedEvents",
+    "Segment",
+    "read_run",
+    "segment_last_seq",
+    "segment_path",
+    "unpacked_reach",
+    "write_run",
+]
+
+_KIND = "postings"
+
+
+class DamagedEvents(StorageError):
+    """The file of a sealed segment is missing or damaged; the log can rebuild it.
+
+    Attributes
+    ----------
+    first_seq, last_seq
+        The seqs whose postings the file has or had.
+    """
+
+    def __init__(self, first_seq: int, last_seq: int, problem: object) -> None:
+        super().__init__(
+            f"the events of seqs {first_seq} to {last_seq} cannot be read ({problem}); "
+            "rebuild them from the log"
+        )
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+
+
+def segment_path(folder: Path, first_seq: int) -> Path:
+    """Return the folder of the segment that starts with a seq."""
+    return folder / f"{first_seq:020d}.post"
+
+
+def segment_last_seq(path: Path) -> int | None:
+    """Return the last seq of a segment from its manifest; None if that cannot be read."""
+    try:
+        return int(read_arrays(path, _KIND, verify=False)[1]["last_seq"])
+    except StorageError:
+        return None
+
+
+def write_run(
+    path: Path, first_seq: int, last_seq: int, runs: Sequence[Run], reach: NDArray[np.uint32]
+) -> None:
+    """Write runs as one, and the reach of each seq from ``first_seq`` to ``last_seq``."""
+    arrays = Run.merge(runs).arrays() if runs else {}
+    meta = {"first_seq": first_seq, "last_seq": last_seq}
+    write_arrays(path, _KIND, arrays | _packed_reach(reach), meta)
+
+
+def read_run(
+    path: Path, *, mmap: bool = True
+) -> tuple[int, int, tuple[Run, ...], dict[str, NDArray[Any]]]:
+    """Read first seq, last seq, the run (none if there are no postings) and the packed reach."""
+    arrays, meta = read_arrays(path, _KIND, mmap=mmap)
+    first_seq, last_seq = int(meta["first_seq"]), int(meta["last_seq"])
+    runs: tuple[Run, ...] = ()
+    if "seq" in arrays:
+        runs = (Run(first_seq, last_seq, arrays),)
+    return first_seq, last_seq, runs, arrays
+
+
+def unpacked_reach(arrays: dict[str, NDArray[Any]], size: int) -> NDArray[np.uint32]:
+    """Return the reach of each seq as `write_run` got it."""
+    if "reach_seq" not in arrays:
+        return arrays["reach"].astype(np.uint32)
+    reach = np.zeros(size, np.uint32)
+    reach[arrays["reach_seq"]] = arrays["reach"]
+    return reach
+
+
+def _packed_reach(reach: NDArray[np.uint32]) -> dict[str, NDArray[Any]]:
+    """Return the reach in the smallest type; only the seqs that have any if they are few."""
+    dtype = np.min_scalar_type(int(reach.max(initial=0)))
+    some = np.flatnonzero(reach)
+    if len(some) * (4 + dtype.itemsize) < len(reach) * dtype.itemsize:
+        return {"reach_seq": some.astype(np.uint32), "reach": reach[some].astype(dtype)}
+    return {"reach": reach.astype(dtype)}
+
+
+class _Loaded:
+    """The arrays of a segment's folder, verified and mapped."""
+
+    def __init__(self, runs: tuple[Run, ...], arrays: dict[str, NDArray[Any]]) -> None:
+        self.runs = runs
+        self._reach = arrays["reach"]
+        self._reach_seq = arrays.get("reach_seq")
+
+    def reach(self, offset: int) -> int:
+        if self._reach_seq is None:
+            return int(self._reach[offset])
+        at = int(self._reach_seq.searchsorted(np.uint32(offset)))
+        found = at < len(self._reach_seq) and self._reach_seq[at] == offset
+        return int(self._reach[at]) if found else 0
+
+
+class Segment:
+    """A sealed segment: in memory until it is written, then mapped on first use.
+
+    Parameters
+    ----------
+    folder
+        The folder of the store.
+    first_seq, last_seq
+        The seqs that it covers.
+    runs, reach
+        The postings and the reach of each seq; None if they are on disk.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        first_seq: int,
+        last_seq: int,
+        runs: tuple[Run, ...] | None = None,
+        reach: NDArray[np.uint32] | None = None,
+    ) -> None:
+        self.path = segment_path(folder, first_seq)
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+        self._memory = None if runs is None or reach is None else (runs, reach)
+        self._loaded: _Loaded | None = None
+        self._loading = threading.Lock()
+        self._trimmed = False
+
+    @property
+    def written(self) -> bool:
+        """Whether the segment is on disk."""
+        return self._memory is None
+
+    def write(self) -> None:
+        """Write the segment to the disk and let go of the copy in memory."""
+        memory = self._memory
+        if memory is None or self._trimmed:
+            return
+        write_run(self.path, self.first_seq, self.last_seq, *memory)
+        self._load()
+        self._memory = None
+
+    def remove(self) -> None:
+        """Remove the folder. Readers that have mapped it keep what they have."""
+        self._trimmed = True
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def runs(self) -> tuple[Run, ...]:
+        """Return the postings: several runs in the order of seqs while they are in memory."""
+        memory = self._memory
+        return memory[0] if memory is not None else self._load().runs
+
+    def reach(self, seq: int) -> int:
+        """Return how many subscriptions the message ``seq`` matched when it was published."""
+        memory = self._memory
+        offset = seq - self.first_seq
+        return int(memory[1][offset]) if memory is not None else self._load().reach(offset)
+
+    def _load(self) -> _Loaded:
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = self._read()
+            return self._loaded
+
+    def _read(self) -> _Loaded:
+        try:
+            first_seq, last_seq, runs, arrays = read_run(self.path)
+        except StorageError as error:
+            if self._trimmed:
+                return _Loaded((), {"reach": np.zeros(self.last_seq - self.first_seq + 1)})
+            raise DamagedEvents(self.first_seq, self.last_seq, error) from error
+        if (first_seq, last_seq) != (self.first_seq, self.last_seq):
+            problem = f"{self.path} has seqs {first_seq} to {last_seq}"
+            raise DamagedEvents(self.first_seq, self.last_seq, problem)
+        return _Loaded(runs, arrays)

@@ -1,0 +1,349 @@
+"""The databases that can hold the state: a SQLite file, or PostgreSQL.
+
+Both run the same SQL with ``?`` for parameters. A `Database` runs one writing transaction at a
+time and any number of reads. A transaction is a function of a `Transaction`; it may run twice,
+because PostgreSQL may lose the connection before it says whether the transaction was committed.
+So every transaction must be idempotent.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from nearcast.errors import MissingExtra, StorageError
+from nearcast.server.state.tables import Value, create_statements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import psycopg
+
+__all__ = ["Database", "Postgres", "Sqlite", "Transaction"]
+
+Row = tuple[Any, ...]
+Result = TypeVar("Result")
+
+_SQLITE_TYPES = {"int": "INTEGER", "float": "REAL", "str": "TEXT", "bytes": "BLOB"}
+_POSTGRES_TYPES = {
+    "int": "BIGINT",
+    "float": "DOUBLE PRECISION",
+    "str": 'TEXT COLLATE "C"',
+    "bytes": "BYTEA",
+}
+
+
+class Transaction(Protocol):
+    """What a transaction can do."""
+
+    def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        """Run a statement and return its rows, none if it is not a query."""
+
+    def execute_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+        """Run a statement for each row."""
+
+
+class Database(Protocol):
+    """What the state needs of a database. Thread-safe."""
+
+    def create_statements(self) -> list[str]:
+        """Return the statements that create all tables."""
+
+    def has_tables(self) -> bool:
+        """Return whether the tables were created."""
+
+    def read(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        """Run a query and return all its rows."""
+
+    def write(self, work: Callable[[Transaction], Result], *, durable: bool) -> Result:
+        """Run a function as one transaction; commit, or roll back if it raises.
+
+        If ``durable`` is false, the last transactions may be lost when the machine fails; those
+        before them are not, and the database stays consistent.
+        """
+
+    def check(self) -> None:
+        """Raise `StorageError` if the database finds itself damaged."""
+
+    def close(self) -> None:
+        """Close all connections. Closing twice is harmless."""
+
+
+class Sqlite:
+    """A SQLite file in WAL mode: one connection for writing, others for reading.
+
+    Parameters
+    ----------
+    path
+        The file; created if it does not exist.
+    busy_timeout_s
+        How long to wait for another process that writes to the file.
+
+    Raises
+    ------
+    StorageError
+        When the file cannot be opened, is not a database, or is damaged.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout_s: float = 30.0) -> None:
+        self.path = path
+        self._busy_timeout_s = busy_timeout_s
+        self._write_lock = threading.Lock()
+        self._free: list[sqlite3.Connection] = []
+        self._closed = False
+        with self._errors():
+            self._writer = self._connect()
+            try:
+                self._writer.execute("PRAGMA journal_mode = WAL")
+                self._writer.execute("PRAGMA journal_size_limit = 67108864")
+                self._writer.execute("PRAGMA cache_size = -65536")
+                self._check_schema()
+            except BaseException:
+                self._writer.close()
+                raise
+
+    def create_statements(self) -> list[str]:
+        """Return the statements that create all tables."""
+        return create_statements(_SQLITE_TYPES, " WITHOUT ROWID")
+
+    def has_tables(self) -> bool:
+        """Return whether the tables were created."""
+        return bool(self.read("SELECT 1 FROM sqlite_schema WHERE name = 'meta'"))
+
+    def read(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        """Run a query and return all its rows."""
+        with self._errors(), self._reader() as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def write(self, work: Callable[[Transaction], Result], *, durable: bool) -> Result:
+        """Run a function as one transaction; commit, or roll back if it raises."""
+        with self._write_lock, self._errors():
+            self._must_be_open()
+            self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(_SqliteTransaction(self._writer))
+                self._writer.execute("COMMIT")
+            except BaseException:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+            return result
+
+    def check(self) -> None:
+        """Check every page, and that every index has the rows of its table."""
+        found = [str(row[0]) for row in self.read("PRAGMA integrity_check(10)")]
+        if found != ["ok"]:
+            raise StorageError(f"{self.path} is damaged, restore a backup: {'; '.join(found)}")
+
+    def close(self) -> None:
+        """Close all connections. Closing twice is harmless."""
+        with self._write_lock:
+            self._closed = True
+            while self._free:
+                self._free.pop().close()
+            self._writer.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._busy_timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute("PRAGMA cell_size_check = ON")
+        return connection
+
+    def _check_schema(self) -> None:
+        """Compare the stored schema, which has no checksum, with the one this version writes."""
+        stored = {row[0] for row in self._writer.execute("SELECT sql FROM sqlite_schema")}
+        stored.discard(None)
+        if stored and stored != set(self.create_statements()):
+            raise StorageError(
+                f"{self.path} has other tables than this version of Nearcast makes: it is damaged "
+                "or of another program, restore a backup"
+            )
+
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        self._must_be_open()
+        try:
+            connection = self._free.pop()
+        except IndexError:
+            connection = self._connect()
+            connection.execute("PRAGMA query_only = ON")
+        try:
+            yield connection
+        finally:
+            if self._closed:
+                connection.close()
+            else:
+                self._free.append(connection)
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise StorageError(f"{self.path} is closed")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StorageError(f"{self.path}: {error}") from error
+
+
+class _SqliteTransaction:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def execute_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+        self._connection.executemany(sql, rows)
+
+
+class Postgres:
+    """A schema of a PostgreSQL database.
+
+    Parameters
+    ----------
+    dsn
+        The connection string, such as ``postgresql://user@host/database``.
+    schema
+        The schema of the tables; created if it does not exist.
+    patience_s
+        For how long to try to connect again after the connection was lost.
+
+    Raises
+    ------
+    MissingExtra
+        When psycopg is not installed.
+    StorageError
+        When there is no connection, or the server refuses a statement.
+    """
+
+    def __init__(self, dsn: str, *, schema: str = "nearcast", patience_s: float = 60.0) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtra("The state in PostgreSQL", "psycopg", "postgres") from None
+        self._psycopg = psycopg
+        self._dsn = dsn
+        self._schema = schema
+        self._patience_s = patience_s
+        self._write_lock = threading.Lock()
+        self._free: list[psycopg.Connection[Row]] = []
+        self._closed = False
+
+        def create_schema(connection: psycopg.Connection[Row]) -> None:
+            name = psycopg.sql.Identifier(schema)
+            connection.execute(psycopg.sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
+
+        self._run(create_schema)
+
+    def create_statements(self) -> list[str]:
+        """Return the statements that create all tables."""
+        return create_statements(_POSTGRES_TYPES)
+
+    def has_tables(self) -> bool:
+        """Return whether the tables were created."""
+        found = self.read(
+            "SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'meta'", [self._schema]
+        )
+        return bool(found)
+
+    def read(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        """Run a query and return all its rows."""
+        translated = _translated(sql)
+        return self._run(lambda connection: connection.execute(translated, values).fetchall())
+
+    def write(self, work: Callable[[Transaction], Result], *, durable: bool) -> Result:
+        """Run a function as one transaction; again if the connection was lost meanwhile."""
+
+        def transact(connection: psycopg.Connection[Row]) -> Result:
+            with connection.transaction():
+                if not durable:
+                    connection.execute("SET LOCAL synchronous_commit TO off")
+                return work(_PostgresTransaction(connection))
+
+        with self._write_lock:
+            return self._run(transact)
+
+    def check(self) -> None:
+        """Do nothing: PostgreSQL has checksums of its own."""
+
+    def close(self) -> None:
+        """Close all connections. Closing twice is harmless."""
+        self._closed = True
+        while self._free:
+            self._free.pop().close()
+
+    def _run(self, work: Callable[[psycopg.Connection[Row]], Result]) -> Result:
+        """Run a function with a connection; again, with another one, if the connection is lost."""
+        give_up = time.monotonic() + self._patience_s
+        pause_s = 0.05
+        while True:
+            if self._closed:
+                raise StorageError("the connection to PostgreSQL is closed")
+            lost = True
+            try:
+                with self._connected() as connection:
+                    try:
+                        return work(connection)
+                    finally:
+                        lost = connection.broken
+            except self._psycopg.Error as error:
+                if not lost or time.monotonic() + pause_s > give_up:
+                    raise StorageError(f"PostgreSQL: {error}") from error
+            self._drop_free()
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 2.0)
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[Row]]:
+        """Lend a connection; it is closed if it is not idle afterwards."""
+        connection = self._connection()
+        try:
+            yield connection
+        finally:
+            idle = connection.info.transaction_status == self._psycopg.pq.TransactionStatus.IDLE
+            if idle and not self._closed:
+                self._free.append(connection)
+            else:
+                connection.close()
+
+    def _connection(self) -> psycopg.Connection[Row]:
+        with suppress(IndexError):
+            return self._free.pop()
+        return self._psycopg.connect(
+            self._dsn, autocommit=True, options=f"-c search_path={self._schema}"
+        )
+
+    def _drop_free(self) -> None:
+        """Close the waiting connections, which were most likely lost with the one that failed."""
+        while self._free:
+            with suppress(IndexError):
+                self._free.pop().close()
+
+
+class _PostgresTransaction:
+    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        cursor = self._connection.execute(_translated(sql), values)
+        return cursor.fetchall() if cursor.description else []
+
+    def execute_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_translated(sql), rows)
+
+
+def _translated(sql: str) -> bytes:
+    """Return a statement with the parameters of psycopg. No statement of ours quotes a ``?``."""
+    return sql.replace("%", "%%").replace("?", "%s").encode()

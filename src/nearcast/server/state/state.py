@@ -1,0 +1,592 @@
+"""`State`: everything the server keeps besides the log and the events.
+
+Definitions, tenants, keys, subscribers, channels, sinks and idempotency keys come from the log
+(`State.apply`). Cursors, the progress of sinks, attempts, dead letters, uses of keys and the
+server's secrets do not: those transactions are durable when their method returns.
+
+Methods that take a tenant never return rows of another one.
+"""
+
+from __future__ import annotations
+
+import secrets as random_bytes
+from collections import Counter
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nearcast.errors import StorageError
+from nearcast.server.state.cells import Box, cell_ranges
+from nearcast.server.state.changes import DELETED, Change, add_counts, write_changes
+from nearcast.server.state.tables import (
+    ATTEMPTS,
+    CHANNELS,
+    COUNTS,
+    CURSORS,
+    DEAD_LETTERS,
+    DEFINITIONS,
+    IDEMPOTENCY,
+    KEY_USES,
+    KEYS,
+    META,
+    SECRETS,
+    SINK_PROGRESS,
+    SINKS,
+    SUBSCRIBERS,
+    SUPERSEDED,
+    TENANTS,
+    Attempt,
+    Channel,
+    Cursor,
+    DeadLetter,
+    Definition,
+    Idempotency,
+    Key,
+    KeyUse,
+    Meta,
+    Secret,
+    Sink,
+    SinkProgress,
+    Subscriber,
+    Table,
+    Tenant,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from nearcast.server.state.database import Database, Transaction
+
+__all__ = ["MAX_ATTEMPTS", "State"]
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+SCHEMA_VERSION = 1
+MAX_ATTEMPTS = 100
+"""How many attempts of a sink are kept."""
+
+_BATCH = 10_000
+_LOOKED_UP = 500
+_LARGE_WINDOW = 1 / 16
+"""Of the world: a larger window is searched in the order of handles, not by cells."""
+
+
+class State:
+    """The server's state in a database. All methods may be called from any thread.
+
+    Parameters
+    ----------
+    database
+        `Sqlite` or `Postgres`. The state closes it.
+
+    Raises
+    ------
+    StorageError
+        By every method, when the database is damaged or cannot be reached.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        if not database.has_tables():
+            database.write(self._create, durable=True)
+        version = self._meta("schema_version")
+        if version != SCHEMA_VERSION:
+            raise StorageError(
+                f"the state has schema version {version}, this version of Nearcast reads "
+                f"{SCHEMA_VERSION}; use the version that wrote it"
+            )
+
+    def close(self) -> None:
+        """Close the database. Closing twice is harmless."""
+        self._database.close()
+
+    def check(self) -> None:
+        """Check every row and every index; takes seconds for a million definitions.
+
+        Reads check the rows that they find. Only this finds that rows are missing.
+        """
+        self._database.check()
+        for _ in self._all_definitions():
+            pass
+
+    # ---- what comes from the log ----
+
+    @property
+    def applied_seq(self) -> int:
+        """The sequence number up to which the log was applied; 0 at first."""
+        return self._meta("applied_seq")
+
+    def apply(self, changes: Sequence[Change], applied_seq: int) -> None:
+        """Write what the log says up to and including a sequence number, in one transaction.
+
+        Changes that were applied before are skipped.
+
+        Parameters
+        ----------
+        changes
+            In the order of the log. They include all changes above the previous ``applied_seq``.
+        applied_seq
+            The last sequence number of the stretch, at least that of every change.
+        """
+
+        def work(transaction: Transaction) -> None:
+            done = _stored_meta(transaction, "applied_seq")
+            if applied_seq > done:
+                write_changes(transaction, [change for change in changes if change.seq > done])
+                row = META.pack(Meta("applied_seq", applied_seq))
+                transaction.execute(META.upsert, row)
+
+        if changes and changes[-1].seq > applied_seq:
+            raise ValueError(f"a change has seq {changes[-1].seq}, above {applied_seq=}")
+        self._database.write(work, durable=False)
+
+    def forget_before(self, seq: int) -> None:
+        """Remove definitions that were superseded or deleted before a sequence number."""
+
+        def work(transaction: Transaction) -> None:
+            transaction.execute("DELETE FROM superseded WHERE to_seq <= ?", (seq,))
+            gone = transaction.execute(
+                "SELECT tenant, COUNT(*) FROM definitions "
+                "WHERE status = 'DELETED' AND version < ? GROUP BY tenant",
+                (seq,),
+            )
+            transaction.execute(
+                "DELETE FROM definitions WHERE status = 'DELETED' AND version < ?", (seq,)
+            )
+            add_counts(transaction, Counter({(t, DELETED): -count for t, count in gone}))
+
+        self._database.write(work, durable=False)
+
+    def forget_idempotency(self, before_us: int) -> None:
+        """Remove answers to requests that are older than a time."""
+        self._write("DELETE FROM idempotency WHERE time_us < ?", (before_us,), durable=False)
+
+    # ---- definitions ----
+
+    def definition(self, tenant: int, external_id: str) -> Definition | None:
+        """Return a subscription that is not deleted."""
+        found = self._one(
+            DEFINITIONS,
+            "tenant = ? AND external_id = ? AND status <> 'DELETED'",
+            {"tenant": tenant, "external_id": external_id},
+        )
+        if found is not None and found.status == DELETED:
+            raise DEFINITIONS.damaged(found._asdict(), "is deleted, but its index has it")
+        return found
+
+    def definition_of(self, handle: int) -> Definition | None:
+        """Return a subscription by its handle, deleted ones too."""
+        return self._one(DEFINITIONS, "handle = ?", {"handle": handle})
+
+    def definition_at(self, handle: int, seq: int) -> bytes | None:
+        """Return the definition of a subscription as it was when ``seq`` was matched."""
+        current = self.definition_of(handle)
+        if current is not None and current.defined_seq <= seq:
+            return current.definition
+        found = self._rows(
+            SUPERSEDED, "handle = ? AND from_seq <= ? AND to_seq > ?", (handle, seq, seq)
+        )
+        for row in found:
+            if row.handle == handle and row.from_seq <= seq < row.to_seq:
+                return row.definition
+        return None
+
+    def external_ids(self, tenant: int, handles: Sequence[int]) -> dict[int, str]:
+        """Return the external ids of a tenant's handles, deleted ones too."""
+        found: dict[int, str] = {}
+        for start in range(0, len(handles), _LOOKED_UP):
+            part = handles[start : start + _LOOKED_UP]
+            marks = ", ".join("?" * len(part))
+            for row in self._rows(DEFINITIONS, f"handle IN ({marks})", part):
+                if row.tenant == tenant:
+                    found[row.handle] = row.external_id
+        return found
+
+    def definitions(
+        self,
+        tenant: int,
+        *,
+        subscriber: str | None = None,
+        after: int = -1,
+        limit: int = 100,
+        bbox: Box | None = None,
+        status: str | None = None,
+    ) -> list[Definition]:
+        """Return subscriptions of a tenant in the order of their handles.
+
+        Parameters
+        ----------
+        tenant
+            The tenant's number.
+        subscriber
+            Only those of a subscriber.
+        after
+            Only those with a higher handle.
+        limit
+            At most so many.
+        bbox
+            Only those whose bounding box overlaps this one.
+        status
+            Only those with a status; all but deleted ones if None.
+        """
+        where = ["d.tenant = ?", "+d.handle > ?" if bbox else "d.handle > ?"]
+        values: list[Value] = [tenant, after]
+        if subscriber is not None:
+            where.append("d.subscriber = ?")
+            values.append(subscriber)
+        where.append("d.status <> 'DELETED'" if status is None else "d.status = ?")
+        values += [] if status is None else [status]
+        source = "definitions d"
+        if bbox is not None:
+            source, condition, numbers = _overlapping(bbox)
+            where.append(condition)
+            values += numbers
+        columns = ", ".join(f"d.{name}" for name in (*DEFINITIONS.columns, "crc"))
+        found = self._database.read(
+            f"SELECT {columns} FROM {source} WHERE {' AND '.join(where)} ORDER BY d.handle LIMIT ?",
+            (*values, limit),
+        )
+        rows = [DEFINITIONS.unpack(stored) for stored in found]
+        for row in rows:
+            self._must_fit(DEFINITIONS, row, {"tenant": tenant})
+            if subscriber is not None:
+                self._must_fit(DEFINITIONS, row, {"subscriber": subscriber})
+        return rows
+
+    def cells(self, tenant: int, bbox: Box, columns: int, rows: int) -> list[tuple[int, int, int]]:
+        """Count the subscriptions of a tenant in the cells of a grid over a box.
+
+        A subscription counts where the center of its bounding box is. Deleted ones do not count.
+
+        Returns
+        -------
+        list of (column, row, count)
+            The cells that have any, from the southwest, row by row.
+        """
+        width = (bbox.east - bbox.west) % 360 or 360.0
+        # From the western edge of the grid, eastward, in degrees from 0 to 360.
+        x = (
+            "(d.west + (d.east - d.west + CASE WHEN d.east < d.west THEN 360 ELSE 0 END) / 2.0 "
+            "- ? + 720)"
+        )
+        x = f"({x} - 360 * FLOOR({x} / 360))"
+        y = "((d.south + d.north) / 2.0 - ?)"
+        column = f"CAST(FLOOR({x} / ? * ?) AS INTEGER)"
+        row = f"CAST(FLOOR({y} / ? * ?) AS INTEGER)"
+        source, condition, numbers = _overlapping(bbox)
+        height = bbox.north - bbox.south
+        found = self._database.read(
+            f"SELECT r, c, COUNT(*) FROM (SELECT {column} AS c, {row} AS r FROM {source} "
+            f"WHERE d.tenant = ? AND d.status <> 'DELETED' AND {condition}) AS grid "
+            "WHERE c >= 0 AND c < ? AND r >= 0 AND r < ? GROUP BY r, c ORDER BY r, c",
+            (
+                *(bbox.west, bbox.west, width, columns),
+                *(bbox.south, height, rows),
+                tenant,
+                *numbers,
+                *(columns, rows),
+            ),
+        )
+        return [(int(c), int(r), int(count)) for r, c, count in found]
+
+    def counts(self) -> dict[int, dict[str, int]]:
+        """Return how many definitions each tenant has, by status."""
+        found = sorted(self._rows(COUNTS))
+        return {
+            tenant: {row.status: row.definitions for row in rows if row.definitions}
+            for tenant, rows in groupby(found, lambda row: row.tenant)
+        }
+
+    def each_definition(self) -> Iterator[Definition]:
+        """Return all definitions, deleted ones too, by handle; read in batches.
+
+        Changes meanwhile may be seen or not. The database is checked first and the rows are
+        counted, so that none is missing.
+        """
+        self._database.check()
+        return self._all_definitions()
+
+    # ---- tenants, keys, subscribers, channels ----
+
+    def tenants(self) -> list[Tenant]:
+        """Return all tenants by number."""
+        return sorted(self._rows(TENANTS), key=lambda row: row.number)
+
+    def keys(self, tenant: int | None = None) -> list[Key]:
+        """Return all API keys, or those of a tenant, revoked ones too."""
+        rows = sorted(self._rows(KEYS), key=lambda row: (row.created_us, row.id))
+        return [row for row in rows if tenant is None or row.tenant == tenant]
+
+    def key(self, key_id: str) -> Key | None:
+        """Return an API key."""
+        return self._one(KEYS, "id = ?", {"id": key_id})
+
+    def note_key_uses(self, last_used_us: dict[str, int]) -> None:
+        """Save when keys were last used."""
+        self._put(KEY_USES, [KeyUse(*item) for item in last_used_us.items()])
+
+    def key_uses(self) -> dict[str, int]:
+        """Return when each key was last used."""
+        return {row.id: row.last_used_us for row in self._rows(KEY_USES)}
+
+    def secret(self, name: str) -> bytes:
+        """Return a secret of the server: 32 random bytes, made when first asked for."""
+
+        def work(transaction: Transaction) -> None:
+            if not transaction.execute("SELECT 1 FROM secrets WHERE name = ?", (name,)):
+                made = Secret(name, random_bytes.token_bytes(32))
+                transaction.execute(SECRETS.upsert, SECRETS.pack(made))
+
+        found = self._one(SECRETS, "name = ?", {"name": name})
+        if found is None:
+            self._database.write(work, durable=True)
+            found = self._one(SECRETS, "name = ?", {"name": name})
+        if found is None:
+            raise StorageError(f"the secret {name!r} was written and is not there")
+        return found.value
+
+    def subscriber(self, tenant: int, name: str) -> Subscriber | None:
+        """Return a subscriber."""
+        return self._one(SUBSCRIBERS, "tenant = ? AND name = ?", {"tenant": tenant, "name": name})
+
+    def subscribers(self, tenant: int | None = None) -> list[Subscriber]:
+        """Return all subscribers, or those of a tenant, by channel."""
+        where, values = ("", ()) if tenant is None else ("tenant = ?", (tenant,))
+        return sorted(self._rows(SUBSCRIBERS, where, values), key=lambda row: row.channel)
+
+    def channels(self) -> list[Channel]:
+        """Return all channels by number."""
+        return sorted(self._rows(CHANNELS), key=lambda row: row.number)
+
+    def idempotent(self, tenant: int, key: str) -> Idempotency | None:
+        """Return the answer to an earlier request with an idempotency key."""
+        return self._one(IDEMPOTENCY, "tenant = ? AND key = ?", {"tenant": tenant, "key": key})
+
+    # ---- cursors ----
+
+    def save_cursor(
+        self, tenant: int, subscriber: str, name: str, value: str, time_us: int
+    ) -> None:
+        """Save a named cursor of a subscriber."""
+        self._put(CURSORS, [Cursor(tenant, subscriber, name, value, time_us)])
+
+    def cursor(self, tenant: int, subscriber: str, name: str) -> Cursor | None:
+        """Return a named cursor of a subscriber."""
+        return self._one(
+            CURSORS,
+            "tenant = ? AND subscriber = ? AND name = ?",
+            {"tenant": tenant, "subscriber": subscriber, "name": name},
+        )
+
+    # ---- sinks ----
+
+    def sinks(self, tenant: int | None = None) -> list[Sink]:
+        """Return all sinks, or those of a tenant, by channel."""
+        rows = sorted(self._rows(SINKS), key=lambda row: row.channel)
+        return [row for row in rows if tenant is None or row.tenant == tenant]
+
+    def sink(self, tenant: int, sink_id: str) -> Sink | None:
+        """Return a sink of a tenant."""
+        found = self._one(SINKS, "id = ?", {"id": sink_id})
+        return found if found is not None and found.tenant == tenant else None
+
+    def progress(self, sink: Sink) -> SinkProgress:
+        """Return how far a sink is; its start if nothing was saved."""
+        found = self._one(SINK_PROGRESS, "id = ?", {"id": sink.id})
+        return found or SinkProgress(sink.id, sink.start_seq, sink.start_k)
+
+    def sinks_with_work(self, now_us: int) -> list[tuple[Sink, SinkProgress]]:
+        """Return the enabled sinks whose next try is due, with how far they are."""
+        saved = {row.id: row for row in self._rows(SINK_PROGRESS)}
+        pairs = [
+            (sink, saved.get(sink.id) or SinkProgress(sink.id, sink.start_seq, sink.start_k))
+            for sink in self.sinks()
+        ]
+        return [p for p in pairs if p[1].status == "ENABLED" and p[1].next_try_us <= now_us]
+
+    def save_progress(self, rows: Sequence[SinkProgress]) -> None:
+        """Save how far sinks are, in one transaction."""
+        self._put(SINK_PROGRESS, rows)
+
+    def save_position(
+        self,
+        sink: Sink,
+        position: tuple[int, int],
+        attempts: int = 0,
+        next_try_us: int = 0,
+        send_times_us: tuple[int, ...] = (),
+    ) -> None:
+        """Save a sink's position and when to try next; whether it is enabled stays."""
+        before = self.progress(sink)
+        self._put(
+            SINK_PROGRESS,
+            [
+                before._replace(
+                    seq=position[0],
+                    k=position[1],
+                    attempts=attempts,
+                    next_try_us=next_try_us,
+                    send_times_us=send_times_us,
+                )
+            ],
+        )
+
+    def disable(self, sink: Sink, reason: str) -> None:
+        """Stop sending to a sink; its position stays."""
+        row = self.progress(sink)._replace(status="DISABLED", reason=reason)
+        self._put(SINK_PROGRESS, [row])
+
+    def enable(self, sink: Sink) -> None:
+        """Send to a sink again, from its position, at once."""
+        row = self.progress(sink)
+        self._put(
+            SINK_PROGRESS,
+            [row._replace(status="ENABLED", reason=None, attempts=0, next_try_us=0)],
+        )
+
+    def note_attempts(self, attempts: Sequence[Attempt]) -> None:
+        """Save attempts in one transaction; the last `MAX_ATTEMPTS` of each sink are kept."""
+
+        def work(transaction: Transaction) -> None:
+            transaction.execute_many(ATTEMPTS.upsert, map(ATTEMPTS.pack, attempts))
+            for sink_id in {attempt.sink_id for attempt in attempts}:
+                transaction.execute(
+                    "DELETE FROM attempts WHERE sink_id = ? AND number <= "
+                    "(SELECT MAX(number) FROM attempts WHERE sink_id = ?) - ?",
+                    (sink_id, sink_id, MAX_ATTEMPTS),
+                )
+
+        self._database.write(work, durable=True)
+
+    def attempts(self, sink_id: str) -> list[Attempt]:
+        """Return the last attempts of a sink, the newest first."""
+        found = self._rows(ATTEMPTS, "sink_id = ?", (sink_id,), {"sink_id": sink_id})
+        return sorted(found, key=lambda row: -row.number)
+
+    def add_dead(self, letters: Sequence[DeadLetter]) -> None:
+        """Save events that were given up."""
+        self._put(DEAD_LETTERS, letters)
+
+    def dead(
+        self, sink_id: str, *, after: tuple[int, int] = (-1, -1), limit: int = 100
+    ) -> list[DeadLetter]:
+        """Return the dead letters of a sink after a position, in order."""
+        return self._rows(
+            DEAD_LETTERS,
+            "sink_id = ? AND (seq, k) > (?, ?) ORDER BY seq, k LIMIT ?",
+            (sink_id, *after, limit),
+            {"sink_id": sink_id},
+        )
+
+    def remove_dead(self, sink_id: str, positions: Iterable[tuple[int, int]]) -> None:
+        """Remove dead letters, which were sent after all."""
+        rows = [(sink_id, *position) for position in positions]
+        self._database.write(
+            lambda transaction: transaction.execute_many(
+                "DELETE FROM dead_letters WHERE sink_id = ? AND seq = ? AND k = ?", rows
+            ),
+            durable=True,
+        )
+
+    # ---- rows ----
+
+    def _create(self, transaction: Transaction) -> None:
+        for statement in self._database.create_statements():
+            transaction.execute(statement)
+        for row in (Meta("schema_version", SCHEMA_VERSION), Meta("applied_seq", 0)):
+            transaction.execute(META.upsert, META.pack(row))
+
+    def _meta(self, name: str) -> int:
+        found = self._one(META, "name = ?", {"name": name})
+        if found is None:
+            raise StorageError(f"the state has no {name}; it is damaged, restore a backup")
+        return found.value
+
+    def _all_definitions(self) -> Iterator[Definition]:
+        expected = sum(row.definitions for row in self._rows(COUNTS))
+        after, count = -1, 0
+        while True:
+            rows = self._rows(DEFINITIONS, "handle > ? ORDER BY handle LIMIT ?", (after, _BATCH))
+            yield from rows
+            count += len(rows)
+            if len(rows) < _BATCH:
+                break
+            after = rows[-1].handle
+        if count < expected:
+            raise StorageError(
+                f"table definitions: found {count} rows, expected {expected}; the database is "
+                "damaged, restore a backup"
+            )
+
+    def _rows(
+        self,
+        table: Table[Row],
+        where: str = "",
+        values: Sequence[Value] = (),
+        fits: dict[str, Value] | None = None,
+    ) -> list[Row]:
+        """Return the rows that fit a condition, checked."""
+        condition = f" WHERE {where}" if where else ""
+        found = self._database.read(f"SELECT {table.selected} FROM {table.name}{condition}", values)
+        rows = [table.unpack(stored) for stored in found]
+        for row in rows:
+            self._must_fit(table, row, fits or {})
+        return rows
+
+    def _one(self, table: Table[Row], where: str, values: dict[str, Value]) -> Row | None:
+        """Return the row that fits a condition, compared with what was looked up."""
+        rows = self._rows(table, where, tuple(values.values()), values)
+        return rows[0] if rows else None
+
+    @staticmethod
+    def _must_fit(table: Table[Row], row: Row, values: dict[str, Value]) -> None:
+        """Raise an error if an index found a row with other values: the index is damaged."""
+        if values:
+            stored = dict(zip(table.columns, row, strict=True))
+            for name, value in values.items():
+                if stored[name] != value:
+                    raise table.damaged(stored, f"was found by {name}={value!r}")
+
+    def _put(self, table: Table[Row], rows: Sequence[Row]) -> None:
+        packed = [table.pack(row) for row in rows]
+        self._database.write(
+            lambda transaction: transaction.execute_many(table.upsert, packed), durable=True
+        )
+
+    def _write(self, sql: str, values: Sequence[Value], *, durable: bool) -> None:
+        self._database.write(lambda transaction: transaction.execute(sql, values), durable=durable)
+
+
+def _stored_meta(transaction: Transaction, name: str) -> int:
+    (stored,) = transaction.execute(f"SELECT {META.selected} FROM meta WHERE name = ?", (name,))
+    return META.unpack(stored).value
+
+
+def _overlapping(bbox: Box) -> tuple[str, str, list[float]]:
+    """Return FROM, WHERE and its parameters for the definitions whose boxes overlap a box.
+
+    A small box is looked up by ranges of cells. The ranges are disjoint: each row comes once.
+    """
+    condition, values = _overlaps(bbox)
+    share = sum((p.east - p.west) / 360 * (p.north - p.south) / 180 for p in bbox.parts())
+    if share > _LARGE_WINDOW:
+        return "definitions d", condition, values
+    ranges = ", ".join(f"({low}, {high})" for low, high in cell_ranges(bbox))
+    # SQLite reads the tables of a CROSS JOIN in the order as written.
+    source = (
+        f"(WITH wanted (low, high) AS (VALUES {ranges}) SELECT low, high FROM wanted) AS w "
+        "CROSS JOIN definitions d"
+    )
+    return source, f"d.cell BETWEEN w.low AND w.high AND {condition}", values
+
+
+def _overlaps(bbox: Box) -> tuple[str, list[float]]:
+    """Return the condition that a definition's box overlaps a box, and its parameters."""
+    conditions, values = [], []
+    for part in bbox.parts():
+        conditions.append(
+            "(d.south <= ? AND d.north >= ? AND CASE WHEN d.west <= d.east "
+            "THEN d.west <= ? AND d.east >= ? ELSE d.west <= ? OR d.east >= ? END)"
+        )
+        values += [part.north, part.south, part.east, part.west, part.east, part.west]
+    return f"({' OR '.join(conditions)})", [float(value) for value in values]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.columns import UNITS
+from nearcast.text.scopes import SCOPE_BYTE
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -37,7 +38,8 @@ class Hints:
         """Add messages."""
         self._extend("messages", batch.box)
         self._messages += len(batch)
-        self._words += int(batch.words.word_start[-1])
+        words = batch.words.keys
+        self._words += int(np.count_nonzero(words.byte[words.byte_start[:-1]] != SCOPE_BYTE))
 
     def found(self, reasons: Counter[tuple[str, str, str]], rows: Counter[str]) -> list[str]:
         """Return what may be wrong if nothing matched.

@@ -21,7 +21,7 @@ from nearcast.compiled.scoring import (
 from nearcast.indexes.boolean import Linear
 from nearcast.indexes.ranked import ranked_columns, ranked_messages
 from nearcast.model import Explanation, WeighedWord
-from nearcast.model.derived import readable
+from nearcast.model.derived import is_scope, readable
 
 if TYPE_CHECKING:
     from nearcast.columns import Messages, Subscriptions
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from nearcast.text import Vocabulary
 
 __all__ = ["explain_row"]
+
+_OTHER_SCOPE = "The message is of another scope."
 
 
 def explain_row(segment: Segment, row: int, batch: MessageBatch) -> Explanation:
@@ -52,7 +54,7 @@ def explain_row(segment: Segment, row: int, batch: MessageBatch) -> Explanation:
 def _explain_boolean(clauses: Clauses, vocabulary: Vocabulary, messages: Messages) -> Any:
     """Return the fields of an explanation: those of the clause that lacks least."""
     tokens = set(messages.token.tolist())
-    wanted = clauses.conjunction_lists(0)
+    wanted, scope = _without_scope(clauses, vocabulary)
     lacking = [
         ([t for t in positive if t not in tokens], [t for t in negative if t in tokens])
         for positive, negative in wanted
@@ -70,13 +72,15 @@ def _explain_boolean(clauses: Clauses, vocabulary: Vocabulary, messages: Message
     )
     inside = bool(len(Linear.build(everywhere).match(messages)))
     words = {t: readable(vocabulary.token(t)) for t in (*shared, *missing, *forbidden)}
-    matches = inside and not missing and not forbidden
+    own_scope = None if scope is None else scope in tokens
+    matches = inside and not missing and not forbidden and own_scope is not False
     one_of = "" if len(wanted) == 1 else f" (the closest of {len(wanted)} clauses)"
     reasons = [
         "The message is inside the region." if inside else "The message is outside the region.",
         *_sentence(f"It has all required words{one_of}", shared, words, unless=missing),
         *_sentence(f"It lacks required words{one_of}", missing, words),
         *_sentence("It has excluded words", forbidden, words),
+        *([_OTHER_SCOPE] if own_scope is False else []),
     ]
     if not wanted[best][0] and not wanted[best][1]:
         reasons.append("The subscription asks for everything in its region.")
@@ -89,7 +93,19 @@ def _explain_boolean(clauses: Clauses, vocabulary: Vocabulary, messages: Message
         "missing": tuple(WeighedWord(words[t], 1.0, each) for t in missing),
         "forbidden": tuple(words[t] for t in forbidden),
         "inside": inside,
+        "scope": own_scope,
     }
+
+
+def _without_scope(
+    clauses: Clauses, vocabulary: Vocabulary
+) -> tuple[list[tuple[list[int], list[int]]], int | None]:
+    """Return the conjunctions of the only row without the token of its scope, and that token."""
+    wanted = clauses.conjunction_lists(0)
+    scope = next((t for t in wanted[0][0] if is_scope(vocabulary.token(t))), None)
+    if scope is None:
+        return wanted, None
+    return [([t for t in own if t != scope], negative) for own, negative in wanted], scope
 
 
 def _sentence(
@@ -126,8 +142,8 @@ def _explain_ranked(
     space = float(space_score(codes, columns, 0, seen, 0))
     p, q = float(share(columns.text_share[0])), float(share(columns.threshold[0]))
     score = float(combined(p, text, space))
-    condition, forbidden = _check_condition(content, vocabulary, tokens)
-    matches = score >= q - TOLERANCE and condition is not False
+    condition, scope, forbidden = _check_condition(content, vocabulary, tokens)
+    matches = score >= q - TOLERANCE and condition is not False and scope is not False
     found = {
         "kind": content.kind,
         "matches": matches,
@@ -135,6 +151,7 @@ def _explain_ranked(
         "missing": tuple(missing),
         "forbidden": forbidden,
         "condition": condition,
+        "scope": scope,
         "text": text,
         "space": space,
         "text_part": p * text,
@@ -155,19 +172,20 @@ def _explain_ranked(
 
 def _check_condition(
     content: Ranked, vocabulary: Vocabulary, tokens: set[int]
-) -> tuple[bool | None, tuple[str, ...]]:
-    """Return whether the condition holds (None: there is none), and excluded words that occur."""
+) -> tuple[bool | None, bool | None, tuple[str, ...]]:
+    """Return whether condition and scope hold (None: there is none), and excluded words."""
     condition = content.rankings.condition
     if condition is None:
-        return None, ()
-    wanted = condition.conjunction_lists(0)
+        return None, None, ()
+    wanted, token = _without_scope(condition, vocabulary)
+    scope = None if token is None else token in tokens
     if wanted == [([], [])]:
-        return None, ()
+        return None, scope, ()
     holds = any(
         tokens.issuperset(positive) and tokens.isdisjoint(negative) for positive, negative in wanted
     )
     present = sorted({t for _, negative in wanted for t in negative if t in tokens})
-    return holds, tuple(readable(vocabulary.token(token)) for token in present)
+    return holds, scope, tuple(readable(vocabulary.token(token)) for token in present)
 
 
 def _ranked_reasons(found: dict[str, Any], p: float, max_distance_m: float) -> list[str]:
@@ -198,4 +216,6 @@ def _ranked_reasons(found: dict[str, Any], p: float, max_distance_m: float) -> l
     )
     if found["condition"] is not None:
         reasons.append(f"The condition is {'true' if found['condition'] else 'not true'}.")
+    if found["scope"] is False:
+        reasons.append(_OTHER_SCOPE)
     return reasons

@@ -26,7 +26,7 @@ from nearcast.model import (
     time_us,
     to_text,
 )
-from nearcast.model.derived import is_derived
+from nearcast.model.derived import is_derived, is_scope
 from nearcast.model.rankings import of_columns
 
 if TYPE_CHECKING:
@@ -133,11 +133,13 @@ class _Rows:
             {n for lists in (self._positive, self._negative) for ns in lists for n in ns}
         )
         self._text = dict(zip(numbers, texts(numbers), strict=True))
+        self._scope = {n: text[1:] for n, text in self._text.items() if is_scope(text)}
         self._id = subscriptions.ids.slice(first, last).tolist()
         self._expires_us = subscriptions.expires_us[first:last].tolist()
         owner = subscriptions.owner
         self._owner = None if owner is None else owner.slice(first, last - first).to_pylist()
-        self._rankings, self._conditions = _rankings(subscriptions.rankings, first, last, texts)
+        rankings = _rankings(subscriptions.rankings, first, last, texts)
+        self._rankings, self._conditions, self._ranked_scope = rankings
 
     def subscription(self, number: int) -> Subscription:
         """Return one of the subscriptions."""
@@ -153,6 +155,7 @@ class _Rows:
             owner=None if self._owner is None else self._owner[number],
             expires_at=_time(self._expires_us[number]),
             ranking=ranking,
+            scope=self._ranked_scope[number] if ranking is not None else self._scope_of(first),
         )
 
     def _words(self, first: int, last: int) -> tuple[tuple[str, ...] | None, str | None]:
@@ -171,7 +174,15 @@ class _Rows:
         return wanted[0].positive or None, None
 
     def _tokens(self, numbers: list[int]) -> tuple[str, ...]:
+        """Return the texts of tokens, without that of a scope."""
+        if self._scope:
+            numbers = [number for number in numbers if number not in self._scope]
         return tuple(sorted([self._text[number] for number in numbers]))
+
+    def _scope_of(self, clause: int) -> str | None:
+        if not self._scope:
+            return None
+        return next((self._scope[n] for n in self._positive[clause] if n in self._scope), None)
 
     def _region(self, first: int, last: int) -> Region:
         if self._shape[first] >= 0:
@@ -188,26 +199,31 @@ class _Rows:
 
 def _rankings(
     rankings: Rankings | None, first: int, last: int, texts: Callable[[list[int]], list[str]]
-) -> tuple[list[Ranking | None], list[str | None]]:
-    """Return the rankings of some rows and their conditions; no lists if all are boolean."""
+) -> tuple[list[Ranking | None], list[str | None], list[str | None]]:
+    """Return the rankings of some rows, their conditions and scopes; empty if all are boolean."""
     if rankings is None:
-        return [], []
+        return [], [], []
     columns = (rankings.kind, rankings.text_share, rankings.threshold, rankings.max_distance_cm)
     rows = zip(*(column[first:last].tolist() for column in columns), strict=True)
     found = [of_columns(*row) for row in rows]
     condition = rankings.condition
     if condition is None:
-        return found, [None] * len(found)
-
-    def words(numbers: list[int]) -> tuple[str, ...]:
-        return tuple(sorted(texts(numbers)))
+        return found, [None] * len(found), [None] * len(found)
 
     conditions: list[str | None] = []
+    scopes: list[str | None] = []
     for row in range(first, last):
         wanted = condition.conjunction_lists(row)
-        clauses = [Conjunction(words(positive), words(negative)) for positive, negative in wanted]
+        required = [sorted(texts(positive)) for positive, _ in wanted]
+        scopes.append(next((text[1:] for text in required[0] if is_scope(text)), None))
+        clauses = [
+            Conjunction(
+                tuple(text for text in own if not is_scope(text)), tuple(sorted(texts(negative)))
+            )
+            for own, (_, negative) in zip(required, wanted, strict=True)
+        ]
         conditions.append(None if clauses == [Conjunction(())] else to_text(sorted(clauses)))
-    return found, conditions
+    return found, conditions, scopes
 
 
 def _lists(start: NDArray[np.int64], token: NDArray[np.int32]) -> list[list[int]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nearcast.intake.rejects import RowErrors
     from nearcast.text import IdTable
 
-__all__ = ["read_ids", "read_owners", "refuse_repeated"]
+__all__ = ["read_ids", "read_names", "refuse_repeated"]
 
 _LONGEST_BYTES = 1_000_000
 
@@ -38,13 +38,13 @@ def read_ids(table: pa.Table, field: str, errors: RowErrors) -> Ids:
     return Ids(_integers(table, field, column, errors))
 
 
-def read_owners(table: pa.Table, field: str, errors: RowErrors) -> pa.StringArray | None:
-    """Return the owners of all rows, null where nobody is named; None where that is so of all."""
+def read_names(table: pa.Table, field: str, errors: RowErrors) -> pa.StringArray | None:
+    """Return the names of owners or scopes, null in rows without; None if no row has one."""
     if column_array(table, field) is None:
         return None
-    owner = read_texts(table, field, errors, integers=True)
-    _check_names(table, field, owner, errors)
-    return owner.cast(pa.string())
+    names = read_texts(table, field, errors, integers=True)
+    _check_names(table, field, names, errors)
+    return names.cast(pa.string())
 
 
 def refuse_repeated(ids: Ids, field: str, errors: RowErrors, seen: IdTable | None = None) -> None:

@@ -30,7 +30,7 @@ __all__ = ["IDS", "JsonColumns", "Record", "column_type", "parsed", "read_record
 
 IDS = ("id", "subscription_id")
 LISTS = ("keywords", "tokens")
-TEXTS = ("text", "expression", "owner", "geometry", "op")
+TEXTS = ("text", "expression", "owner", "geometry", "op", "scope")
 TIMES = ("time", "expires_at")
 _PLACE = frozenset((*BOX, *CIRCLE))
 _MAX_NAMES = 1_000

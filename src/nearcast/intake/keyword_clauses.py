@@ -17,6 +17,7 @@ from nearcast.columns import Conjunctions, gather, read_only, starts
 from nearcast.errors import ExpressionError, InvalidInput
 from nearcast.intake.arrow_columns import TextLists, not_null, read_lists, read_texts
 from nearcast.model import Conjunction, parse
+from nearcast.model.derived import scope_token
 from nearcast.model.keywords import keyword_tokens
 from nearcast.text import TokenColumn, tokenize_column
 from nearcast.text.keys import string_buffers
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
     from nearcast.intake.rejects import RowErrors
     from nearcast.text import Tokenizer, Vocabulary
 
-__all__ = ["distinct", "keyword_clauses_of", "number_conjunctions", "read_keyword_clauses"]
+__all__ = [
+    "distinct",
+    "keyword_clauses_of",
+    "number_conjunctions",
+    "number_scopes",
+    "read_keyword_clauses",
+    "with_scopes",
+]
 
 _FEW_TOKENS = 8
 _SYMBOLS = r"[^\pL\pM\pN_\s]"
@@ -69,6 +77,56 @@ def read_keyword_clauses(
     if expression.null_count == len(expression):
         return KeywordClauses(clauses, None)
     return _with_expressions(clauses, expression, tokenizer, vocabulary, errors, ranked)
+
+
+def number_scopes(
+    scope: pa.StringArray, vocabulary: Vocabulary, errors: RowErrors
+) -> NDArray[np.int32]:
+    """Return the token of the scope of each row, -1 for none; rejected rows add no tokens."""
+    token = np.full(len(scope), -1, np.int32)
+    rows = np.flatnonzero(not_null(scope) & errors.valid)
+    coded = scope.take(pa.array(rows)).dictionary_encode()
+    number = vocabulary.add([scope_token(name) for name in coded.dictionary.to_pylist()])
+    token[rows] = number[coded.indices.to_numpy(zero_copy_only=False)]
+    return token
+
+
+def with_scopes(
+    found: KeywordClauses, token: NDArray[np.int32], ranked: NDArray[np.bool_]
+) -> KeywordClauses:
+    """Return clauses that require the tokens of scopes as well: conditions in ranked rows.
+
+    Parameters
+    ----------
+    found
+        The clauses and conditions of all rows.
+    token
+        The token of the scope of each row, -1 for none.
+    ranked
+        Which rows are ranked.
+    """
+    clauses, conditions = found
+    clauses = _requiring(clauses, np.where(ranked, -1, token))
+    of_ranked = np.where(ranked, token, -1)
+    if (of_ranked >= 0).any():
+        if conditions is None:
+            count = len(token)
+            no_tokens = np.zeros(count + 1, np.int64), np.empty(0, np.int32)
+            conditions = Conjunctions(np.arange(count + 1), *no_tokens, *no_tokens)
+        conditions = _requiring(conditions, of_ranked)
+    return KeywordClauses(clauses, conditions)
+
+
+def _requiring(clauses: Conjunctions, token: NDArray[np.int32]) -> Conjunctions:
+    """Return conjunctions each of which requires one more token, that of its row if not -1."""
+    of_clause = np.repeat(token, np.diff(clauses.clause_start))
+    given = of_clause >= 0
+    more = np.insert(clauses.token, clauses.token_start[1:][given], of_clause[given])
+    start = clauses.token_start + starts(given.astype(np.int64))
+    required = distinct(more, start)
+    return Conjunctions(
+        clauses.clause_start, *required, clauses.negative_start, clauses.negative
+    )
 
 
 def keyword_clauses_of(

@@ -13,7 +13,7 @@ from nearcast.columns import NO_WEIGHTS, Ids, Messages, frozen, read_only
 from nearcast.errors import NearcastError, UnsupportedFile
 from nearcast.intake.arrow_columns import not_null, read_lists, read_texts, with_column
 from nearcast.intake.frames import table_from
-from nearcast.intake.ids import read_ids, refuse_repeated
+from nearcast.intake.ids import read_ids, read_names, refuse_repeated
 from nearcast.intake.names import HOW_TO_NAME
 from nearcast.intake.places import BOX, POINT, read_message_boxes
 from nearcast.intake.rejects import Rejects, RowErrors
@@ -59,7 +59,7 @@ class MessageBatch:
     ids
         The ids.
     words
-        The words of each message.
+        The words of each message, and the token of its scope after them.
     box
         West, south, east and north of each, in units of 1e-7 degree.
     time_us, ttl_us
@@ -130,7 +130,7 @@ def read_messages(
     table
         ``id``; ``text`` or ``tokens`` (lists of strings, or strings that are split at spaces);
         ``lon, lat``, or ``west, south, east, north``, or a point as ``geometry``; optionally
-        ``time`` and ``ttl_s``. Frames of pandas and Polars are tables too.
+        ``time``, ``ttl_s`` and ``scope``. Frames of pandas and Polars are tables too.
     tokenizer
         Splits text into tokens; the same as for the subscriptions.
     now_us
@@ -165,7 +165,10 @@ def read_messages(
     box = read_message_boxes(table, errors)
     time = read_times(table, "time", errors)
     ttl = read_durations(table, "ttl_s", errors)
+    scope = read_names(table, "scope", errors)
     found = _read_words(table, tokenizer, errors)
+    if scope is not None and scope.null_count < len(scope):
+        found = found.with_scopes(scope)
     if unique:
         refuse_repeated(ids, "id", errors)
     batch = MessageBatch(
@@ -209,7 +212,7 @@ def _read_few(
                 place: Any = Rect(*box)
             else:
                 place = Point(*point)
-            ttl_s = row.get("ttl_s")
+            ttl_s, scope = row.get("ttl_s"), row.get("scope")
             messages.append(
                 Message(
                     row["id"],
@@ -217,6 +220,7 @@ def _read_few(
                     row["text"],
                     time=row.get("time"),
                     ttl_s=0.0 if ttl_s is None else ttl_s,
+                    scope=str(scope) if isinstance(scope, int) else scope,
                 )
             )
         except (NearcastError, KeyError):
@@ -271,10 +275,14 @@ def messages_from(
     >>> batch.number(Vocabulary(["tea"])).token.tolist(), batch.time_us.tolist()
     ([0], [7])
     """
+    found = _words_of(messages, tokenizer)
+    scopes = [m.scope for m in messages]
+    if any(scope is not None for scope in scopes):
+        found = found.with_scopes(scopes)
     times = [now_us if m.time is None else m.time_us for m in messages]
     return MessageBatch(
         Ids.of([m.id for m in messages]),
-        _words_of(messages, tokenizer),
+        found,
         frozen(np.array([m.box() for m in messages], np.int32).reshape(-1, 4)),
         frozen(np.array(times, np.int64)),
         frozen(np.array([m.ttl_us for m in messages], np.int64)),

@@ -10,7 +10,7 @@ import pyarrow as pa
 from nearcast.columns import Ids
 from nearcast.errors import UnsupportedFile
 from nearcast.intake.arrow_columns import not_null
-from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
+from nearcast.intake.ids import read_ids, read_names, refuse_repeated
 from nearcast.intake.rejects import RowErrors
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def read_named(table: pa.Table) -> tuple[Named, Rejects]:
     if columns == ["id"]:
         ids = read_ids(table, "id", errors)
     else:
-        owner = read_owners(table, "owner", errors)
+        owner = read_names(table, "owner", errors)
         text = pa.nulls(table.num_rows, pa.string()) if owner is None else owner
         errors.add(~not_null(text), "owner", "is missing")
         ids = Ids(np.zeros(table.num_rows, np.int64), text.fill_null(""))

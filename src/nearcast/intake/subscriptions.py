@@ -23,8 +23,13 @@ from nearcast.columns import (
 )
 from nearcast.errors import DuplicateId, UnsupportedFile
 from nearcast.intake.frames import table_from
-from nearcast.intake.ids import read_ids, read_owners, refuse_repeated
-from nearcast.intake.keyword_clauses import number_conjunctions, read_keyword_clauses
+from nearcast.intake.ids import read_ids, read_names, refuse_repeated
+from nearcast.intake.keyword_clauses import (
+    number_conjunctions,
+    number_scopes,
+    read_keyword_clauses,
+    with_scopes,
+)
 from nearcast.intake.names import HOW_TO_NAME
 from nearcast.intake.places import read_regions, region_lists
 from nearcast.intake.rankings import RankingColumns
@@ -68,8 +73,8 @@ def read_subscriptions(
     table
         ``id``; ``keywords`` (lists of strings, or strings that are split at spaces) or
         ``expression``; ``west, south, east, north``, or ``lon, lat, radius_m``, or ``geometry``;
-        optionally ``owner`` and ``expires_at``. Ranked rows have ``delta, tau, max_distance_m``
-        and ``lon, lat``, or ``alpha, theta`` and a region.
+        optionally ``owner``, ``expires_at`` and ``scope``. Ranked rows have ``delta, tau,
+        max_distance_m`` and ``lon, lat``, or ``alpha, theta`` and a region.
     vocabulary
         New tokens are added to it.
     tokenizer
@@ -102,10 +107,15 @@ def read_subscriptions(
     errors = RowErrors(table.num_rows)
     ids = read_ids(table, "id", errors)
     ranking = RankingColumns(table, errors)
-    owner = read_owners(table, "owner", errors)
+    owner = read_names(table, "owner", errors)
+    scope = read_names(table, "scope", errors)
     expiry = read_times(table, "expires_at", errors)
     regions = read_regions(table, errors, ranking.by_distance)
-    wanted, conditions = read_keyword_clauses(table, tokenizer, vocabulary, errors, ranking.ranked)
+    found = read_keyword_clauses(table, tokenizer, vocabulary, errors, ranking.ranked)
+    if scope is not None and scope.null_count < len(scope):
+        token = number_scopes(scope, vocabulary, errors)
+        found = with_scopes(found, token, ranking.ranked)
+    wanted, conditions = found
     if unique:
         refuse_repeated(ids, "id", errors, seen)
     valid = np.flatnonzero(errors.valid)

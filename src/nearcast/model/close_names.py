@@ -49,6 +49,7 @@ _QUESTIONS = {
     "timestamp": "time",
     "datetime": "time",
 }
+_OTHERS = frozenset(["score", "slope"])  # close to scope, but words of their own
 _PLACE = frozenset((*BOX, *CIRCLE, "geometry"))
 _EITHER = ({"text", "tokens"}, {"keywords", "expression"})
 _MIN_LENGTH = 4
@@ -82,7 +83,7 @@ def near(name: str, kind: str | None) -> Near | None:
     if meant in ours:
         return Near(meant, TAKEN)
     meant = _QUESTIONS.get(written)
-    if meant not in ours:
+    if meant not in ours and written not in _OTHERS:
         long = [our for our in plain if len(our) >= _MIN_LENGTH]
         found = difflib.get_close_matches(written, long, 1, _MIN_RATIO)
         meant = plain[found[0]] if found else None

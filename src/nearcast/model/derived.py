@@ -1,4 +1,4 @@
-r"""Derived tokens: phrases and beginnings of words, as tokens that no text contains.
+r"""Derived tokens: phrases, beginnings of words and scopes, as tokens that no text contains.
 
 A clause asks for tokens. A phrase (``"old town"``) and the beginning of a word (``flood*``) are
 tokens as well, written with control characters that no tokenizer may return. A vocabulary that has
@@ -7,6 +7,11 @@ else has to know about them::
 
     "old town"    \x1fold\x1ftown
     flood*        \x1eflood
+
+The scope of a subscription is a token too, which all its clauses require, and which messages of
+that scope have beside their words. It is no word: it has no weight, and no statistics count it::
+
+    scope acme    \x1dacme
 """
 
 from __future__ import annotations
@@ -20,11 +25,15 @@ __all__ = [
     "MAX_PHRASE_WORDS",
     "PHRASE",
     "PREFIX",
+    "SCOPE",
+    "has_markers",
     "is_derived",
+    "is_scope",
     "phrase_token",
     "phrase_words",
     "prefix_token",
     "readable",
+    "scope_token",
     "without_markers",
 ]
 
@@ -34,11 +43,14 @@ PHRASE = "\x1f"
 PREFIX = "\x1e"
 """Stands before the beginning of a word."""
 
+SCOPE = "\x1d"
+"""Stands before the name of a scope."""
+
 MAX_PHRASE_WORDS = 32
 """The maximum number of words of a phrase."""
 
 
-_SPACES = str.maketrans({PHRASE: " ", PREFIX: " "})
+_SPACES = str.maketrans({PHRASE: " ", PREFIX: " ", SCOPE: " "})
 
 
 def without_markers(text: str) -> str:
@@ -50,6 +62,17 @@ def without_markers(text: str) -> str:
     'old town'
     """
     return text if text.isprintable() else text.translate(_SPACES)
+
+
+def has_markers(text: str) -> bool:
+    r"""Whether a text has control characters of derived tokens.
+
+    Examples
+    --------
+    >>> has_markers("old\x1ftown"), has_markers("old town")
+    (True, False)
+    """
+    return not text.isprintable() and any(c in text for c in (PHRASE, PREFIX, SCOPE))
 
 
 def phrase_token(words: Sequence[str]) -> str:
@@ -83,6 +106,22 @@ def prefix_token(beginning: str) -> str:
     '\x1eflood'
     """
     return PREFIX + beginning
+
+
+def scope_token(scope: str) -> str:
+    r"""Return the token that all messages of a scope have.
+
+    Examples
+    --------
+    >>> scope_token("acme")
+    '\x1dacme'
+    """
+    return SCOPE + scope
+
+
+def is_scope(token: str) -> bool:
+    """Whether a token stands for a scope."""
+    return token.startswith(SCOPE)
 
 
 def is_derived(token: str) -> bool:

@@ -38,6 +38,8 @@ class Explanation:
         Whether the message meets the region; None if the subscription is ranked by distance.
     condition
         Whether the expression of a ranked subscription is true; None if it has none.
+    scope
+        Whether the message is of the scope of the subscription; None if that has none.
     distance_m
         How far the message is from the place of the subscription, in meters, if that is ranked by
         distance.
@@ -73,6 +75,7 @@ class Explanation:
     forbidden: tuple[str, ...] = ()
     inside: bool | None = None
     condition: bool | None = None
+    scope: bool | None = None
     distance_m: float | None = None
     text: float | None = None
     space: float | None = None

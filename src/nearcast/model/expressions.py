@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from nearcast.errors import ExpressionError, InvalidInput, shorten
 from nearcast.model import checks
-from nearcast.model.derived import MAX_PHRASE_WORDS, is_derived, phrase_token, readable
+from nearcast.model.derived import (
+    MAX_PHRASE_WORDS,
+    has_markers,
+    is_derived,
+    phrase_token,
+    readable,
+)
 from nearcast.model.syntax import OPERATORS, And, Node, Not, Prefix, Word, tree_of
 from nearcast.model.typed_words import dropped_symbols
 
@@ -29,7 +35,6 @@ MAX_CLAUSES = 1_000
 
 _MAX_LITERALS = 500_000
 _PLAIN = re.compile(r"\w+")
-_DERIVED = re.compile(r"[\x1e\x1f]")
 
 # A literal is the number of a token (from 1), negative where the token must not occur.
 _Clause = frozenset[int]
@@ -174,8 +179,8 @@ class _Expansion:
         if len(tokens) > MAX_PHRASE_WORDS:
             few = f"at most {MAX_PHRASE_WORDS} words"
             self._fail(word.position, f"a phrase may have {few}, this one has {len(tokens)}")
-        if any(map(_DERIVED.search, tokens)):
-            reason = "its tokens must not contain the control characters U+001E and U+001F"
+        if any(map(has_markers, tokens)):
+            reason = "its tokens must not contain the control characters U+001D to U+001F"
             self._fail(word.position, f"{shorten(word.text)}: {reason}")
         return phrase_token(tokens)
 

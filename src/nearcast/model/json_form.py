@@ -64,8 +64,9 @@ FIELDS = {
         "owner",
         "expires_at",
         *RANKED,
+        "scope",
     ),
-    "message": ("id", "text", "tokens", *POINT, *BOX, "geometry", "time", "ttl_s"),
+    "message": ("id", "text", "tokens", *POINT, *BOX, "geometry", "time", "ttl_s", "scope"),
     "match": ("message_id", "subscription_id", "score"),
     "update": ("time", "subscription_id", "message_id", "sign", "score"),
 }
@@ -222,7 +223,7 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _owner(name: str, value: Any) -> str:
+def _name(name: str, value: Any) -> str:
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)
     return str(value) if is_integer else _text(name, value)
 
@@ -235,7 +236,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("id", "message_id", "subscription_id"), identifier),
     **dict.fromkeys(("keywords", "tokens"), _list),
     **dict.fromkeys(("text", "expression"), _text),
-    "owner": _owner,
+    **dict.fromkeys(("owner", "scope"), _name),
     "geometry": _geometry,
     **dict.fromkeys(("time", "expires_at"), _time),
     **dict.fromkeys((*BOX, *CIRCLE, *RANKED, "score", "sign"), number),

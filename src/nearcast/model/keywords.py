@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from nearcast.errors import InvalidInput
 from nearcast.model import checks
-from nearcast.model.derived import without_markers
+from nearcast.model.derived import has_markers, without_markers
 from nearcast.model.expressions import Conjunction
 from nearcast.model.folding import is_word_character
 from nearcast.model.syntax import OPERATORS
@@ -99,7 +99,11 @@ def keyword_tokens(keyword: str, tokenize: Tokenize, *, scored: bool = False) ->
     rest = keyword
     if beginnings:
         rest = " ".join(piece for piece in keyword.split() if "*" not in piece)
-    tokens = list(tokenize(rest)) + [str(prefix_of(text)) for text in beginnings]
+    tokens = list(tokenize(rest))
+    if any(map(has_markers, tokens)):
+        problem = "its tokens must not contain the control characters U+001D to U+001F"
+        raise InvalidInput("keywords", keyword, problem)
+    tokens += [str(prefix_of(text)) for text in beginnings]
     if not tokens:
         _refuse(keyword)
     return tokens

@@ -10,6 +10,7 @@ from nearcast.errors import InvalidInput, RegionError
 from nearcast.model import checks
 from nearcast.model.checks import units
 from nearcast.model.close_names import own_names
+from nearcast.model.derived import scope_token
 from nearcast.model.json_form import (
     message_place,
     place_fields,
@@ -46,6 +47,8 @@ class Message:
         since 1970. None means the time at which it is published.
     ttl_s
         How many seconds it lives from its time on, the end excluded; also as a timedelta.
+    scope
+        The name of its scope, such as a tenant. Subscriptions of other scopes do not match it.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Message:
     tokens: tuple[str, ...] | None
     time: Time | None
     ttl_s: float
+    scope: str | None
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class Message:
         tokens: Sequence[str] | None = None,
         time: AnyTime | None = None,
         ttl_s: AnyDuration = 0.0,
+        scope: str | None = None,
     ) -> None:
         if (text is None) == (tokens is None):
             problem = "give either text or tokens; text='' if there are no words"
@@ -79,6 +84,7 @@ class Message:
         put(self, "tokens", None if tokens is None else _tokens(tokens))
         put(self, "time", None if time is None else checks.moment("time", time))
         put(self, "ttl_s", checks.seconds("ttl_s", ttl_s))
+        put(self, "scope", None if scope is None else checks.name("scope", scope))
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
@@ -89,7 +95,7 @@ class Message:
         fields
             The columns of a file of messages: ``id``; ``text`` or ``tokens``; ``lon, lat`` or
             ``west, south, east, north``, or a point as ``geometry``; optionally ``time`` (ISO 8601
-            text or seconds since 1970) and ``ttl_s``. Other fields are ignored.
+            text or seconds since 1970), ``ttl_s`` and ``scope``. Other fields are ignored.
 
         Examples
         --------
@@ -105,6 +111,7 @@ class Message:
             given.get("tokens"),
             given.get("time"),
             given.get("ttl_s", 0.0),
+            given.get("scope"),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,10 +132,12 @@ class Message:
             fields["time"] = write_time(self.time)
         if self.ttl_s:
             fields["ttl_s"] = float(self.ttl_s)
+        if self.scope is not None:
+            fields["scope"] = self.scope
         return fields
 
     def words(self, tokenize: Tokenize) -> set[str]:
-        """Return the set of tokens of the message.
+        """Return the set of tokens of the message, that of its scope too.
 
         Parameters
         ----------
@@ -136,7 +145,8 @@ class Message:
             The tokenizer of the subscriptions.
         """
         texts = (self.text,) if self.text is not None else self.tokens or ()
-        return {token for text in texts for token in tokenize(text)}
+        found = {token for text in texts for token in tokenize(text)}
+        return found if self.scope is None else found | {scope_token(self.scope)}
 
     def box(self) -> tuple[int, int, int, int]:
         """Return west, south, east and north in units; west > east across the antimeridian.

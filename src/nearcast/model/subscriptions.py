@@ -9,6 +9,7 @@ from nearcast.errors import InvalidInput, RegionError
 from nearcast.model import checks
 from nearcast.model import keywords as words
 from nearcast.model.close_names import own_names
+from nearcast.model.derived import scope_token
 from nearcast.model.expressions import Conjunction, parse
 from nearcast.model.json_form import (
     place_fields,
@@ -61,6 +62,9 @@ class Subscription:
     ranking
         A `Proximity` or an `Overlap`: matches have scores, and must reach a threshold. None for a
         boolean subscription.
+    scope
+        The name of its scope, such as a tenant: only messages of the same scope match. Without
+        one, messages of all scopes match, and those without.
 
     Examples
     --------
@@ -84,6 +88,7 @@ class Subscription:
     owner: str | None
     expires_at: Time | None
     ranking: Ranking | None
+    scope: str | None
 
     def __init__(
         self,
@@ -94,6 +99,7 @@ class Subscription:
         owner: str | None = None,
         expires_at: AnyTime | None = None,
         ranking: Ranking | None = None,
+        scope: str | None = None,
     ) -> None:
         put = object.__setattr__
         put(self, "id", checks.identifier("id", id))
@@ -113,6 +119,7 @@ class Subscription:
             None if expires_at is None else checks.moment("expires_at", expires_at),
         )
         put(self, "ranking", ranking)
+        put(self, "scope", None if scope is None else checks.name("scope", scope))
         if expression is not None:
             if keywords is not None and ranking is None:
                 problem = "give either keywords or an expression, not both"
@@ -128,8 +135,8 @@ class Subscription:
         fields
             The columns of a file of subscriptions: ``id``; ``keywords`` or ``expression``; ``west,
             south, east, north``, or ``lon, lat, radius_m``, or ``geometry`` (GeoJSON, WKT or WKB);
-            optionally ``owner`` and ``expires_at`` (ISO 8601 text or seconds since 1970); for
-            ranked ones ``delta, tau, max_distance_m`` with ``lon, lat``, or ``alpha, theta`` with
+            optionally ``owner``, ``expires_at`` (ISO 8601 text or seconds since 1970) and ``scope``;
+            for ranked ones ``delta, tau, max_distance_m`` with ``lon, lat``, or ``alpha, theta`` with
             a region. Names that are nearly these are recognized, or refused with a question;
             other fields are ignored.
 
@@ -150,6 +157,7 @@ class Subscription:
             given.get("owner"),
             given.get("expires_at"),
             ranking,
+            given.get("scope"),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -174,13 +182,15 @@ class Subscription:
             fields["owner"] = self.owner
         if self.expires_at is not None:
             fields["expires_at"] = write_time(self.expires_at)
+        if self.scope is not None:
+            fields["scope"] = self.scope
         return fields
 
     def clauses(self, tokenize: Tokenize) -> tuple[Conjunction, ...]:
         """Return the clauses of which one must be true of the tokens of a message.
 
         A ranked subscription has one clause, with the tokens that are scored; its expression is
-        its `condition`.
+        its `condition`. The scope of a boolean subscription is a token of every clause.
 
         Parameters
         ----------
@@ -188,14 +198,17 @@ class Subscription:
             The tokenizer of the messages.
         """
         if self.expression is not None and self.ranking is None:
-            return parse(self.expression, tokenize)
+            return self._scoped(parse(self.expression, tokenize))
+        clauses = _EVERYTHING
         if self.keywords is not None:
             scored = self.ranking is not None
-            return (words.conjunction(self.keywords, tokenize, scored=scored),)
-        return _EVERYTHING
+            clauses = (words.conjunction(self.keywords, tokenize, scored=scored),)
+        return clauses if self.ranking is not None else self._scoped(clauses)
 
     def condition(self, tokenize: Tokenize) -> tuple[Conjunction, ...] | None:
         """Return the clauses of which one must be true for a ranked match; None if there are none.
+
+        The scope is a token of every clause.
 
         Examples
         --------
@@ -204,9 +217,18 @@ class Subscription:
         >>> tea.condition(str.split)
         (Conjunction(positive=(), negative=('milk',)),)
         """
-        if self.ranking is None or self.expression is None:
+        if self.ranking is None or (self.expression is None and self.scope is None):
             return None
-        return parse(self.expression, tokenize, condition=True)
+        if self.expression is None:
+            return self._scoped(_EVERYTHING)
+        return self._scoped(parse(self.expression, tokenize, condition=True))
+
+    def _scoped(self, clauses: tuple[Conjunction, ...]) -> tuple[Conjunction, ...]:
+        """Return clauses that require the token of the scope as well, if there is one."""
+        if self.scope is None:
+            return clauses
+        token = scope_token(self.scope)
+        return tuple(Conjunction((token, *one.positive), one.negative) for one in clauses)
 
     @property
     def expires_us(self) -> int | None:

@@ -10,7 +10,7 @@ import numpy as np
 from nearcast.columns import frozen, starts
 from nearcast.compiled.jit import Number, kernel
 from nearcast.errors import InvalidInput
-from nearcast.model.derived import PHRASE, PREFIX, without_markers
+from nearcast.model.derived import PHRASE, PREFIX, SCOPE, without_markers
 from nearcast.text.byte_table import HASH_SEED, Keys, hash_byte, hash_end
 from nearcast.text.keys import strings_as_keys
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["call_tokenizer"]
 
 _BORDER = ord(PHRASE)
-_OTHER = ord(PREFIX)
+_PREFIX, _SCOPE = ord(PREFIX), ord(SCOPE)
 
 
 def call_tokenizer(
@@ -37,13 +37,13 @@ def call_tokenizer(
     Raises
     ------
     InvalidInput
-        If a token is no string, or has a control character that stands for phrases.
+        If a token is no string, or has a control character that begins derived tokens.
     """
     found = _tokens(tokenizer, texts)
     if found is None:
         found = _tokens(tokenizer, [None if t is None else without_markers(t) for t in texts])
     if found is None:
-        problem = "must not return tokens with the control characters U+001E and U+001F"
+        problem = "must not return tokens with the control characters U+001D to U+001F"
         raise InvalidInput("tokenizer", tokenizer, problem)
     return found
 
@@ -119,7 +119,7 @@ def split_joined(
             token += 1
             start[token] = size
             state = HASH_SEED
-        elif byte[i] == _OTHER:
+        elif byte[i] == _PREFIX or byte[i] == _SCOPE:
             return -1
         else:
             content[size] = byte[i]

@@ -22,6 +22,7 @@ from nearcast.text.byte_table import MAX_KEY_BYTES, Keys
 from nearcast.text.calling import call_tokenizer
 from nearcast.text.derived import RowWords, number_derived, number_derived_texts
 from nearcast.text.keys import string_buffers
+from nearcast.text.scopes import append_scopes
 from nearcast.text.splitting import (
     Texts,
     WordBuffers,
@@ -180,6 +181,47 @@ class Words:
     def group(self, start: NDArray[np.int64]) -> Self:
         """Return the words of groups of rows: group ``i`` has the rows from ``start[i]`` on."""
         return type(self)(self.word_start[start], self.keys, self._first_words())
+
+    def with_scopes(self, scopes: pa.Array | Sequence[str | None]) -> Self:
+        r"""Return the words of each row, and the token of its scope after them.
+
+        Examples
+        --------
+        >>> from nearcast.text import Vocabulary
+        >>> words = Words.of_texts(["hot tea", "tea"]).with_scopes(["acme", None])
+        >>> words.number(Vocabulary(["tea", "\x1dacme"])).token.tolist()
+        [0, 1, 0]
+        """
+        if isinstance(scopes, pa.Array):
+            scope_start, scope = string_buffers(pc.fill_null(scopes, ""))
+        else:
+            encoded = [b"" if name is None else name.encode() for name in scopes]
+            scope_start = np.array([0, *accumulate(map(len, encoded))], np.int64)
+            scope = np.frombuffer(b"".join(encoded), np.uint8)
+        word_start, keys = self.word_start, self.keys
+        given = scope_start[1:] > scope_start[:-1]
+        count = int(word_start[-1] - word_start[0]) + int(np.count_nonzero(given))
+        out = WordBuffers(
+            np.empty(len(word_start), np.int64),
+            np.empty(count + 1, np.int64),
+            np.empty(len(keys.byte) + len(scope) + len(given), np.uint8),
+            np.empty(count, np.uint32),
+        )
+        append_scopes(
+            read_only(word_start, np.int64),
+            keys,
+            read_only(scope_start, np.int64),
+            read_only(scope, np.uint8),
+            out,
+        )
+        byte = frozen(out.byte[: int(out.byte_start[-1])])
+        begins = self.begins
+        if len(begins):
+            inner = begins[word_start[0] : word_start[-1]]
+            begins = frozen(np.insert(inner, word_start[1:][given] - word_start[0], 1))
+        return type(self)(
+            frozen(out.word_start), Keys(frozen(out.byte_start), byte, frozen(out.tag)), begins
+        )
 
     def _first_words(self) -> NDArray[np.uint8]:
         """Mark the first word of every row, and of every text within a row."""

@@ -21,6 +21,7 @@ from nearcast.compiled.jit import kernel
 from nearcast.errors import StorageError
 from nearcast.text.byte_table import find_keys
 from nearcast.text.keys import keys_of, string_buffers
+from nearcast.text.scopes import SCOPE_BYTE
 from nearcast.text.splitting import distinct_tokens
 from nearcast.text.vocabulary import Vocabulary
 
@@ -132,6 +133,8 @@ class Weights:
 
     def weigh(self, words: Words, *, by_rarity: bool) -> NDArray[np.float64]:
         """Return the weight of all distinct words of each row, unknown ones included.
+
+        Scopes are no words.
 
         Parameters
         ----------
@@ -253,6 +256,8 @@ def weigh_words(
     for row in range(len(total)):
         known = strange = 0
         for i in range(word_start[row], word_start[row + 1]):
+            if words.byte[words.byte_start[i]] == SCOPE_BYTE:
+                continue
             if 0 <= number[i] < len(weight) and frequency[number[i]] > 0:
                 token[known] = number[i]
                 known += 1

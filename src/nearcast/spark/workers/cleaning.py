@@ -25,7 +25,7 @@ from nearcast.intake import (
     read_subscriptions,
 )
 from nearcast.intake.arrow_columns import column_array, read_lists, read_numbers, read_texts
-from nearcast.intake.ids import read_ids, read_owners
+from nearcast.intake.ids import read_ids, read_names
 from nearcast.intake.lines import LineErrors
 from nearcast.intake.places import BOX, POINT
 from nearcast.intake.rejects import RowErrors, cell_value
@@ -80,7 +80,7 @@ REJECTS = Rejects.empty().to_table().schema
 _TIME = pa.timestamp("us", "UTC")
 _LIST = pa.list_(pa.string())
 _TYPES = {
-    **dict.fromkeys(("text", "expression", "owner", "op"), pa.string()),
+    **dict.fromkeys(("text", "expression", "owner", "op", "scope"), pa.string()),
     **dict.fromkeys(("tokens", "keywords"), _LIST),
     **dict.fromkeys(("time", "expires_at"), _TIME),
 }
@@ -356,9 +356,9 @@ def _column(table: pa.Table, field: pa.Field, cleaning: Cleaning, errors: RowErr
         return pa.nulls(table.num_rows, kind)
     if name in _IDS:
         return _ids(table, field, errors)
-    if name == "owner":
-        owner = read_owners(table, name, errors)
-        return pa.nulls(table.num_rows, kind) if owner is None else owner
+    if name in ("owner", "scope"):
+        names = read_names(table, name, errors)
+        return pa.nulls(table.num_rows, kind) if names is None else names
     if name == "geometry":
         return _geometries(table, kind)
     if kind == pa.string():

@@ -191,8 +191,13 @@ def weigh_tokens(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _read(
     table: pa.Table, kind: Kind, vocabulary: Vocabulary, tokenizer: str = "words"
 ) -> tuple[Clauses | Messages, int]:
-    """Return the documents of a table, including repeated ids, and the number of invalid rows."""
+    """Return the documents of a table, including repeated ids, and the number of invalid rows.
+
+    Scopes are no words, and are not counted.
+    """
     columns: Clauses | Messages
+    if "scope" in table.column_names:
+        table = table.drop_columns("scope")
     split = find_tokenizer(tokenizer)
     if kind == "messages":
         batch, _ = read_messages(table, split, now_us=0, unique=False)

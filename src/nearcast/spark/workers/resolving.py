@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Numbered", "Resolved", "number_ids", "read_operations", "resolve"]
 
-_CONDITION = ("keywords", "expression", "owner", "expires_at", *RANKED)
+_CONDITION = ("keywords", "expression", "owner", "expires_at", "scope", *RANKED)
 _BY_DISTANCE = {"delta": 0.5, "tau": 0.5, "max_distance_m": 1.0}
 
 

@@ -1,0 +1,1 @@
+"""The server's HTTP interface: resources, problems, keys and limits."""

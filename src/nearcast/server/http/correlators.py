@@ -1,0 +1,50 @@
+"""The header ``x-correlator``: one id that client, answer and log have in common."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["CorrelatorMiddleware", "correlator_of"]
+
+_HEADER = b"x-correlator"
+_VALID = re.compile(rb"[A-Za-z0-9._:~/+=-]{1,128}")
+
+
+class CorrelatorMiddleware:
+    """Gives every request a correlator, and answers with it.
+
+    A client may send its own: up to 128 letters, digits and ``._:~/+=-``. One that is missing or
+    invalid is replaced.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        given = next((value for name, value in scope["headers"] if name == _HEADER), b"")
+        correlator = given if _VALID.fullmatch(given) else secrets.token_hex(16).encode()
+        scope.setdefault("state", {})["correlator"] = correlator.decode()
+
+        async def send_with_correlator(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                if not any(name == _HEADER for name, _ in headers):
+                    headers.append((_HEADER, correlator))
+                message["headers"] = headers
+            await send(message)
+
+        await self._app(scope, receive, send_with_correlator)
+
+
+def correlator_of(scope: Scope) -> str:
+    """Return the correlator of a request; empty if the middleware has not seen it."""
+    return str(scope.get("state", {}).get("correlator", ""))

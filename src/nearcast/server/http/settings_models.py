@@ -1,0 +1,189 @@
+"""The resources around subscriptions: subscribers, tenants, keys, limits, tokens and sinks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from nearcast.server.http.models import Name, Resource, Timestamp
+
+__all__ = [
+    "Cap",
+    "Cursor",
+    "CursorRequest",
+    "DeliverySettings",
+    "Digest",
+    "Key",
+    "KeyRequest",
+    "Limits",
+    "NewKey",
+    "QuietHours",
+    "Role",
+    "Sink",
+    "SinkAttempt",
+    "Tenant",
+    "TenantRequest",
+    "Token",
+    "TokenRequest",
+]
+
+Role = Literal["publish", "subscribe", "admin"]
+ClockTime = Annotated[
+    str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", examples=["22:00", "07:00"])
+]
+
+
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        problem = "must be a time zone of the IANA database, such as Europe/Berlin"
+        raise PydanticCustomError("time_zone", problem) from None
+    return name
+
+
+def _distinct_roles(roles: list[Role]) -> list[Role]:
+    return sorted(set(roles))
+
+
+Roles = Annotated[
+    list[Role], AfterValidator(_distinct_roles), Field(min_length=1, examples=[["subscribe"]])
+]
+
+
+class Cap(Resource):
+    """At most this many events in any period; later ones wait."""
+
+    events: int = Field(ge=1, le=1_000_000, examples=[10])
+    periodS: float = Field(ge=1, le=86_400 * 31, examples=[3600])
+
+
+class Digest(Resource):
+    """Events are collected and delivered together."""
+
+    everyS: float = Field(ge=1, le=86_400 * 31, examples=[900])
+
+
+class QuietHours(Resource):
+    """Between these times of day nothing is delivered; events wait. They may cross midnight."""
+
+    from_: ClockTime = Field(alias="from", description="The first quiet minute.")
+    to: ClockTime = Field(description="The first minute that is not quiet.")
+    timeZone: Annotated[str, AfterValidator(_time_zone)] = Field(
+        "UTC", max_length=64, examples=["Europe/Berlin"]
+    )
+
+
+class DeliverySettings(Resource):
+    """When a subscriber wants events. Nothing is dropped: what may not be sent yet, waits."""
+
+    cap: Cap | None = None
+    digest: Digest | None = None
+    quietHours: QuietHours | None = None
+
+
+class Limits(Resource):
+    """The limits of a tenant; what is left out has the server's default."""
+
+    requestsPerS: float | None = Field(None, gt=0, le=1_000_000)
+    messagesPerS: float | None = Field(None, gt=0, le=10_000_000)
+    burstS: float | None = Field(
+        None, ge=0.1, le=3600, description="How many seconds of each rate may be used at once."
+    )
+    bodyBytes: int | None = Field(None, ge=1024, le=1 << 30)
+    messagesPerRequest: int | None = Field(None, ge=1, le=10_000)
+    subscriptions: int | None = Field(None, ge=0, le=100_000_000)
+    clauses: int | None = Field(None, ge=1, le=1000, description="Of one expression.")
+    vertices: int | None = Field(None, ge=3, le=1_000_000, description="Of one region.")
+
+
+class TenantRequest(Resource):
+    """A tenant to be made or renamed."""
+
+    name: Name
+    limits: Limits | None = None
+
+
+class Tenant(TenantRequest):
+    """A tenant: its subscriptions, messages and keys are invisible to all others."""
+
+    createdAt: Timestamp
+
+
+class KeyRequest(Resource):
+    """A key to be made."""
+
+    roles: Roles
+    name: Name | None = Field(None, description="What the key is for.")
+    subscriber: Name | None = Field(
+        None, description="If given, the key only reaches this subscriber's resources."
+    )
+    tenant: Name | None = Field(None, description="Its own tenant if left out.")
+
+
+class Key(KeyRequest):
+    """A key without its secret, which the server does not know."""
+
+    id: str
+    createdAt: Timestamp
+    revokedAt: Timestamp | None = None
+
+
+class NewKey(Key):
+    """A key, the only time that it is shown."""
+
+    key: str = Field(examples=["nc_4f6k0a9d2mxq_..."])
+
+
+class TokenRequest(Resource):
+    """A token to be made, for a browser or a phone."""
+
+    subscriber: Name
+    roles: list[Literal["subscribe", "publish"]] = Field(["subscribe"], min_length=1)
+    expiresInS: int = Field(900, ge=1, le=86_400)
+
+
+class Token(Resource):
+    """A token that expires by itself."""
+
+    token: str = Field(examples=["nct_..."])
+    expiresAt: Timestamp
+
+
+class CursorRequest(Resource):
+    """Where a subscriber continues."""
+
+    cursor: str = Field(min_length=1, max_length=128, examples=["1795888800-42"])
+
+
+class Cursor(CursorRequest):
+    """A cursor that the server keeps."""
+
+    name: Name
+    updatedAt: Timestamp
+
+
+class Sink(Resource):
+    """A webhook sink and its state."""
+
+    id: str
+    url: str = Field(max_length=2048)
+    subscriber: Name
+    status: Literal["ACTIVE", "DISABLED"]
+    reason: str | None = Field(None, description="Why it is disabled.")
+    cursor: str | None = None
+    failures: int = Field(ge=0, description="Failed attempts since the last success.")
+    nextAttemptAt: Timestamp | None = None
+
+
+class SinkAttempt(Resource):
+    """An attempt to deliver an event to a sink."""
+
+    eventId: str
+    at: Timestamp
+    status: int | None = Field(None, description="The HTTP status; none if there was no answer.")
+    error: str | None = None
+    durationMs: float = Field(ge=0)

@@ -1,0 +1,1 @@
+"""What the server writes down, in one order."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nearcast.errors import StorageError
-from nearcast.storage.log import Log
+from nearcast.storage.log import Entry, Log
 from nearcast.storage.log.disk import Disk
-from nearcast.storage.log.records import encode, read_at
+from nearcast.storage.log.records import encode, records_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,8 +159,8 @@ def test_a_log_can_be_opened_after_a_crash_while_it_was_opened(tmp_path: Path) -
         last = log.last_seq
     path = max(source.glob("*.log"))
     with open(path, "r+b") as file:  # a torn group at the end
-        file.seek(log._end_after)
-        file.write(encode([(9, b"x" * 40), (9, b"y" * 40)], last + 1, 1)[:60])
+        file.seek(log._end)
+        file.write(encode([Entry(9, b"x" * 40), Entry(9, b"y" * 40)], last + 1, 1).data[:60])
     for operations in range(20):
         copy, disk = tmp_path / "copy", LosingDisk(operations)
         shutil.copytree(source, copy)
@@ -185,9 +185,7 @@ def test_damage_is_named_and_never_cut(tmp_path: Path) -> None:
     assert len(segments) > 2
     for path in (segments[0], segments[-1]):
         whole = path.read_bytes()
-        found = read_at(whole, 0)
-        assert found is not None
-        assert read_at(whole, found.end) is not None
+        assert len([*records_after(whole, 0)]) > 1
         broken = bytearray(whole)
         broken[10] ^= 1
         path.write_bytes(broken)
@@ -319,10 +317,11 @@ def test_a_full_disk_is_an_error_before_anything_happens(tmp_path: Path) -> None
 
 
 def test_one_process_writes(tmp_path: Path) -> None:
-    with Log(tmp_path), pytest.raises(StorageError, match="is already open for writing"):
+    with Log(tmp_path) as log, pytest.raises(StorageError, match="is already open for writing"):
         Log(tmp_path)
+    first = log.epoch
     with Log(tmp_path) as log:
-        assert log.epoch == 2
+        assert log.epoch > first >= 1_700_000_000
 
 
 def test_old_segments_are_let_go(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from nearcast.errors import StorageError
-from nearcast.storage.log import Log
+from nearcast.storage.log import Entry, Log
 from nearcast.storage.log.records import record_bytes
 from nearcast.storage.temporary import TemporaryFile, sync_folder
 
@@ -104,7 +104,7 @@ class Noted(Event):
     def happened(self) -> None:
         assert self._now_us is not None
         now = self._now_us.to_bytes(_TIME, "little", signed=True)
-        self.ticket = self._log.enqueue([(_CALL, now + self._body)])
+        self.ticket = self._log.enqueue([Entry(_CALL, now + self._body)])
 
 
 class Journal:

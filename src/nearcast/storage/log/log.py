@@ -3,7 +3,7 @@
 ::
 
     LOCK                          held by the one process that writes
-    epoch                         how often the log has been opened for writing
+    epoch                         which epoch began with which record; see `history`
     00000000000000000001.log      a segment: zeros at first, named after its first record
     00000000000000104857.log
     spare                         the next segment, which has its place on the disk already
@@ -15,47 +15,54 @@ before something happens, and never after.
 
 After a crash the end of the last segment may be torn, because disks write in any order. What
 cannot be read there was never acknowledged, and is cut off; see `nearcast.storage.log.records`.
-Damage anywhere else is an error that names the place.
+Damage anywhere else is an error that names the place; ``repair`` gives up what cannot be read.
+
+An opening reads the last segment. Marks of the others, which `find` and `read` need, are made when
+somebody first reads there.
 """
 
 from __future__ import annotations
 
 import errno
 import threading
+from bisect import bisect_right
+from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from nearcast.errors import InvalidInput, StorageError
+from nearcast.errors import InvalidInput, NoSpace, StorageError, Trimmed
 from nearcast.locks import LOCKS, lock_file, unlock_file
 from nearcast.storage.log.disk import Disk
-from nearcast.storage.log.records import (
-    MAX_BODY_BYTES,
-    encode,
-    read_at,
-    record_bytes,
-    records_after,
-)
-from nearcast.storage.temporary import TemporaryFile, sync_folder
+from nearcast.storage.log.history import History
+from nearcast.storage.log.records import Entry, encode, find_at, measure, scan
+from nearcast.storage.log.segment import Marks, Segment
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
-    from nearcast.storage.log.records import Entry, Record
+    from nearcast.storage.log.records import Found, Gap, Group, Record, Sizes
 
 __all__ = ["Log", "Ticket"]
 
 SEGMENT_BYTES = 64 << 20
 _SUFFIX = ".log"
 _SPARE = "spare"
+_READ_BYTES = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_first = attrgetter("first")
+
+AnyEntry = Entry | tuple[int, bytes]
 
 
 class Ticket:
     """Entries that wait to be written; ``last_seq`` is the number of the last one."""
 
-    def __init__(self, log: Log, entries: Sequence[Entry], last_seq: int) -> None:
+    def __init__(self, log: Log, entries: Sequence[Entry], size: int, last_seq: int) -> None:
         self._log = log
         self.entries = entries
+        self.size = size
         self.last_seq = last_seq
         self.error: StorageError | None = None
 
@@ -80,16 +87,27 @@ class Log:
         How large segments are.
     disk
         Writes and syncs files.
+    repair
+        Whether to give up records that are damaged, for good. Opening reads all segments then.
+
+    Attributes
+    ----------
+    epoch
+        The number of this opening: larger than all before, and at least the time in seconds.
 
     Examples
     --------
     >>> import tempfile
     >>> with Log(tempfile.mkdtemp()) as log:
-    ...     log.append([(1, b"first"), (1, b"second")]), log.append([(2, b"third")])
-    (2, 3)
+    ...     log.append([Entry(1, b"first"), Entry(1, b"two to four", count=3)])
+    ...     log.append([Entry(2, b"fifth")])
+    4
+    5
     >>> with Log(log.folder) as log:
-    ...     [record.body for record in log.read(2)]
-    [b'second', b'third']
+    ...     [(record.seq, record.body) for record in log.read(3)]
+    ...     log.find(4).body
+    [(2, b'two to four'), (5, b'fifth')]
+    b'two to four'
     """
 
     def __init__(
@@ -98,6 +116,7 @@ class Log:
         *,
         segment_bytes: int = SEGMENT_BYTES,
         disk: Disk | None = None,
+        repair: bool = False,
     ) -> None:
         self.folder = Path(folder)
         self._segment_bytes = segment_bytes
@@ -121,12 +140,17 @@ class Log:
         self._failure: OSError | None = None
         self._spare_bytes = 0
         self._file = -1
-        self._firsts: list[int] = []
+        self._segments: list[Segment] = []  # replaced, never changed: readers keep theirs
         self._last_seq = self._enqueued = 0
-        self._end = self._end_after = self._capacity = 0
+        self._end = self._capacity = 0
+        self._opened = False
         try:
-            self.epoch = self._next_epoch()
-            self._open_last()
+            self._history = History(self.folder / "epoch", repair=repair)
+            self._open(repair)
+            self._opened = True
+        except OSError as error:
+            self.close()
+            raise self._storage_error(error, "cannot be opened") from error
         except BaseException:
             self.close()
             raise
@@ -134,7 +158,7 @@ class Log:
     @property
     def first_seq(self) -> int:
         """The first record that is still there, or the next one if there is none."""
-        return self._firsts[0]
+        return self._current()[0].first
 
     @property
     def last_seq(self) -> int:
@@ -146,12 +170,37 @@ class Log:
         """The last record that is on disk or waits to be written."""
         return self._enqueued
 
+    @property
+    def size_bytes(self) -> int:
+        """What the segments take on the disk."""
+        return sum(segment.size for segment in self._segments) + self._spare_bytes
+
+    @property
+    def lost(self) -> list[tuple[int, int]]:
+        """The ranges of numbers, first and last, that repairs gave up."""
+        return list(self._history.lost)
+
     # --- writing ---------------------------------------------------------------------------------
 
-    def append(self, entries: Sequence[Entry]) -> int:
-        """Write entries, and return the number of the last one when all of them are on disk."""
-        self.reserve(sum(record_bytes(len(body)) for _, body in entries))
-        return self.enqueue(entries).wait()
+    def append(self, entries: Sequence[AnyEntry]) -> int:
+        """Write entries, and return the last number when all of them are on disk.
+
+        Raises
+        ------
+        NoSpace
+            If the disk is full; nothing was written.
+        StorageError
+            If writing failed. What is on disk is unknown, and the log takes nothing any more.
+        """
+        complete = _complete(entries)
+        sizes = measure(complete)
+        self.reserve(sizes.size)
+        try:
+            ticket = self._enqueue(complete, sizes)
+        except StorageError:
+            self.release(sizes.size)
+            raise
+        return ticket.wait()
 
     def reserve(self, size: int) -> None:
         """Make sure that records with this many bytes have a place on the disk.
@@ -160,8 +209,10 @@ class Log:
 
         Raises
         ------
+        NoSpace
+            If there is no place.
         StorageError
-            If there is no place, or the log has failed.
+            If the log has failed.
         """
         with self._changed:
             self._check()
@@ -170,8 +221,11 @@ class Log:
                 try:
                     self._make_spare(max(wanted, self._segment_bytes))
                 except OSError as error:
+                    if error.errno not in _FULL:
+                        self._failure = error
+                        raise self._failed() from error
                     problem = f"{self.folder}: no space for {size:,} bytes: {error.strerror}"
-                    raise StorageError(problem) from error
+                    raise NoSpace(problem) from error
             self._promised += size
 
     def release(self, size: int) -> None:
@@ -179,15 +233,16 @@ class Log:
         with self._changed:
             self._promised -= size
 
-    def enqueue(self, entries: Sequence[Entry]) -> Ticket:
+    def enqueue(self, entries: Sequence[AnyEntry]) -> Ticket:
         """Let entries, for which there is a reservation, wait in the order of these calls."""
-        for kind, body in entries:
-            if len(body) > MAX_BODY_BYTES or not 0 <= kind < 1 << 16:
-                raise InvalidInput("entry", kind, "must have a kind of 16 bits, and at most 2 GB")
+        complete = _complete(entries)
+        return self._enqueue(complete, measure(complete))
+
+    def _enqueue(self, entries: Sequence[Entry], sizes: Sizes) -> Ticket:
         with self._changed:
             self._check()
-            self._enqueued += len(entries)
-            ticket = Ticket(self, entries, self._enqueued)
+            self._enqueued += sizes.numbers
+            ticket = Ticket(self, entries, sizes.size, self._enqueued)
             self._waiting.append(ticket)
         return ticket
 
@@ -199,58 +254,61 @@ class Log:
                     self._changed.wait()
                     continue
                 group, self._waiting, self._writing = self._waiting, [], True
-                failure: OSError | None = InterruptedError(errno.EINTR, "interrupted")
+                written: Group | OSError = InterruptedError(errno.EINTR, "interrupted")
                 self._changed.release()
                 try:
-                    failure = self._write(group)
+                    written = self._write(group)
                 finally:
                     self._changed.acquire()
-                    self._finish(group, failure)
+                    self._finish(group, written)
                     self._writing = False
                     self._changed.notify_all()
         if ticket.error is not None:
             raise ticket.error
         return ticket.last_seq
 
-    def _finish(self, group: list[Ticket], failure: OSError | None) -> None:
-        if failure is not None:
-            self._failure = failure
-        for ticket in group:
-            self._promised -= sum(record_bytes(len(body)) for _, body in ticket.entries)
-        if failure is None:
-            self._last_seq, self._end = group[-1].last_seq, self._end_after
+    def _finish(self, group: list[Ticket], written: Group | OSError) -> None:
+        self._promised -= sum(ticket.size for ticket in group)
+        if isinstance(written, OSError):
+            self._failure = written
+            for ticket in (*group, *self._waiting):
+                ticket.error = self._failed()
+            self._waiting = []
             return
-        for ticket in (*group, *self._waiting):
-            ticket.error = self._failed()
-        self._waiting = []
+        marks = self._segments[-1].marks
+        assert marks is not None
+        for seq, at in written.marks:
+            marks.add(seq, self._end + at)
+        self._end += len(written.data)
+        marks.end = self._end
+        self._last_seq = group[-1].last_seq  # last, for readers do not lock
 
-    def _write(self, group: list[Ticket]) -> OSError | None:
-        """Write the entries of a group and sync them; return what went wrong."""
+    def _write(self, group: list[Ticket]) -> Group | OSError:
+        """Write the entries of a group and sync them; return what went wrong, if something did."""
         entries = [entry for ticket in group for entry in ticket.entries]
-        data = encode(entries, self._last_seq + 1, self.epoch)
+        encoded = encode(entries, self._last_seq + 1, self.epoch)
         try:
-            if self._end + len(data) > self._capacity:
+            if self._end + len(encoded.data) > self._capacity:
                 with self._changed:  # others may be making a spare
-                    self._begin_segment(len(data))
-            self._disk.write(self._file, data, self._end)
+                    self._begin_segment(len(encoded.data))
+            self._disk.write(self._file, encoded.data, self._end)
             self._disk.sync(self._file)
         except OSError as error:
             return error
-        self._end_after = self._end + len(data)
-        return None
+        return encoded
 
     def _begin_segment(self, size: int) -> None:
         """Let the spare be the segment that is written to."""
         if self._spare_bytes < size:
             self._make_spare(max(size, self._segment_bytes))
-        first = self._last_seq + 1
-        path = self._path(first)
-        self._disk.rename(self.folder / _SPARE, path)
+        segment = self._segment(self._last_seq + 1, self._spare_bytes)
+        segment.marks = Marks()
+        self._disk.rename(self.folder / _SPARE, segment.path)
         if self._file >= 0:
             self._disk.close(self._file)
-        self._file, self._end, self._capacity = self._disk.open(path), 0, self._spare_bytes
-        self._spare_bytes = 0
-        self._firsts.append(first)
+        self._file = self._disk.open(segment.path)
+        self._end, self._capacity, self._spare_bytes = 0, segment.size, 0
+        self._segments = [*self._segments, segment]
 
     def _make_spare(self, size: int) -> None:
         path = self.folder / _SPARE
@@ -263,8 +321,12 @@ class Log:
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failed()
-        if self._file < 0 and not self._firsts:
+        self._current()
+
+    def _current(self) -> list[Segment]:
+        if not self._segments:
             raise StorageError(f"{self.folder}: the log is closed; open it again")
+        return self._segments
 
     def _failed(self) -> StorageError:
         problem = self._failure.strerror if self._failure else "it failed"
@@ -273,53 +335,176 @@ class Log:
             "is opened again"
         )
 
+    def _storage_error(self, error: OSError, problem: str) -> StorageError:
+        if isinstance(error, StorageError):
+            return error
+        kind = NoSpace if error.errno in _FULL else StorageError
+        return kind(f"{self.folder}: {problem}: {error.strerror}")
+
     # --- reading ---------------------------------------------------------------------------------
 
     def read(self, first: int = 1) -> Iterator[Record]:
-        """Yield the records from a number on that are on disk now.
+        """Yield the records that have a number from ``first`` on, and are on disk now.
+
+        Lost ranges are skipped.
 
         Raises
         ------
+        Trimmed
+            If records are gone.
         StorageError
-            If records are gone, or a segment is damaged.
+            If one is damaged.
         """
-        with self._changed:
-            firsts, last, end = list(self._firsts), self._last_seq, self._end
-        if first < firsts[0]:
-            raise StorageError(
-                f"{self.folder}: record {first:,} is gone; the first is {firsts[0]:,}"
-            )
-        for number, seq in enumerate(firsts):
-            is_last = number + 1 == len(firsts)
-            after = last + 1 if is_last else firsts[number + 1]
-            if after <= first:
-                continue
-            buffer = self._content(seq, end if is_last else None)
-            at = 0
-            while seq < after:
-                found = read_at(buffer, at)
-                if found is None or found.record.seq != seq:
-                    raise self._damage(firsts[number], at, seq)
-                if seq >= first:
-                    yield found.record
-                at, seq = found.end, seq + 1
+        after, segments = self._last_seq + 1, self._current()
+        if first < segments[0].first:
+            raise self._gone(first)
+        ends = [*(segment.first for segment in segments[1:]), after]
+        for segment, end in zip(segments, ends, strict=True):
+            if first < min(end, after):
+                yield from self._read_segment(segment, max(first, segment.first), min(end, after))
+
+    def find(self, seq: int) -> Record:
+        """Return the record that has a number; any thread may call this at any time.
+
+        Raises
+        ------
+        Trimmed
+            If it is gone: trimmed, or lost.
+        StorageError
+            If it is damaged.
+        InvalidInput
+            If no record has the number yet.
+        """
+        last, segments = self._last_seq, self._current()
+        if seq > last:
+            raise InvalidInput("seq", seq, f"must be at most {last}, the last record")
+        if seq < segments[0].first or self._history.lost_range(seq):
+            raise self._gone(seq)
+        segment = segments[bisect_right(segments, seq, key=_first) - 1]
+        marks = self._marks(segment)
+        self._check_gaps(segment, marks, seq)
+        return next(self._records(segment, marks, seq, seq + 1, 1))
+
+    def epoch_of(self, seq: int) -> int:
+        """Return the epoch that a number was, or will be, written in.
+
+        Raises
+        ------
+        Trimmed, StorageError
+            As `find` does, if the log is of an older version that kept no list of epochs.
+        """
+        epoch = self._history.epoch_of(seq)
+        return self.find(seq).epoch if epoch is None else epoch
 
     def trim(self, before: int) -> None:
         """Remove the segments all of whose records have smaller numbers."""
-        while len(self._firsts) > 1 and self._firsts[1] <= before:
-            self._disk.remove(self._path(self._firsts[0]))
+        while True:
             with self._changed:
-                del self._firsts[0]
+                segments = self._current()
+                if len(segments) < 2 or segments[1].first > before:
+                    return
+                self._segments = segments[1:]
+            try:
+                self._disk.remove(segments[0].path)
+            except OSError as error:
+                raise self._storage_error(error, "cannot be trimmed") from error
 
     def close(self) -> None:
         """Close the log; what was appended is on disk."""
         with self._changed:
             if self._file >= 0:
                 self._disk.close(self._file)
-            self._file, self._firsts = -1, []
+            self._file, self._segments = -1, []
+        if self._opened and self._failure is None:
+            self._history.end = self._last_seq
+            with suppress(OSError):  # it is good to know, no more
+                self._history.save()
+        self._opened = False
         if not self._lock.closed:
             unlock_file(self._lock)
             self._lock.close()
+
+    def _read_segment(self, segment: Segment, seq: int, after: int) -> Iterator[Record]:
+        """Yield the records of a segment with numbers in a range; skip what is lost."""
+        marks = self._marks(segment)
+        breaks = sorted(
+            [first for first, _ in self._history.lost] + [gap.first for gap in marks.gaps]
+        )
+        while seq < after:
+            lost = self._history.lost_range(seq)
+            if lost is not None:
+                seq = lost[1] + 1
+                continue
+            self._check_gaps(segment, marks, seq)
+            following = bisect_right(breaks, seq)
+            stop = min(after, breaks[following]) if following < len(breaks) else after
+            yield from self._records(segment, marks, seq, stop, _READ_BYTES)
+            seq = stop
+
+    def _records(
+        self, segment: Segment, marks: Marks, first: int, stop: int, size: int
+    ) -> Iterator[Record]:
+        """Yield records of a segment that has no gap in this range of numbers."""
+        seq, at = marks.before(first)
+        with self._file_of(segment) as file:
+            while seq < stop:
+                begin, view = at, memoryview(self._disk.read(file, marks.stop(at, size) - at, at))
+                while seq < stop and (at == begin or at - begin < len(view)):
+                    found = find_at(view, at - begin)
+                    if found is None or found.seq != seq:
+                        raise self._damage(segment, at, seq)
+                    seq, at = seq + found.count, begin + found.end
+                    if seq > first:
+                        yield found.record(view)
+
+    def _marks(self, segment: Segment) -> Marks:
+        """Return the marks of a segment; scan it if nobody has yet."""
+        if segment.marks is None:
+            with segment.marking:
+                if segment.marks is None:
+                    segment.marks = Marks.of(self._scan(segment))
+        return segment.marks
+
+    def _scan(self, segment: Segment) -> Iterator[Found | Gap]:
+        """Yield the records and gaps of a segment that is not the last."""
+        with self._file_of(segment) as file:
+            content = self._disk.read(file, self._disk.size(file), 0)
+        following = bisect_right(self._segments, segment.first, key=_first)
+        if following == len(self._segments):
+            raise self._gone(segment.first)
+        after = self._segments[following].first
+        return scan(content, segment.first, after=after, acknowledged=after - 1)
+
+    def _check_gaps(self, segment: Segment, marks: Marks, seq: int) -> None:
+        for gap in marks.gaps:
+            if gap.first <= seq <= gap.last:
+                raise self._damage(segment, gap.at, gap.first)
+
+    @contextmanager
+    def _file_of(self, segment: Segment) -> Iterator[int]:
+        try:
+            file = self._disk.open(segment.path)
+        except OSError as error:
+            if segment not in self._segments:
+                raise self._gone(segment.first) from None
+            raise self._storage_error(error, f"{segment.path.name} cannot be read") from error
+        try:
+            yield file
+        finally:
+            self._disk.close(file)
+
+    def _gone(self, seq: int) -> StorageError:
+        lost = self._history.lost_range(seq)
+        if lost is not None:
+            return Trimmed(f"{self.folder}: record {seq:,} was damaged, and given up by a repair")
+        first = self._current()[0].first
+        return Trimmed(f"{self.folder}: record {seq:,} is gone; the first is {first:,}")
+
+    def _damage(self, segment: Segment, at: int, seq: int) -> StorageError:
+        return StorageError(
+            f"{segment.path}: damaged at byte {at:,}, where record {seq:,} should be; "
+            "restore the file from a backup, or open the log with repair to give it up"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -329,53 +514,65 @@ class Log:
 
     # --- opening ---------------------------------------------------------------------------------
 
-    def _next_epoch(self) -> int:
-        path = self.folder / "epoch"
-        epoch = int(path.read_text()) + 1 if path.exists() else 1
-        with TemporaryFile(path) as temporary:
-            temporary.path.write_text(f"{epoch}\n")
-            temporary.publish()
-        sync_folder(self.folder)
-        return epoch
-
-    def _open_last(self) -> None:
-        """Find the end of the log, and cut off what was never acknowledged."""
-        names = sorted(self.folder.glob(f"*{_SUFFIX}"))
-        self._firsts = [int(path.stem) for path in names]
+    def _open(self, repair: bool) -> None:
+        """Find the end of the log, cut off what was never acknowledged, and begin an epoch."""
         spare = self.folder / _SPARE
         if spare.exists():
             self._disk.remove(spare)
-        if not names:
-            self._make_spare(self._segment_bytes)
-            self._begin_segment(0)
-            return
-        first = self._firsts[-1]
-        self._file = self._disk.open(names[-1])
-        buffer = self._content(first, None)
-        seq, end = first, 0
-        while (found := read_at(buffer, end)) is not None and found.record.seq == seq:
-            seq, end = seq + 1, found.end
-        torn = len(buffer.rstrip(b"\0")) > end
-        if any(found.group > seq for found in records_after(buffer, end)):
-            raise self._damage(first, end, seq)
-        self._capacity = max(len(buffer), self._segment_bytes)
-        if torn or len(buffer) < self._capacity:
-            self._disk.cut(self._file, end, self._capacity)
-        self._last_seq = self._enqueued = seq - 1
-        self._end = self._end_after = end
+        names = sorted(self.folder.glob(f"{'[0-9]' * 20}{_SUFFIX}"))
+        self._segments = [self._segment(int(path.stem), path.stat().st_size) for path in names]
+        previous = 0
+        if self._segments:
+            previous = self._open_last(repair)
+        else:
+            self._begin_first(repair)
+        self._enqueued = self._last_seq
+        first = self._segments[0].first
+        self.epoch = self._history.begin_epoch(self._last_seq + 1, first=first, previous=previous)
 
-    def _content(self, first: int, end: int | None) -> bytes:
-        file = self._disk.open(self._path(first))
-        try:
-            return self._disk.read(file, self._disk.size(file) if end is None else end, 0)
-        finally:
-            self._disk.close(file)
+    def _begin_first(self, repair: bool) -> None:
+        self._last_seq = self._history.acknowledged
+        if self._last_seq and not repair:
+            raise StorageError(
+                f"{self.folder}: has no segment, but had {self._last_seq:,} records; "
+                "restore it from a backup, or open the log with repair to give them up"
+            )
+        self._make_spare(self._segment_bytes)
+        self._begin_segment(0)
 
-    def _path(self, first: int) -> Path:
-        return self.folder / f"{first:020d}{_SUFFIX}"
+    def _open_last(self, repair: bool) -> int:
+        """Open the last segment for writing; return the epoch of its last record."""
+        last = self._segments[-1]
+        self._file = self._disk.open(last.path)
+        content = self._disk.read(self._file, last.size, 0)
+        acknowledged = self._history.acknowledged
+        marks = Marks.of(scan(content, last.first, after=None, acknowledged=acknowledged))
+        last.marks = marks
+        if repair:
+            self._give_up()
+        for gap in marks.gaps:
+            lost = self._history.lost_range(gap.first)
+            if lost is None or lost[1] < gap.last:
+                raise self._damage(last, gap.at, gap.first)
+        self._end, self._last_seq = marks.end, max(marks.after, last.first) - 1
+        self._capacity = max(last.size, self._segment_bytes)
+        if len(content.rstrip(b"\0")) > self._end or last.size < self._capacity:
+            self._disk.cut(self._file, self._end, self._capacity)
+            last.size = self._capacity
+        else:
+            self._disk.sync(self._file)  # a killed process may have written without a sync
+        return marks.epoch
 
-    def _damage(self, first: int, at: int, seq: int) -> StorageError:
-        return StorageError(
-            f"{self._path(first)}: damaged at byte {at:,}, where record {seq:,} should be; "
-            "restore the file from a backup"
-        )
+    def _give_up(self) -> None:
+        """Note all records that cannot be read as lost, on disk."""
+        gaps = [gap[1:] for segment in self._segments for gap in self._marks(segment).gaps]
+        if not set(gaps) <= set(self._history.lost):
+            self._history.add_lost(gaps)
+            self._history.save()
+
+    def _segment(self, first: int, size: int) -> Segment:
+        return Segment(self.folder / f"{first:020d}{_SUFFIX}", first, size)
+
+
+def _complete(entries: Sequence[AnyEntry]) -> list[Entry]:
+    return [entry if isinstance(entry, Entry) else Entry(*entry) for entry in entries]

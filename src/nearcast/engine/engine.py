@@ -157,9 +157,7 @@ class Engine(Registering):
             builder,
             vocabulary,
             self._clock.now_us,
-            scorer=replace(
-                Scorer.new(Scoring(similarity, distance)), fixed=weights == "manual"
-            ),
+            scorer=replace(Scorer.new(Scoring(similarity, distance)), fixed=weights == "manual"),
             live=self._live,
             trims=not len(vocabulary),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nearcast.server.log.records import Change, Definition
     from nearcast.server.matching.registry import Registry
 
-__all__ = ["Changes", "Outcome", "moved_change", "sink_id"]
+__all__ = ["Changes", "Outcome", "sink_id"]
 
 _ALL_WANTED = sum(WANTS.values())
 _pack = msgspec.msgpack.Encoder().encode
@@ -247,11 +247,6 @@ class Changes:
 def sink_id(channel: int) -> str:
     """Return the id of the sink of a channel."""
     return f"sink-{channel:x}"
-
-
-def moved_change(seq: int, handle: int, place: dict[str, Any], time_us: int) -> stored.PutPlace:
-    """Return where a subscription has moved, to be stored."""
-    return stored.PutPlace(seq, handle, _pack(place), time_us)
 
 
 def _wanted(definition: Definition) -> int:

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.engine import Engine
-from nearcast.server.log.messages import message_columns
+from nearcast.intake.json_records import column_type
+from nearcast.server.log.messages import columns_of
 from nearcast.server.log.records import (
     ADMIN,
     CHANGES,
@@ -32,7 +33,7 @@ from nearcast.server.log.records import (
     time_of,
 )
 from nearcast.server.matching.administration import administer
-from nearcast.server.matching.changes import Changes, Outcome, moved_change
+from nearcast.server.matching.changes import Changes, Outcome
 from nearcast.server.matching.dwell import Dwelling, Waiting
 from nearcast.server.matching.postings import (
     ENDED_EXPIRED,
@@ -215,7 +216,9 @@ class Matcher:
         """Match the messages of several records by one call."""
         bodies = [read_messages_body(record) for record in run]
         blobs = [blob for body in bodies for blob in body.messages]
-        columns = message_columns(blobs)
+        columns = {
+            name: pa.array(values, column_type(name)) for name, values in columns_of(blobs).items()
+        }
         counts = [record.count for record in run]
         seq = np.concatenate([np.arange(r.seq, r.seq + r.count) for r in run])
         columns["id"] = pa.array(seq, pa.int64())
@@ -363,10 +366,9 @@ class Matcher:
                     i = refused[outcome.handle]
                     reason = f"{moved.rejects.field[i]} {moved.rejects.reason[i]}".strip()
                     outcomes[at] = Outcome("INVALID_ARGUMENT", reason)
-            for handle, (seq, place) in last.items():
+            for handle, (seq, _) in last.items():
                 if handle not in refused:
                     rows["version"][handle] = seq
-                    self._changes.append(moved_change(seq, handle, place, body.time_us))
             self._update(moved.updates, {h: seq for h, (seq, _) in last.items()}, body.time_us)
         self._outcomes[record.seq] = outcomes
 

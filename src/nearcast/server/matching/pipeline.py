@@ -23,7 +23,6 @@ from nearcast.server.matching.recovery import advance
 from nearcast.storage.log import Entry
 
 if TYPE_CHECKING:
-    from nearcast.errors import StorageError
     from nearcast.server.log import Log
     from nearcast.server.log.committer import Committed
     from nearcast.server.matching.events import Block
@@ -46,13 +45,13 @@ class Listener(Protocol):
     """Hears what happens, in the threads in which it happens."""
 
     def committed(self, group: list[Committed]) -> None:
-        """A group was written, or could not be."""
+        """Hear that a group was written, or could not be."""
 
     def matched(self, processed: Processed, block: Block, records: list[Record]) -> None:
-        """Records were matched; their events can be read."""
+        """Hear that records were matched, and that their events can be read."""
 
     def failed(self, error: BaseException) -> None:
-        """Nothing can be written or matched any more: the process has to end."""
+        """Hear that nothing can be written or matched any more: the process has to end."""
 
 
 class CheckpointPolicy(NamedTuple):
@@ -99,9 +98,7 @@ class Pipeline:
         self._matching = threading.Lock()
         self._bytes = self._changes = 0
         self._checkpointing = threading.Thread()
-        self._committer = Committer(
-            log, self._committed, self._fail, last_us=recovered.time_us
-        )
+        self._committer = Committer(log, self._committed, self._fail, last_us=recovered.time_us)
         self._thread = threading.Thread(target=self._run, name="matcher", daemon=True)
         self._thread.start()
 
@@ -144,23 +141,22 @@ class Pipeline:
                     continue
                 try:
                     self._bytes = self._changes = 0
-                    write = self.checkpoints.take(
-                        self.matcher, self.events, self._seq, self._time_us
-                    )
+                    seq = self._seq
+                    write = self.checkpoints.take(self.matcher, self.events, seq, self._time_us)
                 finally:
                     self._matching.release()
+        self.state.apply([], seq)  # the state is never behind a checkpoint
         write()
 
     # --- the committer's thread ------------------------------------------------------------------
 
     def _committed(self, group: list[Committed]) -> None:
+        self._listener.committed(group)  # before it can hear that they were matched
         records = [outcome.record for outcome in group if outcome.record is not None]
         with self._changed:
             self._queue += records
             self._backlog += sum(record.count for record in records)
             self._changed.notify_all()
-        self._listener.committed(group)
-        with self._changed:
             while self._backlog > MAX_BACKLOG and not self._stopped:
                 self._changed.wait()
 

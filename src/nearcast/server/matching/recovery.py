@@ -75,7 +75,7 @@ def recover(
 def advance(
     matcher: Matcher, events: EventStore, state: State, records: list[Record]
 ) -> tuple[Processed, Block | None]:
-    """Process records, and write what they lead to; what was written before is not written again."""
+    """Process records, and write what they lead to, unless it was written before."""
     processed = matcher.process(records)
     if processed.changes:
         state.apply(processed.changes, processed.last_seq)

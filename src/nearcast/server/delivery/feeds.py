@@ -1,0 +1,161 @@
+"""Feeds: the events of a channel from a position on, as they come.
+
+A feed reads what it has missed from the event store, then the blocks that the matcher hands over,
+and goes back to the store if it falls behind. Live and resumed streams are the same code, and a
+slow reader costs no memory: it only has a position.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.server.delivery.rendering import Rendered, Renderer
+    from nearcast.server.matching.events import Block, EventStore
+    from nearcast.server.matching.postings import EventRef, Position
+
+__all__ = ["Feed", "Feeds"]
+
+_MAX_BLOCKS = 64
+_READ_EVENTS = 256
+
+
+class Feeds:
+    """All feeds of a server, by channel; used in the thread of the event loop.
+
+    Parameters
+    ----------
+    events
+        The event store.
+    renderer
+        Renders events.
+    """
+
+    def __init__(self, events: EventStore, renderer: Renderer) -> None:
+        self.events, self.renderer = events, renderer
+        self._of_channel: dict[int, set[Feed]] = {}
+        self._channels: NDArray[np.uint32] | None = None
+        self.count = 0
+
+    def open(self, channel: int, subscriber: str, after: Position) -> Feed:
+        """Return a feed of the events of a channel after a position; it must be closed."""
+        feed = Feed(self, channel, subscriber, after)
+        self._of_channel.setdefault(channel, set()).add(feed)
+        self._channels = None
+        self.count += 1
+        return feed
+
+    def close(self, feed: Feed) -> None:
+        """Forget a feed."""
+        others = self._of_channel.get(feed.channel)
+        if others is not None and feed in others:
+            others.discard(feed)
+            self.count -= 1
+            if not others:
+                del self._of_channel[feed.channel]
+                self._channels = None
+
+    def put(self, block: Block) -> None:
+        """Hand over new events to the feeds of their channels."""
+        if self._channels is None:
+            self._channels = np.array(sorted(self._of_channel), np.uint32)
+        found = np.intersect1d(block.channels, self._channels, assume_unique=True)
+        for channel in found.tolist():
+            for feed in self._of_channel[channel]:
+                feed.put(block)
+
+    def beat(self) -> None:
+        """Wake all feeds, so that those with nothing to tell say that they are alive."""
+        for feeds in self._of_channel.values():
+            for feed in feeds:
+                feed.wake()
+
+    def end(self) -> None:
+        """End all feeds."""
+        for feeds in self._of_channel.values():
+            for feed in feeds:
+                feed.end()
+
+
+class Feed:
+    """The events of a channel after ``position``, which moves on as they are taken.
+
+    Attributes
+    ----------
+    position
+        After the last event that was taken.
+    ended
+        Whether the server is ending.
+    """
+
+    def __init__(self, feeds: Feeds, channel: int, subscriber: str, after: Position) -> None:
+        self._feeds = feeds
+        self.channel, self.subscriber, self.position = channel, subscriber, after
+        self._blocks: deque[Block] = deque()
+        self._behind = True
+        self._awake = asyncio.Event()
+        self._woken = False
+        self.ended = False
+
+    def put(self, block: Block) -> None:
+        """Take note of a block with events of the channel."""
+        if not self._behind:
+            if len(self._blocks) == _MAX_BLOCKS:
+                self._blocks.clear()
+                self._behind = True
+            else:
+                self._blocks.append(block)
+        self._awake.set()
+
+    def end(self) -> None:
+        """End: nothing comes any more."""
+        self.ended = True
+        self._awake.set()
+
+    def close(self) -> None:
+        """Forget the feed."""
+        self._feeds.close(self)
+
+    def wake(self) -> None:
+        """Let `next` return, even if there is nothing."""
+        self._woken = True
+        self._awake.set()
+
+    async def next(self) -> list[Rendered]:
+        """Return the next events; an empty list if the feed was woken or has ended."""
+        while True:
+            events = await self._ready()
+            if events:
+                self.position = events[-1].position
+                return events
+            if self.ended or self._woken:
+                self._woken = False
+                return []
+            await self._awake.wait()
+
+    async def _ready(self) -> list[Rendered]:
+        """Return events that are there already."""
+        self._awake.clear()
+        if self._behind:
+            self._behind = False  # blocks from now on are kept; the store has those before
+            self._blocks.clear()
+            events = await asyncio.to_thread(self._stored)
+            self._behind = self._behind or len(events) == _READ_EVENTS
+            return events
+        found: list[EventRef] = []
+        while self._blocks and len(found) < _READ_EVENTS:
+            block = self._blocks.popleft()
+            found += [r for r in block.events(self.channel) if r.position > self.position]
+        if self._blocks:
+            self._awake.set()
+        return self._feeds.renderer.render(found, self.subscriber)
+
+    def _stored(self) -> list[Rendered]:
+        refs = self._feeds.events.read(self.channel, self.position, _READ_EVENTS)
+        return self._feeds.renderer.render(refs, self.subscriber)

@@ -1,0 +1,394 @@
+"""The service: what the HTTP routes call. It brings the threads and the event loop together."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time as clocks
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from nearcast.errors import InvalidInput, StorageError
+from nearcast.server.delivery.feeds import Feed, Feeds
+from nearcast.server.delivery.rendering import Renderer, event_id
+from nearcast.server.log.records import (
+    MESSAGES,
+    Change,
+    Idempotency,
+    admin_body,
+    changes_body,
+    messages_body,
+    moves_body,
+    time_of,
+)
+from nearcast.server.matching.pipeline import CheckpointPolicy, Pipeline
+from nearcast.server.matching.postings import ALL, Position
+from nearcast.server.matching.recovery import recover
+from nearcast.server.matching.registry import Channel
+from nearcast.server.state import Sqlite, State
+from nearcast.storage.log import Log as FileLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from nearcast.server.log import Log
+    from nearcast.server.log.committer import Committed
+    from nearcast.server.matching.changes import Outcome
+    from nearcast.server.matching.events import Block
+    from nearcast.server.matching.matcher import Processed
+    from nearcast.storage.log import Entry, Record
+
+__all__ = ["Answer", "Gap", "IdempotencyMismatch", "Observer", "Service", "Stretch"]
+
+_log = logging.getLogger("nearcast.server")
+
+
+class IdempotencyMismatch(InvalidInput):
+    """An idempotency key was used again, for another request."""
+
+
+class Stretch(NamedTuple):
+    """Numbers of the log, from the first to the last, with the ids of both."""
+
+    first_seq: int
+    last_seq: int
+    first_id: str
+    last_id: str
+
+
+class Answer(NamedTuple):
+    """What a publisher is told: what was written, and the note that was made of the rest.
+
+    ``stretch`` is None if nothing was to be written.
+    """
+
+    stretch: Stretch | None
+    note: bytes
+
+
+class Gap(NamedTuple):
+    """Events that cannot be had any more: after an id, up to a number; ``lost`` is how many."""
+
+    after: str
+    to: str
+    lost: int | None
+
+
+class Observer(Protocol):
+    """Counts what happens; called in the thread of the event loop."""
+
+    def committed(self, messages: int, waited_s: float) -> None:
+        """Hear that messages were written, and how long they had waited."""
+
+    def matched(self, processed: Processed, delay_s: float) -> None:
+        """Hear that records were matched, and how long after they were written."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """Somebody who waits for an entry."""
+
+    future: asyncio.Future[Any]
+    messages: int
+    started: float = field(default_factory=clocks.perf_counter)
+
+
+class Service:
+    """A server without its HTTP. Used in the thread of the event loop that `start` was called in.
+
+    Parameters
+    ----------
+    folder
+        Where checkpoints and events are.
+    log, state
+        The log and the state; both are closed by `close`.
+    policy
+        When checkpoints are made.
+    """
+
+    def __init__(
+        self, folder: Path, log: Log, state: State, policy: CheckpointPolicy | None = None
+    ) -> None:
+        self.folder, self.log, self.state = folder, log, state
+        recovered = recover(folder, log, state)
+        self._recovered: Any = recovered
+        self.replayed = recovered.replayed
+        self.registry = recovered.matcher.registry
+        self.engine = recovered.matcher.engine
+        self.events = recovered.events
+        self.renderer = Renderer(log, self.registry)
+        self.feeds = Feeds(self.events, self.renderer)
+        self._policy = policy
+        self._applying: dict[int, _Request] = {}
+        self._publishing: dict[tuple[int, str], tuple[bytes, asyncio.Future[Any]]] = {}
+        self._unnoted: list[tuple[int, tuple[int, str]]] = []
+        self._written_at: list[tuple[int, float]] = []
+        self.observer: Observer | None = None
+        self.on_failure: Callable[[BaseException], None] = lambda error: None
+        self.on_block: list[Callable[[Block], None]] = [self.feeds.put]
+
+    @classmethod
+    def open(cls, folder: Path, policy: CheckpointPolicy | None = None, **log: Any) -> Service:
+        """Open the server in a folder, with its log in files and its state in SQLite."""
+        files = FileLog(folder / "log", **log)
+        try:
+            state = State(Sqlite(folder / "state.db"))
+            try:
+                return cls(folder, files, state, policy)
+            except BaseException:
+                state.close()
+                raise
+        except BaseException:
+            files.close()
+            raise
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._loop = asyncio.get_running_loop()
+        self.pipeline = Pipeline(self.log, self.state, self._recovered, self, self._policy)
+        self._recovered = None
+
+    async def close(self) -> None:
+        """Write and match what waits, make a checkpoint, and close everything."""
+        self.feeds.end()
+        await asyncio.to_thread(self.pipeline.close)
+        self.log.close()
+        self.state.close()
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    async def publish(
+        self, tenant: int, messages: Sequence[bytes], note: bytes, key: str | None, digest: bytes
+    ) -> Answer:
+        """Publish messages; return when they are on disk.
+
+        Parameters
+        ----------
+        tenant
+            Whose messages they are.
+        messages
+            Canonical JSON.
+        note
+            What the answer says besides the numbers. A request with the same key gets it again.
+        key, digest
+            An idempotency key, and a digest of the request.
+
+        Raises
+        ------
+        IdempotencyMismatch
+            If the key was used for another request.
+        StorageError
+            If the disk is full, or the log has failed.
+        """
+        if not messages:
+            return Answer(None, note)
+        if key is None:
+            record = await self._write(messages_body(tenant, messages), len(messages))
+            return Answer(self._stretch(record.seq, record.count, record.epoch), note)
+        return await self._publish_once(tenant, messages, Idempotency(key, digest, note))
+
+    async def _publish_once(
+        self, tenant: int, messages: Sequence[bytes], idempotency: Idempotency
+    ) -> Answer:
+        name = tenant, idempotency.key
+        known = self._publishing.get(name)
+        if known is not None:
+            _check_digest(idempotency, known[0])
+            return await asyncio.shield(known[1])  # type: ignore[no-any-return]
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._publishing[name] = idempotency.digest, future
+        try:
+            stored = await asyncio.to_thread(self.state.idempotent, *name)
+            if stored is not None:
+                _check_digest(idempotency, stored.fingerprint)
+                count = stored.last_seq - stored.first_seq + 1
+                epoch = self.log.epoch_of(stored.first_seq)
+                answer = Answer(self._stretch(stored.first_seq, count, epoch), stored.response)
+                del self._publishing[name]
+            else:
+                entry = messages_body(tenant, messages, idempotency)
+                record = await self._write(entry, len(messages))
+                answer = Answer(
+                    self._stretch(record.seq, record.count, record.epoch), idempotency.answer
+                )
+                self._unnoted.append((record.seq, name))
+                self._note_matched(self.pipeline.matched_seq)
+        except BaseException as error:
+            self._publishing.pop(name, None)
+            future.set_exception(error)
+            future.exception()  # whoever waits for it raises it; nobody has to
+            raise
+        future.set_result(answer)
+        return answer
+
+    async def change(self, tenant: int, changes: Sequence[Change]) -> list[Outcome]:
+        """Change subscriptions; return what became of each when it is on disk and applied."""
+        outcomes: list[Outcome] = await self._write(changes_body(tenant, changes), 0)
+        return outcomes
+
+    async def move(self, tenant: int, moves: Sequence[tuple[str, dict[str, Any]]]) -> list[Outcome]:
+        """Move subscriptions; return what became of each when it is on disk and applied."""
+        outcomes: list[Outcome] = await self._write(moves_body(tenant, moves), 0)
+        return outcomes
+
+    async def administer(self, change: dict[str, Any]) -> Outcome:
+        """Change a tenant, a key or a subscriber; see `nearcast.server.matching.administration`."""
+        [outcome] = await self._write(admin_body(change), 0)
+        return outcome  # type: ignore[no-any-return]
+
+    async def _write(self, entry: Entry, messages: int) -> Any:
+        request = _Request(self._loop.create_future(), messages)
+        self.pipeline.submit(request, entry)
+        return await request.future
+
+    def _stretch(self, first: int, count: int, epoch: int) -> Stretch:
+        last = first + count - 1
+        return Stretch(
+            first,
+            last,
+            event_id(epoch, Position(first, 0)),
+            event_id(epoch, Position(last, 0)),
+        )
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    async def channel(self, tenant: int, subscriber: str) -> int:
+        """Return the channel of a subscriber; a new subscriber gets one."""
+        number = self.registry.channel_of(Channel(tenant, subscriber))
+        if not number:
+            change = {"op": "subscriber", "tenant": tenant, "name": subscriber, "settings": {}}
+            number = (await self.administer(change)).handle
+        return number
+
+    def position(self, cursor: str) -> tuple[Position, Gap | None]:
+        """Return the position of a cursor, and what is missing after it.
+
+        Parameters
+        ----------
+        cursor
+            The id of an event, ``now``, ``earliest``, or a time (RFC 3339).
+
+        Raises
+        ------
+        InvalidInput
+            If it is none of them.
+        """
+        first, last = self.events.first_seq, self.events.last_seq
+        if cursor == "now":
+            return Position(last), None
+        if cursor == "earliest":
+            return Position(first - 1), None
+        parsed = _parse_cursor(cursor)
+        if parsed is None:
+            return Position(self.seq_at(_time_us(cursor)) - 1), None
+        epoch, position = parsed
+        known = first - 1 <= position.seq <= last and (
+            position.seq < first or self.log.epoch_of(position.seq) == epoch
+        )
+        if known:
+            return position, None
+        resumed = Position(first - 1)
+        to = event_id(self.log.epoch_of(first), Position(first, 0)) if first <= last else "now"
+        return resumed, Gap(cursor, to, None)
+
+    def seq_at(self, time_us: int) -> int:
+        """Return the number of the first record that is not before a time."""
+        low, high = self.events.first_seq, self.events.last_seq + 1
+        while low < high:
+            middle = (low + high) // 2
+            record = self.log.find(middle)
+            if time_of(record) < time_us:
+                low = record.seq + record.count
+            else:
+                high = record.seq
+        return low
+
+    async def feed(self, tenant: int, subscriber: str, after: Position) -> Feed:
+        """Return the events of a subscriber after a position; the feed must be closed."""
+        return self.feeds.open(await self.channel(tenant, subscriber), subscriber, after)
+
+    # --- what the threads say --------------------------------------------------------------------
+
+    def committed(self, group: list[Committed]) -> None:
+        """Hear that a group was written, in the thread of the committer."""
+        self._loop.call_soon_threadsafe(self._on_committed, group)
+
+    def matched(self, processed: Processed, block: Block, records: list[Record]) -> None:
+        """Hear that records were matched, in the thread of the matcher."""
+        self._loop.call_soon_threadsafe(self._on_matched, processed, block)
+
+    def failed(self, error: BaseException) -> None:
+        """Hear that the threads cannot go on."""
+        self._loop.call_soon_threadsafe(self.on_failure, error)
+
+    def _on_committed(self, group: list[Committed]) -> None:
+        now = clocks.perf_counter()
+        for tag, record, error in group:
+            if not isinstance(tag, _Request):
+                continue
+            if record is None:
+                if not tag.future.done():
+                    tag.future.set_exception(error or StorageError("not written"))
+            elif record.kind == MESSAGES:
+                if not tag.future.done():
+                    tag.future.set_result(record)
+                if self.observer is not None:
+                    self.observer.committed(tag.messages, now - tag.started)
+            else:
+                self._applying[record.seq] = tag
+            if record is not None:
+                self._written_at.append((record.seq, now))
+
+    def _on_matched(self, processed: Processed, block: Block) -> None:
+        for seq, outcomes in processed.outcomes.items():
+            request = self._applying.pop(seq, None)
+            if request is not None and not request.future.done():
+                request.future.set_result(outcomes)
+        self._note_matched(processed.last_seq)
+        for listener in self.on_block:
+            listener(block)
+        if self.observer is not None:
+            written = [at for seq, at in self._written_at if seq <= processed.last_seq]
+            delay_s = clocks.perf_counter() - written[0] if written else 0.0
+            self.observer.matched(processed, delay_s)
+        self._written_at = [x for x in self._written_at if x[0] > processed.last_seq]
+
+    def _note_matched(self, seq: int) -> None:
+        """Forget idempotency keys that the state knows by now."""
+        noted = [name for first, name in self._unnoted if first <= seq]
+        self._unnoted = [item for item in self._unnoted if item[0] > seq]
+        for name in noted:
+            self._publishing.pop(name, None)
+
+
+def digest_of(body: bytes) -> bytes:
+    """Return the digest of a request, to compare it with another one."""
+    return hashlib.sha256(body).digest()
+
+
+def _check_digest(idempotency: Idempotency, known: bytes) -> None:
+    if idempotency.digest != known:
+        problem = "was used for another request; choose a new key for every request"
+        raise IdempotencyMismatch("Idempotency-Key", idempotency.key, problem)
+
+
+def _parse_cursor(cursor: str) -> tuple[int, Position] | None:
+    """Return the epoch and the position of an event id; None if it does not look like one."""
+    epoch, dash, rest = cursor.partition("-")
+    seq, dot, k = rest.partition(".")
+    numbers = [epoch, seq, *([k] if dot else [])]
+    if not dash or not all(n.isascii() and n.isdigit() and len(n) <= 18 for n in numbers):
+        return None
+    return int(epoch), Position(int(seq), min(int(k), ALL) if dot else 0)
+
+
+def _time_us(cursor: str) -> int:
+    from nearcast.model import time_us
+
+    problem = "must be the id of an event, now, earliest or a time such as 2026-01-31T12:00:00Z"
+    try:
+        return time_us("cursor", cursor)
+    except InvalidInput:
+        raise InvalidInput("cursor", cursor, problem) from None

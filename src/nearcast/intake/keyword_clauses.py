@@ -124,9 +124,7 @@ def _requiring(clauses: Conjunctions, token: NDArray[np.int32]) -> Conjunctions:
     more = np.insert(clauses.token, clauses.token_start[1:][given], of_clause[given])
     start = clauses.token_start + starts(given.astype(np.int64))
     required = distinct(more, start)
-    return Conjunctions(
-        clauses.clause_start, *required, clauses.negative_start, clauses.negative
-    )
+    return Conjunctions(clauses.clause_start, *required, clauses.negative_start, clauses.negative)
 
 
 def keyword_clauses_of(

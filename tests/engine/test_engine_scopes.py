@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -20,6 +19,9 @@ from nearcast.intake import read_messages, read_subscriptions
 from nearcast.model import Message, Overlap, Proximity, Rect, Subscription
 from nearcast.spark.workers.counting import count_batches
 from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WORDS = ["tea", "milk", "old", "town", "flood", "flooded"]
 SCOPES = [None, "a", "b", "tea", "ü b", "\x1fold\x1ftown", "\x1d", "\x1da"]

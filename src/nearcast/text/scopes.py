@@ -102,18 +102,19 @@ def insert_scopes(
     count = 0
     for row in range(len(code)):
         out_start[row] = count
+        first, last = token_start[row], token_start[row + 1]
         scope = np.int32(-1) if code[row] < 0 else number[code[row]]
-        i, end = token_start[row], token_start[row + 1]
-        if scope >= 0:
-            while i < end and token[i] < scope:
-                out[count] = token[i]
-                count += 1
-                i += 1
-            out[count] = scope
-            count += 1
-        while i < end:
-            out[count] = token[i]
-            count += 1
-            i += 1
+        if scope < 0:
+            for i in range(last - first):
+                out[count + i] = token[first + i]
+            count += last - first
+            continue
+        below = 0  # without branches: where the scope belongs cannot be predicted
+        for i in range(last - first):
+            above = np.int64(token[first + i] > scope)
+            out[count + i + above] = token[first + i]
+            below += 1 - above
+        out[count + below] = scope
+        count += last - first + 1
     out_start[len(code)] = count
     return count

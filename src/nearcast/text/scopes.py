@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -50,10 +51,22 @@ class Scopes(NamedTuple):
             distinct = coded.dictionary.to_pylist()
             code = pc.fill_null(coded.indices, -1).to_numpy()
         else:
-            distinct = [*dict.fromkeys(name for name in names if name is not None)]
-            number = {name: code for code, name in enumerate(distinct)}
-            code = np.array([-1 if name is None else number[name] for name in names], np.int32)
-        return cls(strings_as_keys([*map(scope_token, distinct)], "scope"), frozen(code))
+            number: dict[str | None, int] = {None: -1}
+            code = np.array([number.setdefault(name, len(number) - 1) for name in names], np.int32)
+            distinct = [*number][1:]
+        if len(distinct) == 1:
+            return cls(_key_of(distinct[0]), frozen(code))
+        return cls(_keys_of(distinct), frozen(code))
+
+
+def _keys_of(names: Sequence[str]) -> Keys:
+    return strings_as_keys([*map(scope_token, names)], "scope")
+
+
+@lru_cache(maxsize=1024)
+def _key_of(name: str) -> Keys:
+    """Return the token of one scope: all messages of a call are often of the same one."""
+    return _keys_of([name])
 
 
 @kernel

@@ -129,7 +129,7 @@ def test_text_of_clauses_parses_to_the_same_clauses(tree: Any) -> None:
 
 
 tokens = st.text(
-    st.characters(exclude_characters="\x1e\x1f"), min_size=1, max_size=8
+    st.characters(exclude_characters="\x1d\x1e\x1f"), min_size=1, max_size=8
 ) | st.sampled_from(["AND", "OR", "NOT", '"', "\\", "(", " ", "a*", "-a", "c++", "a|b", "a^2"])
 
 
@@ -285,7 +285,7 @@ def test_meaning(text: str, clauses: list[tuple[tuple[str, ...], tuple[str, ...]
 def test_control_characters_of_phrases_in_quotes() -> None:
     one = Subscription(1, Rect(0, 0, 1, 1), expression='"old\x1ftown"')
     assert one.clauses(words) == (Conjunction(("\x1fold\x1ftown",)),)
-    with pytest.raises(ExpressionError, match=r"U\+001E"):
+    with pytest.raises(ExpressionError, match=r"U\+001D"):
         one.clauses(lambda text: [text])
 
 

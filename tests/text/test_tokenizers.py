@@ -155,7 +155,7 @@ def test_wrong_tokens_are_refused() -> None:
     for own, problem in ((lambda t: [1], "token"), (lambda t: ["\ud800"], "surrogates")):
         with pytest.raises(InvalidInput, match=problem):
             Words.of_texts(["a"], own)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"U\+001E"):
+    with pytest.raises(InvalidInput, match=r"U\+001D"):
         Words.of_texts(["a"], lambda t: ["\x1fa\x1fb"])
     # A text with such characters is no reason to stop.
     hostile = Words.of_texts(["\x1fold\x1ftown", "tea"], lambda text: text.split(" "))

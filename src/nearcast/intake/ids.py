@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nearcast.intake.rejects import RowErrors
     from nearcast.text import IdTable
 
-__all__ = ["read_ids", "read_names", "refuse_repeated"]
+__all__ = ["read_ids", "read_names", "read_scopes", "refuse_repeated"]
 
 _LONGEST_BYTES = 1_000_000
 
@@ -47,6 +47,17 @@ def read_names(table: pa.Table, field: str, errors: RowErrors) -> pa.StringArray
     return names.cast(pa.string())
 
 
+def read_scopes(table: pa.Table, errors: RowErrors) -> pa.DictionaryArray | None:
+    """Return the scopes of all rows as `read_names` does, but faster if few are distinct."""
+    if column_array(table, "scope") is None:
+        return None
+    names = read_texts(table, "scope", errors, integers=True)
+    coded = names.dictionary_encode()
+    if pc.any(_wrong_names(coded.dictionary)).as_py():
+        _check_names(table, "scope", names, errors)
+    return coded if coded.null_count < len(coded) else None
+
+
 def refuse_repeated(ids: Ids, field: str, errors: RowErrors, seen: IdTable | None = None) -> None:
     """Refuse the rows whose id another sound row had before, or that are seen already."""
     reason = "is a duplicate; an earlier row has the same id"
@@ -71,15 +82,17 @@ def _codes(text: pa.Array) -> NDArray[np.int32]:
 
 
 def _check_names(table: pa.Table, field: str, text: pa.Array, errors: RowErrors) -> None:
-    length = pc.binary_length(text)
-    size = pc.or_(pc.equal(length, 0), pc.greater(length, _LONGEST_BYTES))
-    mask = pc.fill_null(pc.or_(size, pc.match_substring(text, "\0")), False).to_numpy(
-        zero_copy_only=False
-    )
+    mask = _wrong_names(text).to_numpy(zero_copy_only=False)
     too_long = f"must have at most {_LONGEST_BYTES} bytes"
     errors.add_checked(
         mask, field, lambda row: name(field, cell_value(table, field, row)), too_long
     )
+
+
+def _wrong_names(text: pa.Array) -> pa.BooleanArray:
+    length = pc.binary_length(text)
+    size = pc.or_(pc.equal(length, 0), pc.greater(length, _LONGEST_BYTES))
+    return pc.fill_null(pc.or_(size, pc.match_substring(text, "\0")), False)
 
 
 def _integers(

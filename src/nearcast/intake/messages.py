@@ -13,7 +13,7 @@ from nearcast.columns import NO_WEIGHTS, Ids, Messages, frozen, read_only
 from nearcast.errors import NearcastError, UnsupportedFile
 from nearcast.intake.arrow_columns import not_null, read_lists, read_texts, with_column
 from nearcast.intake.frames import table_from
-from nearcast.intake.ids import read_ids, read_names, refuse_repeated
+from nearcast.intake.ids import read_ids, read_scopes, refuse_repeated
 from nearcast.intake.names import HOW_TO_NAME
 from nearcast.intake.places import BOX, POINT, read_message_boxes
 from nearcast.intake.rejects import Rejects, RowErrors
@@ -165,9 +165,9 @@ def read_messages(
     box = read_message_boxes(table, errors)
     time = read_times(table, "time", errors)
     ttl = read_durations(table, "ttl_s", errors)
-    scope = read_names(table, "scope", errors)
+    scope = read_scopes(table, errors)
     found = _read_words(table, tokenizer, errors)
-    if scope is not None and scope.null_count < len(scope):
+    if scope is not None:
         found = found.with_scopes(scope)
     if unique:
         refuse_repeated(ids, "id", errors)

@@ -135,10 +135,10 @@ class Subscription:
         fields
             The columns of a file of subscriptions: ``id``; ``keywords`` or ``expression``; ``west,
             south, east, north``, or ``lon, lat, radius_m``, or ``geometry`` (GeoJSON, WKT or WKB);
-            optionally ``owner``, ``expires_at`` (ISO 8601 text or seconds since 1970) and ``scope``;
-            for ranked ones ``delta, tau, max_distance_m`` with ``lon, lat``, or ``alpha, theta`` with
-            a region. Names that are nearly these are recognized, or refused with a question;
-            other fields are ignored.
+            optionally ``owner``, ``expires_at`` (ISO 8601 text or seconds since 1970) and
+            ``scope``; for ranked ones ``delta, tau, max_distance_m`` with ``lon, lat``, or
+            ``alpha, theta`` with a region. Names that are nearly these are recognized, or refused
+            with a question; other fields are ignored.
 
         Examples
         --------

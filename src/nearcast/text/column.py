@@ -22,7 +22,7 @@ from nearcast.text.byte_table import MAX_KEY_BYTES, Keys
 from nearcast.text.calling import call_tokenizer
 from nearcast.text.derived import RowWords, number_derived, number_derived_texts
 from nearcast.text.keys import string_buffers
-from nearcast.text.scopes import append_scopes
+from nearcast.text.scopes import Scopes, append_scopes, insert_scopes
 from nearcast.text.splitting import (
     Texts,
     WordBuffers,
@@ -86,6 +86,13 @@ class _FewTexts(NamedTuple):
     ascii_only: bool
 
 
+class _Scoped(NamedTuple):
+    """The words of rows, and scopes that were not put among them yet."""
+
+    words: Words
+    scopes: Scopes
+
+
 class Words:
     """The words of every row as hashed keys, which no vocabulary has numbered yet.
 
@@ -104,6 +111,7 @@ class Words:
     """
 
     _texts: _FewTexts | None = None
+    _scoped: _Scoped | None = None
     begins: NDArray[np.uint8] = _ROWS_ARE_TEXTS
 
     def __init__(
@@ -120,19 +128,23 @@ class Words:
     @cached_property
     def word_start(self) -> NDArray[np.int64]:
         """Where the words of each row begin, and the end."""
-        return self._split_texts()[0]
+        return self._made()[0]
 
     @cached_property
     def keys(self) -> Keys:
         """All words."""
-        return self._split_texts()[1]
+        return self._made()[1]
 
-    def _split_texts(self) -> tuple[NDArray[np.int64], Keys]:
-        assert self._texts is not None
-        texts, ascii_only = self._texts
-        split = _split(texts.begin, texts.end, texts.byte, ascii_only)
-        vars(self).update(word_start=split[0], keys=split[1])
-        return split
+    def _made(self) -> tuple[NDArray[np.int64], Keys]:
+        """Split the texts, or put the scopes among the words."""
+        if self._scoped is not None:
+            made = self._append_scopes(*self._scoped)
+        else:
+            assert self._texts is not None
+            texts, ascii_only = self._texts
+            made = _split(texts.begin, texts.end, texts.byte, ascii_only)
+        vars(self).update(word_start=made[0], keys=made[1])
+        return made
 
     @classmethod
     def read(cls, strings: pa.Array | pa.ChunkedArray, tokenizer: Tokenizer | None = None) -> Self:
@@ -182,7 +194,7 @@ class Words:
         """Return the words of groups of rows: group ``i`` has the rows from ``start[i]`` on."""
         return type(self)(self.word_start[start], self.keys, self._first_words())
 
-    def with_scopes(self, scopes: pa.Array | Sequence[str | None]) -> Self:
+    def with_scopes(self, names: pa.Array | Sequence[str | None]) -> Self:
         r"""Return the words of each row, and the token of its scope after them.
 
         Examples
@@ -192,36 +204,25 @@ class Words:
         >>> words.number(Vocabulary(["tea", "\x1dacme"])).token.tolist()
         [0, 1, 0]
         """
-        if isinstance(scopes, pa.Array):
-            scope_start, scope = string_buffers(pc.fill_null(scopes, ""))
-        else:
-            encoded = [b"" if name is None else name.encode() for name in scopes]
-            scope_start = np.array([0, *accumulate(map(len, encoded))], np.int64)
-            scope = np.frombuffer(b"".join(encoded), np.uint8)
-        word_start, keys = self.word_start, self.keys
-        given = scope_start[1:] > scope_start[:-1]
-        count = int(word_start[-1] - word_start[0]) + int(np.count_nonzero(given))
+        words = type(self).__new__(type(self))
+        words._scoped = _Scoped(self, Scopes.of(names))
+        if len(self.begins):
+            given = words._scoped.scopes.code >= 0
+            words.begins = frozen(np.insert(self.begins, self.word_start[1:][given], 1))
+        return words
+
+    def _append_scopes(self, plain: Words, scopes: Scopes) -> tuple[NDArray[np.int64], Keys]:
+        keys, count = plain.keys, len(plain.keys.tag) + int(np.count_nonzero(scopes.code >= 0))
+        size = len(keys.byte) + int(np.diff(scopes.keys.byte_start)[scopes.code].sum())
         out = WordBuffers(
-            np.empty(len(word_start), np.int64),
+            np.empty(len(scopes.code) + 1, np.int64),
             np.empty(count + 1, np.int64),
-            np.empty(len(keys.byte) + len(scope) + len(given), np.uint8),
+            np.empty(size, np.uint8),
             np.empty(count, np.uint32),
         )
-        append_scopes(
-            read_only(word_start, np.int64),
-            keys,
-            read_only(scope_start, np.int64),
-            read_only(scope, np.uint8),
-            out,
-        )
+        append_scopes(read_only(plain.word_start, np.int64), keys, scopes, out)
         byte = frozen(out.byte[: int(out.byte_start[-1])])
-        begins = self.begins
-        if len(begins):
-            inner = begins[word_start[0] : word_start[-1]]
-            begins = frozen(np.insert(inner, word_start[1:][given] - word_start[0], 1))
-        return type(self)(
-            frozen(out.word_start), Keys(frozen(out.byte_start), byte, frozen(out.tag)), begins
-        )
+        return frozen(out.word_start), Keys(frozen(out.byte_start), byte, frozen(out.tag))
 
     def _first_words(self) -> NDArray[np.uint8]:
         """Mark the first word of every row, and of every text within a row."""
@@ -266,6 +267,8 @@ class Words:
             they are left out, and the phrases and beginnings of words of the vocabulary that are
             true of a row are among its tokens.
         """
+        if self._scoped is not None and not add:
+            return self._number_scoped(*self._scoped, vocabulary)
         derived = None if add else vocabulary.derived
         if derived is not None:
             return self._number_derived(vocabulary, derived)
@@ -281,6 +284,19 @@ class Words:
             table = vocabulary.snapshot()
             count = number_words(table, self.keys, word_start, token_start, token)
         return TokenColumn(frozen(token_start), frozen(token[:count]), word_start)
+
+    def _number_scoped(self, plain: Words, scopes: Scopes, vocabulary: Vocabulary) -> TokenColumn:
+        """Return the token ids of every row, that of its scope among them."""
+        token_start, token, word_start = plain.number(vocabulary)
+        number = vocabulary.ids_of_keys(scopes.keys)
+        start, out = (
+            np.empty(len(token_start), np.int64),
+            np.empty(len(token) + len(scopes.code), np.int32),
+        )
+        count = insert_scopes(
+            token_start, token, read_only(number, np.int32), scopes.code, start, out
+        )
+        return TokenColumn(frozen(start), frozen(out[:count]), word_start)
 
     def sequence(self, vocabulary: Vocabulary) -> Sequences:
         """Return the words of every row in order; the vocabulary must have them.

@@ -32,7 +32,7 @@ from nearcast.storage.manifest import (
 from nearcast.storage.temporary import TemporaryFolder, remove_leftovers, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -119,7 +119,11 @@ def write_arrays(
 
 
 def read_arrays(
-    folder: str | os.PathLike[str], kind: str, *, verify: bool = True, mmap: bool = True
+    folder: str | os.PathLike[str],
+    kind: str,
+    *,
+    verify: bool | Collection[str] = True,
+    mmap: bool = True,
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Read the arrays, read-only, and the JSON values that `write_arrays` wrote.
 
@@ -130,8 +134,8 @@ def read_arrays(
     kind
         The kind it was written with.
     verify
-        Whether to verify the checksums of the arrays. The manifest, the header and the file sizes
-        are always checked.
+        Whether to verify the checksums of the arrays, or the names of those to verify. The
+        manifest, the header and the file sizes are always checked.
     mmap
         Whether to map the file into memory instead of reading it. Mapped pages are loaded on
         first access and shared between processes.
@@ -250,7 +254,7 @@ def _read_manifest(path: Path) -> bytes:
 
 
 def _read_folder(
-    path: Path, raw: bytes, kind: str, verify: bool, mmap: bool
+    path: Path, raw: bytes, kind: str, verify: bool | Collection[str], mmap: bool
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     manifest = Manifest.parse(raw, str(path / MANIFEST))
     if manifest.kind != kind:
@@ -261,7 +265,7 @@ def _read_folder(
     if bytes(content[:HEADER_BYTES]) != header(raw):
         raise StorageError(f"{path / ARRAYS}: does not belong to its manifest; {REBUILD}")
     if verify:
-        _verify(path / ARRAYS, content, manifest)
+        _verify(path / ARRAYS, content, manifest, None if verify is True else verify)
     return {entry.name: _array(content, entry) for entry in manifest.entries}, dict(manifest.meta)
 
 
@@ -281,16 +285,21 @@ def _content(path: Path, size: int, mmap: bool) -> memoryview:
         raise StorageError(f"{path}: cannot be read ({error.strerror}); {REBUILD}") from error
 
 
-def _verify(path: Path, content: memoryview, manifest: Manifest) -> None:
+def _verify(
+    path: Path, content: memoryview, manifest: Manifest, names: Collection[str] | None
+) -> None:
+    """Compare the checksums of some arrays, or of all."""
     end = HEADER_BYTES
     for entry in manifest.entries:
         padding = content[end : entry.offset]
+        end = entry.end
+        if names is not None and entry.name not in names:
+            continue
         if zlib.crc32(content[entry.offset : entry.end]) != entry.crc32 or any(padding):
             raise StorageError(
                 f"{path}: array {entry.name!r} (bytes {entry.offset} to {entry.end}) "
                 f"does not match its checksum; {REBUILD}"
             )
-        end = entry.end
 
 
 def _array(content: memoryview, entry: Entry) -> NDArray[Any]:

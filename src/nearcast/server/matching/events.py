@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.server.matching.postings import MATCH, EventRef, Position, Postings
+from nearcast.server.matching.postings import ALL, MATCH, EventRef, Position, Postings
 from nearcast.server.matching.runs import Run
 from nearcast.server.matching.segments import (
     DamagedEvents,
@@ -115,10 +115,13 @@ class _View(NamedTuple):
     reach: NDArray[np.uint32]
     last_seq: int
 
-    def runs_after(self, seq: int) -> Iterator[Run]:
-        """Yield the runs that may have seqs of at least ``seq``, in order."""
+    def runs_between(self, after: Position, until: int | None = None) -> Iterator[Run]:
+        """Yield the runs that may have events after a position, up to the seq ``until``."""
+        seq = after.seq + 1 if after.k >= ALL else after.seq
         first = bisect_left(self.segments, seq, key=_last_seq)
         for segment in self.segments[first:]:
+            if until is not None and segment.first_seq > until:
+                return
             yield from segment.runs()
         yield from self.runs
 
@@ -290,15 +293,15 @@ class EventStore:
             The last seq of interest; by default everything that was appended.
         """
         found: list[EventRef] = []
-        for run in self._view.runs_after(after.seq):
-            if len(found) >= limit or (until is not None and run.base > until):
-                break
+        for run in self._view.runs_between(after, until):
             found += run.read(channel, after, limit - len(found), until)
+            if len(found) >= limit:
+                break
         return found
 
     def count(self, channel: int, after: Position) -> int:
         """Return the number of events of a channel after a position."""
-        return sum(run.count(channel, after) for run in self._view.runs_after(after.seq))
+        return sum(run.count(channel, after) for run in self._view.runs_between(after))
 
     def reach(self, seq: int) -> int:
         """Return how many subscriptions the message ``seq`` matched when it was published.
@@ -488,7 +491,7 @@ def _stored_view(
 
 
 def _stored_tail(folder: Path, last_seq: int) -> _View:
-    start, found, runs, arrays = read_run(folder, mmap=False)
+    start, found, runs, arrays = read_run(folder, lazy=False)
     if found != last_seq:
         raise StorageError(
             f"{folder}: has events up to seq {found}, expected {last_seq}; "

@@ -15,7 +15,7 @@ import numpy as np
 from nearcast.server.matching.postings import ALL, MATCH, EventRef
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -66,12 +66,15 @@ class Run:
         The channels, ascending, and where the rows of each start (one more item).
     seq, handle, message, kind, score
         The columns; None for one that says nothing.
+    check
+        Called with the range of rows that is about to be read, if there is something to check.
     """
 
     __slots__ = (
         "_event_start",
         "base",
         "channels",
+        "check",
         "handle",
         "kind",
         "last_seq",
@@ -91,6 +94,7 @@ class Run:
         self.message: NDArray[np.int64] | None = arrays.get("message")
         self.kind: NDArray[np.uint8] | None = arrays.get("kind")
         self.score: NDArray[np.float64] | None = arrays.get("score")
+        self.check: Callable[[int, int], None] | None = None
         self._event_start: NDArray[np.uint32] | None = arrays.get("event_start")
 
     @classmethod
@@ -109,7 +113,7 @@ class Run:
         run = cls._sorted(base, int(postings.seq[-1]), postings.channel, columns)
         order = run._order_of_events()
         if order is not None:
-            run = cls._sorted(base, run.last_seq, run._channel_of_rows(), run._columns(), order)
+            run = cls._sorted(base, run.last_seq, run._channel_of_rows(), run.columns(), order)
         return run
 
     @classmethod
@@ -117,7 +121,7 @@ class Run:
         """Merge runs with the same base, each with later seqs than the one before."""
         if len(runs) == 1:
             return runs[0]
-        names = dict.fromkeys(name for name in _COLUMNS for run in runs if name in run._columns())
+        names = dict.fromkeys(name for name in _COLUMNS for run in runs if name in run.columns())
         columns = {name: np.concatenate([run._column(name) for run in runs]) for name in names}
         channel = np.concatenate([run._channel_of_rows() for run in runs])
         return cls._sorted(runs[0].base, runs[-1].last_seq, channel, columns)
@@ -132,7 +136,7 @@ class Run:
         order: NDArray[np.intp] | None = None,
     ) -> Run:
         if order is None:
-            small = len(channel) < _SMALL and channel.max() < _SMALL
+            small = channel.max() < _SMALL
             order = np.argsort(channel.astype(np.uint16) if small else channel, kind="stable")
         arrays = {name: column.take(order) for name, column in columns.items()}
         channel = channel.take(order)
@@ -163,7 +167,13 @@ class Run:
             "start": self.start,
             "event_start": self.event_start,
         }
-        return directory | self._columns()
+        return directory | self.columns()
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the columns that say something, by name."""
+        columns = (self.seq, self.handle, self.message, self.kind, self.score)
+        pairs = zip(_COLUMNS, columns, strict=True)
+        return {name: column for name, column in pairs if column is not None}
 
     def read(self, channel: int, after: Position, limit: int, until: int | None) -> list[EventRef]:
         """Return up to ``limit`` events of a channel after a position, up to the seq ``until``."""
@@ -207,6 +217,8 @@ class Run:
         if at is None:
             return 0, 0, 0
         first, stop = int(self.start[at]), int(self.start[at + 1])
+        if self.check is not None:
+            self.check(first, stop)
         seq = self.seq[first:stop]
         if until is not None and until < self.last_seq:
             stop = first + int(seq.searchsorted(np.uint32(until - self.base), side="right"))
@@ -296,14 +308,9 @@ class Run:
     def _channel_of_rows(self) -> NDArray[np.uint32]:
         return np.repeat(self.channels, np.diff(self.start))
 
-    def _columns(self) -> dict[str, NDArray[Any]]:
-        columns = (self.seq, self.handle, self.message, self.kind, self.score)
-        pairs = zip(_COLUMNS, columns, strict=True)
-        return {name: column for name, column in pairs if column is not None}
-
     def _column(self, name: str) -> NDArray[Any]:
         """Return a column, also one that was left out."""
-        column = self._columns().get(name)
+        column = self.columns().get(name)
         if column is not None:
             return column
         if name == "message":

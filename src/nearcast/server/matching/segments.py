@@ -2,12 +2,16 @@
 
 The same log gives the same bytes: a segment ends where the log says, and its folder contains only
 its postings and the version of Nearcast.
+
+The columns have a checksum for each 16,384 rows, which are compared when the rows are first read.
+So the first read after a start does not wait for the checksum of the whole segment.
 """
 
 from __future__ import annotations
 
 import shutil
 import threading
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +37,8 @@ __all__ = [
 ]
 
 _KIND = "postings"
+_DIRECTORY = ("channels", "start", "event_start", "checksums", "reach", "reach_seq")
+_PIECE_ROWS = 1 << 14
 
 
 class DamagedEvents(StorageError):
@@ -70,20 +76,28 @@ def write_run(
     path: Path, first_seq: int, last_seq: int, runs: Sequence[Run], reach: NDArray[np.uint32]
 ) -> None:
     """Write runs as one, and the reach of each seq from ``first_seq`` to ``last_seq``."""
-    arrays = Run.merge(runs).arrays() if runs else {}
+    arrays: dict[str, NDArray[Any]] = {}
+    if runs:
+        run = Run.merge(runs)
+        arrays = run.arrays() | {"checksums": _checksums(run)}
     meta = {"first_seq": first_seq, "last_seq": last_seq}
     write_arrays(path, _KIND, arrays | _packed_reach(reach), meta)
 
 
 def read_run(
-    path: Path, *, mmap: bool = True
+    path: Path, *, lazy: bool
 ) -> tuple[int, int, tuple[Run, ...], dict[str, NDArray[Any]]]:
-    """Read first seq, last seq, the run (none if there are no postings) and the packed reach."""
-    arrays, meta = read_arrays(path, _KIND, mmap=mmap)
+    """Read first seq, last seq, the run (none if there are no postings) and the packed reach.
+
+    A lazy one is mapped into memory, and its rows are verified when they are first read.
+    """
+    arrays, meta = read_arrays(path, _KIND, verify=_DIRECTORY if lazy else True, mmap=lazy)
     first_seq, last_seq = int(meta["first_seq"]), int(meta["last_seq"])
     runs: tuple[Run, ...] = ()
     if "seq" in arrays:
         runs = (Run(first_seq, last_seq, arrays),)
+        if lazy:
+            runs[0].check = _Check(runs[0], arrays["checksums"])
     return first_seq, last_seq, runs, arrays
 
 
@@ -103,6 +117,43 @@ def _packed_reach(reach: NDArray[np.uint32]) -> dict[str, NDArray[Any]]:
     if len(some) * (4 + dtype.itemsize) < len(reach) * dtype.itemsize:
         return {"reach_seq": some.astype(np.uint32), "reach": reach[some].astype(dtype)}
     return {"reach": reach.astype(dtype)}
+
+
+def _checksums(run: Run) -> NDArray[np.uint32]:
+    """Return the checksum of each piece of each column."""
+    pieces = range(-(-run.rows // _PIECE_ROWS))
+    columns = run.columns().values()
+    return np.array([[_checksum(column, i) for i in pieces] for column in columns], np.uint32)
+
+
+def _checksum(column: NDArray[Any], piece: int) -> int:
+    return zlib.crc32(column[piece * _PIECE_ROWS : (piece + 1) * _PIECE_ROWS].view(np.uint8).data)
+
+
+class _Check:
+    """Compares the checksums of the pieces that are about to be read, once."""
+
+    def __init__(self, run: Run, checksums: NDArray[np.uint32]) -> None:
+        self._seqs = run.base, run.last_seq
+        self._columns = run.columns()
+        self._checksums = checksums
+        self._verified = np.zeros(checksums.shape[1], np.bool_)
+
+    def __call__(self, first: int, stop: int) -> None:
+        low, high = first // _PIECE_ROWS, -(-stop // _PIECE_ROWS)
+        if self._verified[low:high].all():
+            return
+        for piece in range(low, high):
+            if not self._verified[piece]:
+                self._verify(piece)
+
+    def _verify(self, piece: int) -> None:
+        columns = zip(self._columns.items(), self._checksums, strict=True)
+        for (name, column), checksums in columns:
+            if _checksum(column, piece) != checksums[piece]:
+                problem = f"rows from {piece * _PIECE_ROWS} of {name!r} do not match their checksum"
+                raise DamagedEvents(*self._seqs, problem)
+        self._verified[piece] = True
 
 
 class _Loaded:
@@ -188,7 +239,7 @@ class Segment:
 
     def _read(self) -> _Loaded:
         try:
-            first_seq, last_seq, runs, arrays = read_run(self.path)
+            first_seq, last_seq, runs, arrays = read_run(self.path, lazy=True)
         except StorageError as error:
             if self._trimmed:
                 return _Loaded((), {"reach": np.zeros(self.last_seq - self.first_seq + 1)})

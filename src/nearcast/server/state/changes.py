@@ -69,6 +69,7 @@ EXPIRED = "EXPIRED"
 DELETED = "DELETED"
 STATUSES = (ACTIVE, INACTIVE, EXPIRED, DELETED)
 
+_BATCH = 20_000
 _LOOKED_UP = 500
 """How many rows one query looks up by key."""
 
@@ -181,9 +182,9 @@ _TABLE_OF: dict[type[Any], Table[Any]] = {
 
 def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
     """Write changes that come in the order of the log."""
-    _write_definitions(
-        transaction, [c for c in changes if isinstance(c, (PutDefinition, SetStatus))]
-    )
+    definitions = [c for c in changes if isinstance(c, (PutDefinition, SetStatus))]
+    for start in range(0, len(definitions), _BATCH):
+        _write_definitions(transaction, definitions[start : start + _BATCH])
     for change in changes:
         if isinstance(change, (PutDefinition, SetStatus)):
             continue
@@ -199,8 +200,6 @@ def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
 def _write_definitions(
     transaction: Transaction, changes: Sequence[PutDefinition | SetStatus]
 ) -> None:
-    if not changes:
-        return
     rows = _existing(transaction, {change.handle for change in changes})
     counts = Counter({(row.tenant, row.status): 0 for row in rows.values()})
     counts.subtract((row.tenant, row.status) for row in rows.values())

@@ -36,6 +36,9 @@ _POSTGRES_TYPES = {
     "bytes": "BYTEA",
 }
 
+_CACHE_KIB = 256 * 1024
+"""Holds the indexes of a million definitions, which are written in random order."""
+
 
 class Transaction(Protocol):
     """What a transaction can do."""
@@ -100,7 +103,7 @@ class Sqlite:
             try:
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA journal_size_limit = 67108864")
-                self._writer.execute("PRAGMA cache_size = -65536")
+                self._writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 self._check_schema()
             except BaseException:
                 self._writer.close()

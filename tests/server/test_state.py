@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import threading
 from contextlib import closing
@@ -14,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from state_postgres import PostgresServer, postgres_folder
 
 from nearcast.errors import StorageError
 from nearcast.server.state import (
@@ -47,7 +51,6 @@ from nearcast.server.state import (
     Subscriber,
     Tenant,
 )
-from server.state_postgres import PostgresServer, postgres_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -546,7 +549,7 @@ def test_postgres_machine(server: PostgresServer) -> None:
         def open(self) -> State:
             return State(Postgres(server.dsn, schema=self.schema))
 
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         PostgresMachine,
         settings=settings(
             max_examples=8,
@@ -555,3 +558,224 @@ def test_postgres_machine(server: PostgresServer) -> None:
             suppress_health_check=[HealthCheck.too_slow],
         ),
     )
+
+
+# ---- crashes ----
+
+KILLED = """
+import sys
+from pathlib import Path
+from nearcast.server.state import Box, PutDefinition, Sqlite, State
+
+state = State(Sqlite(Path(sys.argv[1])))
+seq = state.applied_seq
+while True:
+    changes = [
+        PutDefinition(seq + i + 1, seq + i, 0, f"sub-{seq + i}", "ann", None, b"x" * 50, "ACTIVE",
+                      1, None, Box(0.0, 0.0, 1.0, 1.0), "boolean")
+        for i in range(2_000)
+    ]
+    seq += 2_000
+    state.apply(changes, seq)
+    state.save_cursor(0, "ann", "phone", str(seq), 1)
+    print(seq, flush=True)
+"""
+
+
+def test_a_killed_process_leaves_whole_stretches(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        acknowledged = [int(process.stdout.readline()) for _ in range(3)][-1]
+        process.send_signal(signal.SIGKILL)
+        acknowledged = max([acknowledged, *map(int, process.stdout.read().split())])
+        process.stdout.close()
+        process.wait()
+        with closing(State(Sqlite(path))) as state:
+            assert state.applied_seq in (acknowledged, acknowledged + 2_000)
+            rows = list(state.each_definition())
+            assert len(rows) == state.applied_seq
+            cursor = state.cursor(0, "ann", "phone")
+            assert cursor is not None
+            assert int(cursor.value) >= acknowledged
+
+
+@needs_postgres
+def test_postgres_is_killed_in_the_middle(server: PostgresServer) -> None:
+    """Transactions go on after a restart; each is there once, whether its answer came or not."""
+    schema = f"test{next(_schemas)}"
+    written = threading.Semaphore(0)
+    stop = threading.Event()
+
+    def write(state: State) -> None:
+        for seq in itertools.count(0, 10):
+            state.apply([put(seq + i + 1, seq + i) for i in range(10)], seq + 10)
+            state.save_cursor(0, "ann", "phone", str(seq + 10), seq)
+            written.release()
+            if stop.is_set():
+                return
+
+    with closing(State(Postgres(server.dsn, schema=schema))) as state:
+        writer = threading.Thread(target=write, args=[state])
+        writer.start()
+        for _ in range(3):
+            for _ in range(20):
+                assert written.acquire(timeout=60)
+            server.kill()
+            server.start()
+        assert written.acquire(timeout=60)
+        stop.set()
+        writer.join()
+        applied = state.applied_seq
+        assert [row.handle for row in state.each_definition()] == list(range(applied))
+        cursor = state.cursor(0, "ann", "phone")
+        assert cursor is not None
+        assert int(cursor.value) == applied
+        assert state.counts() == {0: {ACTIVE: applied}}
+
+
+@needs_postgres
+def test_postgres_out_of_reach_is_an_error() -> None:
+    with pytest.raises(StorageError, match="PostgreSQL"):
+        Postgres("host=127.0.0.1 port=1 user=nobody", patience_s=0.1)
+
+
+@needs_postgres
+def test_a_damaged_row_of_postgres_is_an_error(server: PostgresServer) -> None:
+    database = Postgres(server.dsn, schema=f"test{next(_schemas)}")
+    with closing(State(database)) as state:
+        state.apply([put(1, 0), put(2, 1)], 2)
+        database.write(
+            lambda transaction: transaction.execute(
+                "UPDATE definitions SET east = 9 WHERE handle = 1"
+            ),
+            durable=True,
+        )
+        assert state.definition_of(0) is not None
+        with pytest.raises(StorageError, match="table definitions: the row handle=1"):
+            state.definition_of(1)
+
+
+# ---- damaged files ----
+
+HANDLES = 40
+
+
+def filled(path: Path) -> None:
+    """Write a file with some rows of every table, all of it in the main file."""
+    with closing(State(Sqlite(path))) as state:
+        first = [
+            put(
+                h + 1,
+                h,
+                external_id=f"id-{h * 7 % HANDLES}",
+                subscriber=f"user{h % 3}",
+                box=Box(h * 2.5, h * 1.5, h * 2.5 + h % 4, h * 1.5 + 2.0),
+            )
+            for h in range(HANDLES)
+        ]
+        state.apply(
+            [
+                *first,
+                put(50, 3, external_id="id-21", definition=b"replaced"),
+                SetStatus(51, 5, DELETED, 7),
+                PutTenant(52, Tenant(1, "acme", {"subscriptions": 10}, 3)),
+                PutKey(53, Key("k1", 1, bytes(32), ("publish",), None, "key", 4)),
+                PutSubscriber(54, Subscriber(1, "ann", 6, {})),
+                PutChannel(55, Channel(6, 1, "ann")),
+                PutSink(56, SINK),
+                PutIdempotency(57, Idempotency(1, "abc", b"f", 5, 9, b"{}", 1_000)),
+            ],
+            60,
+        )
+        state.save_cursor(0, "ann", "phone", "5-10", 1)
+        state.save_position(SINK, (12, 3))
+        state.note_attempts([Attempt("sink-1", 1, 1, "5-1", 200, None, 1)])
+        state.add_dead([DeadLetter("sink-1", 1, 0, "5-1", "gone", 1)])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def questions() -> list[Callable[[State], object]]:
+    """Return lookups of every kind."""
+    return [
+        lambda state: state.applied_seq,
+        *(lambda state, h=h: state.definition_of(h) for h in (0, 3, 5, 17, HANDLES)),
+        *(lambda state, h=h: state.definition(0, f"id-{h}") for h in (0, 9, 21, 35, 39)),
+        lambda state: state.definition_at(3, 10),
+        lambda state: state.external_ids(0, range(HANDLES)),
+        lambda state: state.definitions(0),
+        lambda state: state.definitions(0, subscriber="user1"),
+        lambda state: state.definitions(0, bbox=Box(10.0, 5.0, 30.0, 20.0)),
+        lambda state: state.definitions(0, status=DELETED),
+        lambda state: state.counts(),
+        lambda state: list(state.each_definition()),
+        lambda state: state.tenants(),
+        lambda state: state.key("k1"),
+        lambda state: state.subscriber(1, "ann"),
+        lambda state: state.channels(),
+        lambda state: state.sinks_with_work(0),
+        lambda state: state.idempotent(1, "abc"),
+        lambda state: state.cursor(0, "ann", "phone"),
+        lambda state: state.attempts("sink-1"),
+        lambda state: state.dead("sink-1"),
+    ]
+
+
+def rows_of(answer: object) -> set[object]:
+    """Return the parts of an answer, to see whether one is a subset of another."""
+    if isinstance(answer, dict):
+        return set(map(repr, answer.items()))
+    if isinstance(answer, list):
+        return set(map(repr, answer))
+    return set() if answer is None else {repr(answer)}
+
+
+def test_flipped_bits_never_give_another_answer(tmp_path: Path) -> None:
+    """A flipped bit is an error or harmless. A row that is not found is found by `State.check`."""
+    path = tmp_path / "state.db"
+    filled(path)
+    whole = path.read_bytes()
+    asked = questions()
+    with closing(State(Sqlite(path))) as state:
+        expected = [ask(state) for ask in asked]
+    outcomes = {"error": 0, "same": 0, "missing": 0}
+    # A prime step visits all parts of pages; the bit changes with the place.
+    for place in range(0, len(whole), 61):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << (place % 8)
+        outcomes[outcome(path, damaged, asked, expected)] += 1
+    assert outcomes["error"] > 50
+    assert outcomes["same"] > 50
+
+
+def outcome(
+    path: Path,
+    damaged: bytes,
+    asked: list[Callable[[State], object]],
+    expected: list[object],
+) -> str:
+    for leftover in path.parent.glob("state.db*"):
+        leftover.unlink()
+    path.write_bytes(damaged)
+    found = "same"
+    try:
+        state = State(Sqlite(path))
+    except StorageError:
+        return "error"
+    with closing(state):
+        for ask, right in zip(asked, expected, strict=True):
+            try:
+                answer = ask(state)
+            except StorageError:
+                found = "error"
+                continue
+            if answer != right:
+                assert rows_of(answer) < rows_of(right), (answer, right)
+                with pytest.raises(StorageError):
+                    state.check()
+                found = "missing"
+    return found

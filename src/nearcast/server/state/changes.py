@@ -39,7 +39,7 @@ from nearcast.server.state.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from nearcast.server.state.database import Transaction
 
@@ -69,6 +69,7 @@ EXPIRED = "EXPIRED"
 DELETED = "DELETED"
 STATUSES = (ACTIVE, INACTIVE, EXPIRED, DELETED)
 
+_BATCH = 20_000
 _LOOKED_UP = 500
 """How many rows one query looks up by key."""
 
@@ -181,9 +182,9 @@ _TABLE_OF: dict[type[Any], Table[Any]] = {
 
 def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
     """Write changes that come in the order of the log."""
-    _write_definitions(
-        transaction, [c for c in changes if isinstance(c, (PutDefinition, SetStatus))]
-    )
+    definitions = [c for c in changes if isinstance(c, (PutDefinition, SetStatus))]
+    for start in range(0, len(definitions), _BATCH):
+        _write_definitions(transaction, definitions[start : start + _BATCH])
     for change in changes:
         if isinstance(change, (PutDefinition, SetStatus)):
             continue
@@ -199,62 +200,79 @@ def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
 def _write_definitions(
     transaction: Transaction, changes: Sequence[PutDefinition | SetStatus]
 ) -> None:
-    if not changes:
-        return
-    rows = _existing(transaction, {change.handle for change in changes})
-    counts = Counter({(row.tenant, row.status): 0 for row in rows.values()})
-    counts.subtract((row.tenant, row.status) for row in rows.values())
-    superseded: list[Superseded] = []
     puts = [change for change in changes if isinstance(change, PutDefinition)]
-    boxes = np.array([change.box for change in puts], np.float64)
-    cells = iter(cells_of_boxes(boxes).tolist())
+    defined = _defined(puts)
+    handles = {change.handle for change in changes}
+    before = _existing(transaction, handles)
+    if not before and len(handles) == len(puts) == len(changes):
+        # Nothing but new ones, as an import has them: no row is kept in memory.
+        transaction.execute_many(DEFINITIONS.upsert, map(DEFINITIONS.pack, defined))
+        add_counts(transaction, Counter((put.tenant, put.status) for put in puts))
+        return
+    after, superseded = _changed(changes, before, defined)
+    # Deleted ones first: they free their external ids.
+    ordered = sorted(after.values(), key=lambda row: row.status != DELETED)
+    transaction.execute_many(DEFINITIONS.upsert, map(DEFINITIONS.pack, ordered))
+    transaction.execute_many(SUPERSEDED.upsert, map(SUPERSEDED.pack, superseded))
+    counts = Counter((row.tenant, row.status) for row in after.values())
+    counts.subtract((row.tenant, row.status) for row in before.values())
+    add_counts(transaction, counts)
+
+
+def _changed(
+    changes: Sequence[PutDefinition | SetStatus],
+    stored: dict[int, Definition],
+    defined: Iterator[Definition],
+) -> tuple[dict[int, Definition], list[Superseded]]:
+    """Return the rows after the changes, and the definitions that they replaced."""
+    rows = dict(stored)
+    superseded = []
     for change in changes:
-        before = rows.get(change.handle)
+        old = rows.get(change.handle)
         if isinstance(change, PutDefinition):
-            rows[change.handle] = _defined(change, before, next(cells))
-            if before is not None:
+            new = next(defined)
+            if old is not None:
+                new = new._replace(created_us=old.created_us)
                 superseded.append(
-                    Superseded(before.handle, before.defined_seq, change.seq, before.definition)
+                    Superseded(old.handle, old.defined_seq, change.seq, old.definition)
                 )
-        elif before is None:
+        elif old is not None:
+            new = old._replace(status=change.status, version=change.seq, updated_us=change.time_us)
+        else:
             raise StorageError(
                 f"the log sets the status of subscription {change.handle}, which the state does "
                 "not have; rebuild the state from the log"
             )
-        else:
-            rows[change.handle] = before._replace(
-                status=change.status, version=change.seq, updated_us=change.time_us
-            )
-    counts.update((row.tenant, row.status) for row in rows.values())
-    # Deleted ones first: they free their external ids.
-    ordered = sorted(rows.values(), key=lambda row: row.status != DELETED)
-    transaction.execute_many(DEFINITIONS.upsert, map(DEFINITIONS.pack, ordered))
-    transaction.execute_many(SUPERSEDED.upsert, map(SUPERSEDED.pack, superseded))
-    add_counts(transaction, counts)
+        rows[change.handle] = new
+    return rows, superseded
 
 
-def _defined(change: PutDefinition, before: Definition | None, cell: int) -> Definition:
-    west, south, east, north = change.box
-    return Definition(
-        change.handle,
-        change.tenant,
-        change.external_id,
-        change.subscriber,
-        change.sink_id,
-        change.definition,
-        change.status,
-        change.seq,
-        change.seq,
-        change.time_us if before is None else before.created_us,
-        change.time_us,
-        change.expires_us,
-        float(west),
-        float(south),
-        float(east),
-        float(north),
-        change.kind,
-        cell,
-    )
+def _defined(puts: Sequence[PutDefinition]) -> Iterator[Definition]:
+    """Return the row of each new definition."""
+    boxes = np.array([put.box for put in puts], np.float64).reshape(-1, 4)
+    cells = cells_of_boxes(boxes).tolist()
+    for put, box, cell in zip(puts, boxes.tolist(), cells, strict=True):
+        west, south, east, north = box
+        yield Definition(
+            put.handle,
+            put.tenant,
+            put.external_id,
+            put.subscriber,
+            put.sink_id,
+            put.definition,
+            put.status,
+            put.seq,
+            put.seq,
+            put.time_us,
+            put.time_us,
+            put.expires_us,
+            west,
+            south,
+            east,
+            north,
+            put.kind,
+            cell,
+        )
 
 
 def _existing(transaction: Transaction, handles: Iterable[int]) -> dict[int, Definition]:

@@ -36,6 +36,9 @@ _POSTGRES_TYPES = {
     "bytes": "BYTEA",
 }
 
+_CACHE_KIB = 256 * 1024
+"""Holds the indexes of a million definitions, which are written in random order."""
+
 
 class Transaction(Protocol):
     """What a transaction can do."""
@@ -98,9 +101,10 @@ class Sqlite:
         with self._errors():
             self._writer = self._connect()
             try:
+                self._writer.execute("PRAGMA page_size = 8192")
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA journal_size_limit = 67108864")
-                self._writer.execute("PRAGMA cache_size = -65536")
+                self._writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 self._check_schema()
             except BaseException:
                 self._writer.close()
@@ -156,6 +160,7 @@ class Sqlite:
             check_same_thread=False,
         )
         connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA secure_delete = FAST")
         return connection
 
     def _check_schema(self) -> None:
@@ -263,12 +268,14 @@ class Postgres:
         return self._run(lambda connection: connection.execute(translated, values).fetchall())
 
     def write(self, work: Callable[[Transaction], Result], *, durable: bool) -> Result:
-        """Run a function as one transaction; again if the connection was lost meanwhile."""
+        """Run a function as one transaction; again if the connection was lost meanwhile.
+
+        Always durable: PostgreSQL may fail while this process goes on, and a transaction that it
+        lost would never be replayed.
+        """
 
         def transact(connection: psycopg.Connection[Row]) -> Result:
             with connection.transaction():
-                if not durable:
-                    connection.execute("SET LOCAL synchronous_commit TO off")
                 return work(_PostgresTransaction(connection))
 
         with self._write_lock:

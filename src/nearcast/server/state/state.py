@@ -256,7 +256,8 @@ class State:
     def cells(self, tenant: int, bbox: Box, columns: int, rows: int) -> list[tuple[int, int, int]]:
         """Count the subscriptions of a tenant in the cells of a grid over a box.
 
-        A subscription counts where the center of its bounding box is. Deleted ones do not count.
+        A subscription counts where the center of its bounding box is, and not if it is deleted.
+        The northern and eastern edges of a cell belong to its neighbors.
 
         Returns
         -------
@@ -264,28 +265,22 @@ class State:
             The cells that have any, from the southwest, row by row.
         """
         width = (bbox.east - bbox.west) % 360 or 360.0
-        # From the western edge of the grid, eastward, in degrees from 0 to 360.
-        x = (
-            "(d.west + (d.east - d.west + CASE WHEN d.east < d.west THEN 360 ELSE 0 END) / 2.0 "
-            "- ? + 720)"
-        )
-        x = f"({x} - 360 * FLOOR({x} / 360))"
-        y = "((d.south + d.north) / 2.0 - ?)"
-        column = f"CAST(FLOOR({x} / ? * ?) AS INTEGER)"
-        row = f"CAST(FLOOR({y} / ? * ?) AS INTEGER)"
         source, condition, numbers = _overlapping(bbox)
-        height = bbox.north - bbox.south
+        # x is twice the distance of the center from the western edge, which goes eastward.
+        centers = (
+            "SELECT d.west + d.east + CASE WHEN d.east < d.west THEN 360 ELSE 0 END - ? AS x, "
+            f"(d.south + d.north) / 2 - ? AS y FROM {source} "
+            f"WHERE d.tenant = ? AND d.status <> 'DELETED' AND {condition}"
+        )
+        numbered = (
+            "SELECT CAST(FLOOR(CASE WHEN x < 0 THEN x + 720 WHEN x >= 720 THEN x - 720 ELSE x END "
+            f"* ?) AS INTEGER) AS c, CAST(FLOOR(y * ?) AS INTEGER) AS r FROM ({centers}) AS centers"
+        )
+        scales = (columns / (2 * width), rows / (bbox.north - bbox.south))
         found = self._database.read(
-            f"SELECT r, c, COUNT(*) FROM (SELECT {column} AS c, {row} AS r FROM {source} "
-            f"WHERE d.tenant = ? AND d.status <> 'DELETED' AND {condition}) AS grid "
+            f"SELECT r, c, COUNT(*) FROM ({numbered}) AS numbered "
             "WHERE c >= 0 AND c < ? AND r >= 0 AND r < ? GROUP BY r, c ORDER BY r, c",
-            (
-                *(bbox.west, bbox.west, width, columns),
-                *(bbox.south, height, rows),
-                tenant,
-                *numbers,
-                *(columns, rows),
-            ),
+            (*scales, 2.0 * bbox.west, bbox.south, tenant, *numbers, columns, rows),
         )
         return [(int(c), int(r), int(count)) for r, c, count in found]
 

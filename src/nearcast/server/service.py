@@ -40,7 +40,16 @@ if TYPE_CHECKING:
     from nearcast.server.matching.matcher import Processed
     from nearcast.storage.log import Entry, Record
 
-__all__ = ["Answer", "Gap", "IdempotencyMismatch", "Observer", "Service", "Stretch"]
+__all__ = [
+    "Answer",
+    "Gap",
+    "IdempotencyMismatch",
+    "Observer",
+    "Service",
+    "Stretch",
+    "digest_of",
+    "parse_event_id",
+]
 
 _log = logging.getLogger("nearcast.server")
 
@@ -196,7 +205,7 @@ class Service:
         known = self._publishing.get(name)
         if known is not None:
             _check_digest(idempotency, known[0])
-            return await asyncio.shield(known[1])  # type: ignore[no-any-return]
+            return await asyncio.shield(known[1])
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._publishing[name] = idempotency.digest, future
         try:
@@ -280,7 +289,7 @@ class Service:
             return Position(last), None
         if cursor == "earliest":
             return Position(first - 1), None
-        parsed = _parse_cursor(cursor)
+        parsed = parse_event_id(cursor)
         if parsed is None:
             return Position(self.seq_at(_time_us(cursor)) - 1), None
         epoch, position = parsed
@@ -304,6 +313,11 @@ class Service:
             else:
                 high = record.seq
         return low
+
+    def epoch_at(self, position: Position) -> int:
+        """Return the epoch in which a position was written."""
+        known = self.log.first_seq <= position.seq <= self.log.last_seq
+        return self.log.epoch_of(position.seq) if known else self.log.epoch
 
     async def feed(self, tenant: int, subscriber: str, after: Position) -> Feed:
         """Return the events of a subscriber after a position; the feed must be closed."""
@@ -374,7 +388,7 @@ def _check_digest(idempotency: Idempotency, known: bytes) -> None:
         raise IdempotencyMismatch("Idempotency-Key", idempotency.key, problem)
 
 
-def _parse_cursor(cursor: str) -> tuple[int, Position] | None:
+def parse_event_id(cursor: str) -> tuple[int, Position] | None:
     """Return the epoch and the position of an event id; None if it does not look like one."""
     epoch, dash, rest = cursor.partition("-")
     seq, dot, k = rest.partition(".")

@@ -8,22 +8,26 @@ slow reader costs no memory: it only has a position.
 from __future__ import annotations
 
 import asyncio
+import time as clocks
 from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from nearcast.server.matching.postings import Position
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.server.delivery.rendering import Rendered, Renderer
     from nearcast.server.matching.events import Block, EventStore
-    from nearcast.server.matching.postings import EventRef, Position
+    from nearcast.server.matching.postings import EventRef
 
 __all__ = ["Feed", "Feeds"]
 
 _MAX_BLOCKS = 64
 _READ_EVENTS = 256
+_STUCK_S = 120.0
 
 
 class Feeds:
@@ -41,6 +45,7 @@ class Feeds:
         self.events, self.renderer = events, renderer
         self._of_channel: dict[int, set[Feed]] = {}
         self._channels: NDArray[np.uint32] | None = None
+        self._last_seq = events.last_seq
         self.count = 0
 
     def open(self, channel: int, subscriber: str, after: Position) -> Feed:
@@ -63,6 +68,7 @@ class Feeds:
 
     def put(self, block: Block) -> None:
         """Hand over new events to the feeds of their channels."""
+        self._last_seq = block.last_seq
         if self._channels is None:
             self._channels = np.array(sorted(self._of_channel), np.uint32)
         found = np.intersect1d(block.channels, self._channels, assume_unique=True)
@@ -71,10 +77,13 @@ class Feeds:
                 feed.put(block)
 
     def beat(self) -> None:
-        """Wake all feeds, so that those with nothing to tell say that they are alive."""
+        """Wake all feeds, so that those with nothing to tell say that they are alive.
+
+        A connection whose last write has not ended for two minutes is given up.
+        """
         for feeds in self._of_channel.values():
             for feed in feeds:
-                feed.wake()
+                feed.beat(self._last_seq)
 
     def end(self) -> None:
         """End all feeds."""
@@ -101,6 +110,7 @@ class Feed:
         self._behind = True
         self._awake = asyncio.Event()
         self._woken = False
+        self._writer: tuple[asyncio.Task[object] | None, float] | None = None
         self.ended = False
 
     def put(self, block: Block) -> None:
@@ -121,6 +131,24 @@ class Feed:
     def close(self) -> None:
         """Forget the feed."""
         self._feeds.close(self)
+
+    def writing(self) -> None:
+        """Note that the connection writes, and has to be given up if that never ends."""
+        self._writer = asyncio.current_task(), clocks.monotonic()
+
+    def written(self) -> None:
+        """Note that the connection has written."""
+        self._writer = None
+
+    def beat(self, last_seq: int) -> None:
+        """Wake the feed; if it has read everything, its position is after the last record."""
+        if not self._behind and not self._blocks:
+            self.position = max(self.position, Position(last_seq))
+        if self._writer is not None:
+            task, since = self._writer
+            if task is not None and clocks.monotonic() - since > _STUCK_S:
+                task.cancel()
+        self.wake()
 
     def wake(self) -> None:
         """Let `next` return, even if there is nothing."""

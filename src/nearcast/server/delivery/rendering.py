@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nearcast.server.matching.postings import EventRef
     from nearcast.server.matching.registry import Registry
 
-__all__ = ["Rendered", "Renderer", "event_id", "json_text", "rfc3339", "sse_frame"]
+__all__ = ["TYPE_PREFIX", "Rendered", "Renderer", "event_id", "json_text", "rfc3339", "sse_frame"]
 
 TYPE_PREFIX = "org.nearcast."
 _TYPES = {

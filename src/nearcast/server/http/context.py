@@ -1,0 +1,145 @@
+"""What every route needs: the service, who sends a request, and the limits of tenants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends
+from fastapi.security import HTTPBearer
+
+# FastAPI reads these annotations when it makes the routes.
+from starlette.requests import HTTPConnection  # noqa: TC002
+
+from nearcast.server.http.auth import Authenticator, Principal
+from nearcast.server.http.definitions import DefinitionLimits
+from nearcast.server.http.limits import RateLimiter, Rates
+from nearcast.server.log.messages import MessageLimits
+from nearcast.server.state.keys import same_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from nearcast.server.delivery.rendering import Rendered
+    from nearcast.server.service import Service
+
+__all__ = ["Context", "Settings", "TenantLimits", "context_of", "may"]
+
+DEFAULT_SUBSCRIBER = "default"
+_BODY_BYTES = 16 << 20
+_bearer = HTTPBearer(auto_error=False, description="A key (nc_...) or a token (nct_...).")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a server was started, as far as routes care.
+
+    Parameters
+    ----------
+    rates
+        What a tenant may send a second, unless it has limits of its own.
+    subscriptions
+        How many subscriptions a tenant may have.
+    allow_sinks
+        Networks in which sinks may be although they are private, such as ``127.0.0.0/8``.
+    """
+
+    rates: Rates = field(default_factory=Rates)
+    subscriptions: int = 100_000_000
+    allow_sinks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TenantLimits:
+    """The limits of a tenant."""
+
+    rates: Rates
+    messages: MessageLimits
+    definitions: DefinitionLimits
+    subscriptions: int
+
+    @classmethod
+    def of(cls, given: dict[str, Any], settings: Settings) -> TenantLimits:
+        """Return limits as they were given, with the server's defaults for the others."""
+        rates = settings.rates
+        return cls(
+            Rates(
+                given.get("requestsPerS") or rates.requests_per_s,
+                given.get("messagesPerS") or rates.messages_per_s,
+                given.get("burstS") or rates.burst_s,
+            ),
+            MessageLimits(
+                body_bytes=given.get("bodyBytes") or _BODY_BYTES,
+                messages=given.get("messagesPerRequest") or 10_000,
+            ),
+            DefinitionLimits(
+                clauses=given.get("clauses") or DefinitionLimits().clauses,
+                vertices=given.get("vertices") or DefinitionLimits().vertices,
+                http_sinks=bool(settings.allow_sinks),
+            ),
+            settings.subscriptions if (n := given.get("subscriptions")) is None else n,
+        )
+
+
+class Context:
+    """What every route needs.
+
+    Parameters
+    ----------
+    service
+        The service.
+    settings
+        How the server was started.
+    """
+
+    def __init__(self, service: Service, settings: Settings) -> None:
+        self.service, self.settings = service, settings
+        self.authenticator = Authenticator(self._authenticate, service.state.secret("tokens"))
+        self.limiter = RateLimiter(lambda tenant: self.limits(tenant).rates)
+        self._limits: dict[int, TenantLimits] = {}
+
+    def limits(self, tenant: int) -> TenantLimits:
+        """Return the limits of a tenant."""
+        found = self._limits.get(tenant)
+        if found is None:
+            given = {t.number: t.limits for t in self.service.state.tenants()}.get(tenant, {})
+            found = self._limits[tenant] = TenantLimits.of(given, self.settings)
+        return found
+
+    def delivered(self, events: list[Rendered]) -> None:
+        """Count events that were handed to a connection."""
+
+    def forget(self) -> None:
+        """Read keys and limits again: something about tenants has changed."""
+        for tenant in self._limits:
+            self.limiter.forget(tenant)
+        self._limits.clear()
+        self.authenticator.forget()
+
+    def _authenticate(self, key_id: str, digest: bytes) -> Principal | None:
+        key = self.service.state.key(key_id)
+        known = key.sha256 if key is not None else b"\0" * len(digest)
+        if not same_hash(digest, known) or key is None or key.revoked_us is not None:
+            return None
+        return Principal(key.tenant, key.id, frozenset(key.roles), key.subscriber)
+
+
+def context_of(connection: HTTPConnection) -> Context:
+    """Return the context of a request."""
+    context: Context = connection.app.state.context
+    return context
+
+
+def may(role: str) -> Callable[..., Awaitable[Principal]]:
+    """Return a dependency: who sends a request, if the role allows it and the rate as well."""
+
+    async def principal(
+        connection: HTTPConnection, _: Annotated[object, Depends(_bearer)] = None
+    ) -> Principal:
+        context = context_of(connection)
+        found = context.authenticator.principal(connection.scope)
+        context.limiter.check_request(found.tenant)
+        found.require(role)
+        return found
+
+    return principal

@@ -1,0 +1,234 @@
+"""Routes of subscribers: the stream of events, by SSE, NDJSON, WebSocket or polling."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends, Query
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.responses import Response
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from nearcast.errors import InvalidInput
+from nearcast.server.delivery.rendering import event_id, json_text, sse_frame
+from nearcast.server.http.auth import Principal  # noqa: TC001
+from nearcast.server.http.context import DEFAULT_SUBSCRIBER, Context, context_of, may
+from nearcast.server.http.messages import JSON, NDJSON
+from nearcast.server.http.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Receive, Scope, Send
+
+    from nearcast.server.delivery.feeds import Feed
+    from nearcast.server.delivery.rendering import Rendered
+    from nearcast.server.service import Gap
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["events"])
+SSE = "text/event-stream"
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_EXAMPLE = (
+    "id: 1795888800-42\nevent: match\n"
+    'data: {"specversion":"1.0","id":"1795888800-42","type":"org.nearcast.match",'
+    '"data":{"message":{"text":"Fresh coffee","lon":13.4,"lat":52.5},'
+    '"matches":[{"subscriptionId":"sub-7","sign":1}]}}\n\n'
+)
+
+
+@router.get(
+    "/events",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Events, without end; or, with `poll`, those that are there.",
+            "content": {
+                SSE: {"schema": {"type": "string"}, "example": _EXAMPLE},
+                NDJSON: {"schema": {"type": "string"}},
+                JSON: {"schema": {"type": "object"}},
+            },
+        }
+    },
+)
+async def read_events(
+    request: Request,
+    principal: Annotated[Principal, Depends(may("subscribe"))],
+    subscriber: Annotated[
+        str | None,
+        Query(min_length=1, max_length=256, description="Whose events; those of the key's own."),
+    ] = None,
+    cursor: Annotated[
+        str | None,
+        Query(
+            max_length=64,
+            description="After which event: an id, `now` (the default), `earliest` or a time.",
+        ),
+    ] = None,
+    poll: Annotated[bool, Query(description="Return what is there, and end.")] = False,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="How many, with `poll`.")] = 100,
+    wait_s: Annotated[
+        float, Query(alias="waitS", ge=0, le=60, description="How long `poll` waits for events.")
+    ] = 0.0,
+    access_token: Annotated[
+        str | None, Query(description="A token, for browsers that cannot set headers.")
+    ] = None,
+) -> Response:
+    """Receive events as they come, each once and in order.
+
+    The id of an event is a cursor: send it back as `Last-Event-ID` or `cursor`, and the stream goes
+    on after it. If that is no longer possible, the first event is a `gap`.
+    """
+    context = context_of(request)
+    name = _subscriber(principal, subscriber)
+    given = request.headers.get("last-event-id") or cursor or "now"
+    position, gap = context.service.position(given)
+    feed = await context.service.feed(principal.tenant, name, position)
+    if poll:
+        try:
+            return await _poll(context, feed, gap, limit, wait_s)
+        finally:
+            feed.close()
+    lines = NDJSON in request.headers.get("accept", "")
+    return EventStream(context, feed, gap, lines=lines)
+
+
+@router.websocket("/events")
+async def read_events_by_websocket(websocket: WebSocket) -> None:
+    """Send events as text frames, one CloudEvent each; a gap is `{"gap": {...}}`."""
+    context = context_of(websocket)
+    try:
+        principal = context.authenticator.principal(websocket.scope)
+        context.limiter.check_request(principal.tenant)
+        principal.require("subscribe")
+        name = _subscriber(principal, websocket.query_params.get("subscriber"))
+        position, gap = context.service.position(websocket.query_params.get("cursor") or "now")
+    except (Problem, InvalidInput) as error:
+        await websocket.close(4400, str(error)[:120])
+        return
+    feed = await context.service.feed(principal.tenant, name, position)
+    watcher = asyncio.create_task(_watch(websocket, feed))
+    try:
+        await websocket.accept()
+        if gap is not None:
+            await websocket.send_text((b'{"gap":%s}' % _gap_data(gap)).decode())
+        while not feed.ended:
+            for event in await feed.next():
+                await websocket.send_text(event.body.decode())
+        await websocket.close(1012)
+    except (WebSocketDisconnect, RuntimeError):
+        pass  # it is gone
+    finally:
+        watcher.cancel()
+        feed.close()
+
+
+async def _watch(websocket: WebSocket, feed: Feed) -> None:
+    """End a feed when its client is gone; what the client says is ignored."""
+    with suppress(WebSocketDisconnect, RuntimeError):
+        while True:
+            await websocket.receive_text()
+    feed.end()
+
+
+def _subscriber(principal: Principal, given: str | None) -> str:
+    name = given or principal.subscriber or DEFAULT_SUBSCRIBER
+    if len(name) > 256 or not name.isprintable():
+        raise InvalidInput("subscriber", name, "must have 1 to 256 printable characters")
+    principal.require_subscriber(name)
+    return name
+
+
+def _gap_data(gap: Gap) -> bytes:
+    lost = b"null" if gap.lost is None else b"%d" % gap.lost
+    return b'{"from":%s,"to":%s,"lost":%s}' % (json_text(gap.after), json_text(gap.to), lost)
+
+
+async def _poll(
+    context: Context, feed: Feed, gap: Gap | None, limit: int, wait_s: float
+) -> Response:
+    """Return events that are there, or the first ones that come until a time."""
+    events: list[Rendered] = []
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s or None):
+            if not wait_s:
+                feed.wake()
+            events = await feed.next()
+    events = events[:limit]
+    position = events[-1].position if events else feed.position
+    epoch = context.service.epoch_at(position)
+    body = b'{"events":[%s],"cursor":"%s"%s}' % (
+        b",".join([event.body for event in events]),
+        event_id(epoch, position).encode(),
+        b',"gap":' + _gap_data(gap) if gap is not None else b"",
+    )
+    return Response(body, media_type=JSON, headers=_HEADERS)
+
+
+class EventStream(Response):
+    """An answer without end: events as they come.
+
+    Several events that are ready go out with one write. A client that does not read makes the
+    writer wait, and its feed goes back to the event store later.
+    """
+
+    def __init__(self, context: Context, feed: Feed, gap: Gap | None, *, lines: bool) -> None:
+        super().__init__(media_type=NDJSON if lines else SSE, headers=_HEADERS)
+        del self.headers["content-length"]
+        self._context, self._feed, self._gap = context, feed, gap
+        self._frame: Callable[[Rendered], bytes] = _line if lines else sse_frame
+        self._lines = lines
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the client or the server ends."""
+        watcher = asyncio.create_task(self._watch(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await self._write(send, self._opening())
+            while not self._feed.ended:
+                events = await self._feed.next()
+                if events:
+                    data = b"".join(map(self._frame, events))
+                    self._context.delivered(events)
+                else:
+                    data = self._bookmark()
+                await self._write(send, data)
+            with suppress(OSError):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            watcher.cancel()
+            self._feed.close()
+
+    async def _write(self, send: Send, data: bytes) -> None:
+        self._feed.writing()
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+        self._feed.written()
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._feed.end()
+
+    def _opening(self) -> bytes:
+        """Return what comes first: a gap, or a sign that the stream is open."""
+        if self._gap is None:
+            return b"\n" if self._lines else b": open\n\n"
+        data = _gap_data(self._gap)
+        if self._lines:
+            return b'{"gap":%s}\n' % data
+        return b"event: gap\ndata: %s\n\n" % data
+
+    def _bookmark(self) -> bytes:
+        """Return the present position, for clients to come back to; it keeps connections alive."""
+        if self._lines:
+            return b"\n"
+        position = self._feed.position
+        epoch = self._context.service.epoch_at(position)
+        return b"id: %s\n\n" % event_id(epoch, position).encode()
+
+
+def _line(event: Rendered) -> bytes:
+    return event.body + b"\n"

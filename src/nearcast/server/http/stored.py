@@ -1,0 +1,92 @@
+"""From what a client wrote to what the log stores, and back to what clients read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from nearcast.model import Circle, Point, Subscription
+from nearcast.server.delivery.rendering import TYPE_PREFIX, rfc3339
+from nearcast.server.log.records import Definition, SinkDefinition
+
+if TYPE_CHECKING:
+    from nearcast.model import Region
+    from nearcast.server.state import Definition as Row
+
+__all__ = ["as_given", "bounding_box", "definition_in", "resource_of", "stored_definition"]
+
+_UNITS = 1e-7
+_decode = msgspec.msgpack.Decoder(Definition).decode
+
+
+def stored_definition(given: dict[str, Any]) -> Definition:
+    """Return the definition for the log, of one that `definition_of` made."""
+    subscription = Subscription.from_dict({"id": 0, **given["row"]})
+    kind = "boolean" if subscription.ranking is None else _kind(given["row"])
+    region: Region = subscription.region
+    if kind == "proximity" and isinstance(region, Point):
+        region = Circle(region.lon, region.lat, given["row"]["max_distance_m"])
+    sink = given["sink"]
+    return Definition(
+        subscriber=given["subscriber"],
+        row=given["row"],
+        box=bounding_box(region),
+        kind=kind,
+        given=given["given"],
+        sink=None
+        if sink is None
+        else SinkDefinition(sink["url"], (sink["secret"],), sink.get("headers") or {}),
+        types=None
+        if given["types"] is None
+        else tuple(name.removeprefix(TYPE_PREFIX) for name in given["types"]),
+        expires_us=given["expires_us"],
+        max_events=given["max_events"] or 0,
+        initial=bool(given["initial"]),
+        dwell_us=given["dwell_us"],
+        active=given["active"],
+    )
+
+
+def as_given(definition: Definition) -> dict[str, Any]:
+    """Return a stored definition in the form of `definition_of`."""
+    sink = definition.sink
+    return {
+        "sink": None
+        if sink is None
+        else {"url": sink.url, "secret": sink.secrets[0], "headers": sink.headers},
+        "given": definition.given,
+    }
+
+
+def definition_in(row: Row) -> Definition:
+    """Return the definition in a row of the state."""
+    return _decode(row.definition)
+
+
+def resource_of(row: Row) -> dict[str, Any]:
+    """Return a row of the state as clients read it."""
+    resource = {"protocol": "HTTP", **definition_in(row).given}
+    resource |= {"id": row.external_id, "startsAt": rfc3339(row.created_us)}
+    if row.expires_us is not None:
+        resource["expiresAt"] = rfc3339(row.expires_us)
+    return resource | {"status": row.status, "version": row.version}
+
+
+def bounding_box(region: Region) -> tuple[float, float, float, float]:
+    """Return west, south, east and north of a region in degrees; west > east across 180."""
+    boxes = region.boxes()
+    south = min(box[1] for box in boxes) * _UNITS
+    north = max(box[3] for box in boxes) * _UNITS
+    wests, easts = [box[0] for box in boxes], [box[2] for box in boxes]
+    crosses = min(wests) == -1_800_000_000 and max(easts) == 1_800_000_000 and len(boxes) > 1
+    if crosses:
+        west = min((w for w in wests if w > -1_800_000_000), default=-1_800_000_000)
+        east = max((e for e in easts if e < 1_800_000_000), default=1_800_000_000)
+        if west > east:
+            return west * _UNITS, south, east * _UNITS, north
+    return min(wests) * _UNITS, south, max(easts) * _UNITS, north
+
+
+def _kind(row: dict[str, Any]) -> str:
+    return "proximity" if "delta" in row else "overlap"

@@ -1,0 +1,291 @@
+"""Routes of subscriptions: create, read, list, change, pause, move, import and delete them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+
+from nearcast.errors import InvalidInput
+from nearcast.server.delivery.signing import new_secret
+from nearcast.server.http.auth import Principal
+from nearcast.server.http.context import DEFAULT_SUBSCRIBER, Context, context_of, may
+from nearcast.server.http.definitions import definition_of, patched, request_of
+from nearcast.server.http.limits import read_body
+from nearcast.server.http.messages import JSON
+from nearcast.server.http.models import Subscription, SubscriptionPage, SubscriptionRequest
+from nearcast.server.http.problems import CODES, Problem
+from nearcast.server.http.stored import (
+    as_given,
+    definition_in,
+    resource_of,
+    stored_definition,
+)
+from nearcast.server.log.records import Change
+from nearcast.server.state import STATUSES, Box
+
+if TYPE_CHECKING:
+    from nearcast.server.matching.changes import Outcome
+    from nearcast.server.state import Definition as Row
+
+__all__ = ["check_quota", "problem_of_outcome", "router", "subscriber_of"]
+
+router = APIRouter(tags=["subscriptions"])
+Subscriber = Annotated[Principal, Depends(may("subscribe"))]
+
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {JSON: {"schema": {"$ref": "#/components/schemas/SubscriptionRequest"}}},
+    }
+}
+_PATCH: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/merge-patch+json": {
+                "schema": {"type": "object"},
+                "example": {"status": "INACTIVE"},
+            }
+        },
+    }
+}
+_ATTEMPTS = 5
+_NO_SUCH = "there is no such subscription"
+
+
+@router.post("/subscriptions", status_code=201, response_model=Subscription, openapi_extra=_BODY)
+async def create(request: Request, principal: Subscriber) -> Response:
+    """Create a subscription; it counts from the answer on."""
+    context = context_of(request)
+    document = await _document(request, context, principal)
+    given = _defined(context, principal, request_of(document))
+    made = _with_secret(given)
+    check_quota(context, principal, 1)
+    change = Change(given["id"], stored_definition(given), expected=0)
+    [outcome] = await context.service.change(principal.tenant, [change])
+    return await _answer(context, principal, outcome, 201, made)
+
+
+@router.get("/subscriptions", response_model=SubscriptionPage)
+async def list_subscriptions(
+    request: Request,
+    principal: Subscriber,
+    subscriber: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
+    after: Annotated[str | None, Query(max_length=64, description="`next` of a page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    bbox: Annotated[
+        str | None,
+        Query(max_length=200, description="west,south,east,north; west > east across 180."),
+    ] = None,
+    status: Annotated[str | None, Query(description="Only those with this status.")] = None,
+) -> Response:
+    """Return subscriptions in the order of their creation, page by page."""
+    context = context_of(request)
+    if subscriber is not None:
+        principal.require_subscriber(subscriber)
+    if status is not None and status not in STATUSES:
+        raise InvalidInput("status", status, f"must be one of {', '.join(STATUSES)}")
+    rows = await asyncio.to_thread(
+        context.service.state.definitions,
+        principal.tenant,
+        subscriber=subscriber or principal.subscriber,
+        after=_after(after),
+        limit=limit,
+        bbox=None if bbox is None else _box(bbox),
+        status=status,
+    )
+    page: dict[str, Any] = {"subscriptions": [resource_of(row) for row in rows]}
+    if len(rows) == limit:
+        page["next"] = str(rows[-1].handle)
+    return _json(page)
+
+
+@router.get("/subscriptions/{id}", response_model=Subscription)
+async def read(id: str, request: Request, principal: Subscriber) -> Response:
+    """Return a subscription."""
+    row = await _row(context_of(request), principal, id)
+    return _shown(row, 200)
+
+
+@router.put(
+    "/subscriptions/{id}",
+    response_model=Subscription,
+    openapi_extra=_BODY,
+    responses={201: {"model": Subscription, "description": "It is new."}},
+)
+async def replace(id: str, request: Request, principal: Subscriber) -> Response:
+    """Replace a subscription, or create it under an id of your own.
+
+    With `If-Match`, only if it has that version; with `If-None-Match: *`, only if it is new.
+    """
+    context = context_of(request)
+    document = await _document(request, context, principal)
+    if isinstance(document, dict) and document.setdefault("id", id) != id:
+        raise InvalidInput("id", document["id"], "must be the id in the path, or left out")
+    before = await _row_or_none(context, principal, id)
+    previous = None if before is None else as_given(definition_in(before))
+    given = _defined(context, principal, request_of(document), previous)
+    made = _with_secret(given)
+    expected = 0 if request.headers.get("if-none-match") == "*" else _if_match(request)
+    if before is None:
+        check_quota(context, principal, 1)
+    change = Change(id, stored_definition(given), expected)
+    [outcome] = await context.service.change(principal.tenant, [change])
+    return await _answer(context, principal, outcome, 201 if before is None else 200, made)
+
+
+@router.patch("/subscriptions/{id}", response_model=Subscription, openapi_extra=_PATCH)
+async def change(id: str, request: Request, principal: Subscriber) -> Response:
+    """Change parts of a subscription, by a merge patch (RFC 7396); `status` pauses it."""
+    context = context_of(request)
+    patch = await _document(request, context, principal)
+    expected = _if_match(request)
+    for attempt in range(_ATTEMPTS):
+        row = await _row(context, principal, id)
+        if expected is not None and row.version != expected:
+            raise Problem(412, "PRECONDITION_FAILED", "it was changed meanwhile; read it again")
+        stored = definition_in(row)
+        resource = patched({**stored.given, "status": row.status}, patch)
+        given = _defined(context, principal, resource, as_given(stored))
+        made = _with_secret(given)
+        done = Change(id, stored_definition(given), row.version, must_exist=True)
+        [outcome] = await context.service.change(principal.tenant, [done])
+        lost = outcome.code == "PRECONDITION_FAILED" and expected is None
+        if not lost or attempt == _ATTEMPTS - 1:
+            break
+    return await _answer(context, principal, outcome, 200, made)
+
+
+@router.delete("/subscriptions/{id}", status_code=204)
+async def delete(id: str, request: Request, principal: Subscriber) -> Response:
+    """Delete a subscription."""
+    context = context_of(request)
+    await _row(context, principal, id)
+    change = Change(id, None, _if_match(request), must_exist=True)
+    [outcome] = await context.service.change(principal.tenant, [change])
+    if outcome.code:
+        raise problem_of_outcome(outcome)
+    return Response(status_code=204)
+
+
+def check_quota(context: Context, principal: Principal, more: int) -> None:
+    """Raise a problem if a tenant would have more subscriptions than its limit."""
+    limit = context.limits(principal.tenant).subscriptions
+    if context.service.registry.per_tenant.get(principal.tenant, 0) + more > limit:
+        detail = f"the tenant may have {limit:,} subscriptions; delete some, or ask for more"
+        raise Problem(403, "PERMISSION_DENIED", detail)
+
+
+def problem_of_outcome(outcome: Outcome) -> Problem:
+    """Return the problem that the outcome of a change is for a client."""
+    return Problem(CODES[outcome.code][0], outcome.code, outcome.reason)
+
+
+def subscriber_of(principal: Principal, given: str | None) -> str:
+    """Return the subscriber that a request is about, if it may be."""
+    name = given or principal.subscriber or DEFAULT_SUBSCRIBER
+    principal.require_subscriber(name)
+    return name
+
+
+async def _document(request: Request, context: Context, principal: Principal) -> Any:
+    body = await read_body(request, context.limits(principal.tenant).messages.body_bytes)
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Problem(400, "INVALID_ARGUMENT", f"the body is not JSON: {error}") from None
+
+
+def _defined(
+    context: Context,
+    principal: Principal,
+    resource: SubscriptionRequest,
+    previous: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the definition of a resource; a key for one subscriber can only make its own."""
+    limits = context.limits(principal.tenant).definitions
+    given = definition_of(resource, limits, previous=previous)
+    named = "subscriber" in resource.config.subscriptionDetail.model_fields_set
+    given["subscriber"] = subscriber_of(principal, given["subscriber"] if named else None)
+    return given
+
+
+def _with_secret(given: dict[str, Any]) -> str | None:
+    """Give a sink a secret if it has none; return it, because this is the time to show it."""
+    sink = given["sink"]
+    if sink is None or sink["secret"] is not None:
+        return None
+    sink["secret"] = new_secret()
+    return str(sink["secret"])
+
+
+def _if_match(request: Request) -> int | None:
+    given = request.headers.get("if-match")
+    if given is None or given == "*":
+        return None
+    digits = given.removeprefix("W/").strip('"')
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise Problem(412, "PRECONDITION_FAILED", "If-Match must be the ETag of the subscription")
+    return int(digits)
+
+
+async def _row_or_none(context: Context, principal: Principal, id: str) -> Row | None:
+    row = await asyncio.to_thread(context.service.state.definition, principal.tenant, id)
+    hidden = row is not None and principal.subscriber not in (None, row.subscriber)
+    return None if hidden else row
+
+
+async def _row(context: Context, principal: Principal, id: str) -> Row:
+    row = await _row_or_none(context, principal, id)
+    if row is None:
+        raise Problem(404, "NOT_FOUND", _NO_SUCH)
+    return row
+
+
+async def _answer(
+    context: Context, principal: Principal, outcome: Outcome, status: int, secret: str | None
+) -> Response:
+    if outcome.code:
+        raise problem_of_outcome(outcome)
+    row = await asyncio.to_thread(context.service.state.definition_of, outcome.handle)
+    if row is None:
+        raise Problem(404, "NOT_FOUND", _NO_SUCH)
+    return _shown(row, status, secret)
+
+
+def _shown(row: Row, status: int, secret: str | None = None) -> Response:
+    resource = resource_of(row)
+    if secret is not None:
+        resource["sinkCredential"] = {"credentialType": "WEBHOOKSECRET", "secret": secret}
+    headers = {"ETag": f'"{row.version}"'}
+    if status == 201:
+        headers["Location"] = f"/v1/subscriptions/{row.external_id}"
+    return _json(resource, status, headers)
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, media_type=JSON)
+
+
+def _after(text: str | None) -> int:
+    if text is None:
+        return -1
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise InvalidInput("after", text, "must be `next` of a page")
+    return int(text)
+
+
+def _box(text: str) -> Box:
+    problem = "must be west,south,east,north in degrees"
+    try:
+        west, south, east, north = map(float, text.split(","))
+    except ValueError:
+        raise InvalidInput("bbox", text, problem) from None
+    if not (abs(west) <= 180 and abs(east) <= 180 and -90 <= south <= north <= 90):
+        raise InvalidInput("bbox", text, problem)
+    return Box(west, south, east, north)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli import bench, generate, indexes, match, plot, spark
+from nearcast.cli import bench, generate, indexes, match, plot, serve, spark
 from nearcast.cli.commands import add_command, examples
 from nearcast.cli.output import OneLineErrors
 
@@ -50,6 +50,15 @@ add_command(
     "--out updates.csv",
 )
 add_command(app, "indexes", indexes.indexes)
+add_command(
+    app,
+    "serve",
+    serve.serve,
+    "nearcast serve",
+    "nearcast serve nearcast-data --port 9000",
+    "nearcast serve --database postgresql://nearcast@localhost/nearcast",
+)
+app.add_typer(serve.keys_app, name="keys")
 app.add_typer(spark.app, name="spark")
 app.add_typer(plot.app, name="plot")
 app.add_typer(bench.app, name="bench")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nearcast.engine.journal import Call, Event, Journal
-    from nearcast.engine.snapshot import Snapshot
     from nearcast.engine.moving.live import Live
+    from nearcast.engine.snapshot import Snapshot
     from nearcast.engine.store import Store
     from nearcast.text import Tokenizer
 

@@ -220,11 +220,14 @@ def _dry_run(service: Service, tenant: int, blobs: list[bytes]) -> list[dict[str
 
 
 def _shown(service: Service, epoch: int, seq: int, time_us: int, blob: bytes) -> bytes:
-    return b'{"id":"%s","publishedAt":"%s","message":%s,"reach":{"subscriptions":%d}}' % (
+    reach = b"null"  # it is not matched yet
+    if seq <= service.events.last_seq:
+        reach = b'{"subscriptions":%d}' % service.events.reach(seq)
+    return b'{"id":"%s","publishedAt":"%s","message":%s,"reach":%s}' % (
         event_id(epoch, Position(seq, 0)).encode(),
         rfc3339(time_us).encode(),
         blob,
-        service.events.reach(seq),
+        reach,
     )
 
 
@@ -233,7 +236,7 @@ def _find_message(service: Service, tenant: int, id: str) -> bytes | None:
     if parsed is None or parsed[1].k:
         return None
     epoch, (seq, _) = parsed
-    if not service.events.first_seq <= seq <= service.events.last_seq:
+    if not service.log.first_seq <= seq <= service.log.last_seq:
         return None
     try:
         record = service.log.find(seq)
@@ -247,7 +250,7 @@ def _find_message(service: Service, tenant: int, id: str) -> bytes | None:
 
 def _list(service: Service, tenant: int, first: int, limit: int) -> list[bytes]:
     found: list[bytes] = []
-    last = service.events.last_seq
+    last = service.log.last_seq
     for record in service.log.read(max(first, service.log.first_seq)):
         if record.kind != MESSAGES:
             continue

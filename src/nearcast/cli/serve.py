@@ -1,0 +1,205 @@
+"""``nearcast serve`` and ``nearcast keys``: the live server and its keys."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from nearcast.cli.commands import FOLDER, NUMBER, add_command
+from nearcast.cli.output import OneLineErrors, show_json, show_table
+from nearcast.extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from nearcast.server.service import Service
+
+T = TypeVar("T")
+
+__all__ = ["keys_app", "serve"]
+
+DEFAULT_FOLDER = Path("nearcast-data")
+DATA = typer.Argument(metavar=FOLDER, help="The folder of the server; made if it is not there.")
+DATABASE = typer.Option(
+    "--database",
+    metavar="URL",
+    help="Keep log and state in PostgreSQL (postgresql://user@host/name) instead of the folder.",
+)
+
+
+def serve(
+    data: Annotated[Path, DATA] = DEFAULT_FOLDER,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar=NUMBER, help="The port; 0 chooses a free one.")
+    ] = 8080,
+    database: Annotated[str | None, DATABASE] = None,
+    allow_sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-sink",
+            metavar="NETWORK",
+            help="Let webhooks go to a private network, such as 10.0.0.0/8. Can be given again.",
+        ),
+    ] = None,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Skip damaged records of the log; subscribers see a gap."),
+    ] = False,
+) -> None:
+    """Run the live server: publish over HTTP, receive events over SSE, nothing acknowledged lost.
+
+    It listens on this machine only unless --host says otherwise. The first time it prints an admin
+    key, which is shown only once. Stop it with Ctrl-C.
+    """
+    require("server", "nearcast serve")
+    from nearcast.server.http.context import Settings
+    from nearcast.server.http.running import serve as run
+    from nearcast.server.opening import Where
+
+    def ready(url: str, key: str | None, app: object) -> None:
+        if key is not None:
+            typer.echo(f"Admin key, shown only this once: {key}")
+        typer.echo(f"Nearcast is listening on {url} with its data in {data}. Ctrl-C stops it.")
+
+    settings = Settings(allow_sinks=tuple(allow_sink or ()))
+    run(Where(data, database, repair), host, port, settings, ready)
+
+
+keys_app = typer.Typer(
+    cls=OneLineErrors,
+    help="Make, list and revoke the keys of a server that is not running.",
+    no_args_is_help=True,
+)
+
+
+def create(
+    data: Annotated[Path, DATA] = DEFAULT_FOLDER,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="What it may do: publish, subscribe or admin. Can be given again.",
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What it is for.")] = "",
+    subscriber: Annotated[
+        str | None,
+        typer.Option("--subscriber", metavar="NAME", help="Restrict it to one subscriber."),
+    ] = None,
+    tenant: Annotated[
+        str, typer.Option("--tenant", metavar="NAME", help="Whose it is; made if it is new.")
+    ] = "default",
+    database: Annotated[str | None, DATABASE] = None,
+) -> None:
+    """Make a key and print it. The server keeps only a hash of it, so it is shown only once."""
+    require("server", "nearcast keys")
+    from nearcast.errors import InvalidInput
+    from nearcast.server.opening import make_tenant_key
+    from nearcast.server.state.keys import ROLES
+
+    roles = tuple(role or ("publish", "subscribe"))
+    for one in roles:
+        if one not in ROLES:
+            raise InvalidInput("--role", one, f"must be one of {', '.join(ROLES)}")
+
+    async def make(service: Service) -> str:
+        numbers = {known.name: known.number for known in service.state.tenants()}
+        if tenant not in numbers:
+            change = {"op": "tenant", "name": tenant, "limits": {}}
+            numbers[tenant] = (await service.administer(change)).handle
+        return await make_tenant_key(service, numbers[tenant], roles, name, subscriber)
+
+    typer.echo(_with_service(data, database, make))
+
+
+def list_keys(
+    data: Annotated[Path, DATA] = DEFAULT_FOLDER,
+    database: Annotated[str | None, DATABASE] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the keys, without their secrets."""
+    require("server", "nearcast keys")
+    from nearcast.server.delivery.rendering import rfc3339
+
+    async def read(service: Service) -> list[dict[str, object]]:
+        tenants = {tenant.number: tenant.name for tenant in service.state.tenants()}
+        return [
+            {
+                "id": key.id,
+                "tenant": tenants[key.tenant],
+                "roles": list(key.roles),
+                "subscriber": key.subscriber,
+                "name": key.name,
+                "created": rfc3339(key.created_us),
+                "revoked": None if key.revoked_us is None else rfc3339(key.revoked_us),
+            }
+            for key in service.state.keys()
+        ]
+
+    found = _with_service(data, database, read)
+    if as_json:
+        show_json(found)
+        return
+    rows = [
+        [
+            ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+            for value in key.values()
+        ]
+        for key in found
+    ]
+    names = ["id", "tenant", "roles", "subscriber", "name", "created", "revoked"]
+    show_table("keys", names, rows)
+
+
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, or the key.")],
+    data: Annotated[Path, DATA] = DEFAULT_FOLDER,
+    database: Annotated[str | None, DATABASE] = None,
+) -> None:
+    """Revoke a key: requests with it are refused from now on."""
+    require("server", "nearcast keys")
+    from nearcast.errors import UnknownId
+
+    key_id = id.split("_")[1] if id.startswith("nc_") else id
+
+    async def end(service: Service) -> None:
+        if service.state.key(key_id) is None:
+            raise UnknownId(f"there is no key with the id {key_id!r}; see nearcast keys list")
+        await service.administer({"op": "revoke", "id": key_id})
+
+    _with_service(data, database, end)
+    typer.echo(f"Revoked {key_id}.")
+
+
+def _with_service(data: Path, database: str | None, work: Callable[[Service], Awaitable[T]]) -> T:
+    """Open a server that is not running, do something with it, and close it."""
+    from nearcast.server.opening import Where, first_key, open_service
+
+    async def run() -> T:
+        service = await asyncio.to_thread(open_service, Where(data, database))
+        service.start()
+        try:
+            await first_key(service)
+            return await work(service)
+        finally:
+            await service.close()
+
+    return asyncio.run(run())
+
+
+add_command(
+    keys_app,
+    "create",
+    create,
+    "nearcast keys create --role publish --name 'city feed'",
+    "nearcast keys create nearcast-data --role subscribe --subscriber ann",
+)
+add_command(keys_app, "list", list_keys, "nearcast keys list nearcast-data")
+add_command(keys_app, "revoke", revoke, "nearcast keys revoke 4f6k0a9d2mxq")

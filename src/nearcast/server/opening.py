@@ -1,0 +1,95 @@
+"""Opening a server: where its log and its state are, and the first key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nearcast.errors import StorageError
+from nearcast.server.log.postgres import PostgresLog
+from nearcast.server.service import Service
+from nearcast.server.state import Postgres, Sqlite, State
+from nearcast.server.state.keys import ROLES, make_key
+from nearcast.storage.log import Log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nearcast.server.log import Log as AnyLog
+
+__all__ = ["DEFAULT_TENANT", "Where", "first_key", "make_tenant_key", "open_service"]
+
+DEFAULT_TENANT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a server keeps what it knows.
+
+    Parameters
+    ----------
+    folder
+        Everything, or, with a database, what can be computed again.
+    database
+        A connection string of PostgreSQL (``postgresql://…``) for log and state; None for files
+        and SQLite.
+    repair
+        Whether damaged records of the log are skipped; subscribers get a counted gap.
+    """
+
+    folder: Path
+    database: str | None = None
+    repair: bool = False
+
+
+def open_service(where: Where) -> Service:
+    """Open the log and the state, and bring matching to the end of the log."""
+    where.folder.mkdir(parents=True, exist_ok=True)
+    log = _open_log(where)
+    try:
+        if where.database is None:
+            state = State(Sqlite(where.folder / "state.db"))
+        else:
+            state = State(Postgres(where.database))
+        try:
+            return Service(where.folder, log, state)
+        except BaseException:
+            state.close()
+            raise
+    except BaseException:
+        log.close()
+        raise
+
+
+def _open_log(where: Where) -> AnyLog:
+    if where.database is None:
+        return Log(where.folder / "log", repair=where.repair)
+    if where.repair:
+        raise StorageError("repair is for logs in files; PostgreSQL has its own tools")
+    return PostgresLog(where.database)
+
+
+async def first_key(service: Service) -> str | None:
+    """Make the default tenant and an admin key if there is no tenant yet; return the key."""
+    if service.state.tenants():
+        return None
+    await service.administer({"op": "tenant", "name": DEFAULT_TENANT, "limits": {}})
+    return await make_tenant_key(service, 0, ROLES, "admin", None)
+
+
+async def make_tenant_key(
+    service: Service, tenant: int, roles: tuple[str, ...], name: str, subscriber: str | None
+) -> str:
+    """Make a key of a tenant, and return it: the server keeps only a hash of it."""
+    key = make_key()
+    change = {
+        "op": "key",
+        "id": key.id,
+        "tenant": tenant,
+        "sha256": key.hash,
+        "roles": list(roles),
+        "subscriber": subscriber,
+        "name": name,
+    }
+    await service.administer(change)
+    return key.text

@@ -12,10 +12,11 @@ The properties of a Feature are such a record, and its geometry is the place; a 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from nearcast import model
 from nearcast.errors import InvalidInput
@@ -72,12 +73,25 @@ class Moves(NamedTuple):
     rejected: list[Rejected]
 
 
+def _check_time(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise PydanticCustomError("time", "must be RFC 3339 text or seconds since 1970")
+    return value
+
+
+_MoveTime = Annotated[
+    Any,
+    AfterValidator(_check_time),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "number"}]}),
+]
+
+
 class MoveRequest(Resource):
     """A line of ``POST /v1/moves``: a region, or the columns of one."""
 
     subscriptionId: Name
-    time: str | float | None = Field(
-        None, description="RFC 3339 or seconds since 1970; the time of arrival if left out."
+    time: _MoveTime | None = Field(
+        default=None, description="RFC 3339 or seconds since 1970; the time of arrival if left out."
     )
     region: Region | None = None
     lon: float | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,12 +17,11 @@ from nearcast.server.http.correlators import correlator_of
 from nearcast.server.http.models import timestamp_text
 
 if TYPE_CHECKING:
-    from starlette.routing import Router
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from nearcast.server.http.metrics import Metrics
 
-__all__ = ["JsonFormatter", "RequestLogMiddleware", "route_of"]
+__all__ = ["JsonFormatter", "RequestLogMiddleware"]
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _log = logging.getLogger("nearcast.server.requests")
@@ -70,6 +68,7 @@ class RequestLogMiddleware:
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
+        self._templates: dict[object, str] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -92,7 +91,7 @@ class RequestLogMiddleware:
 
     def _note(self, scope: Scope, status: int, duration_s: float) -> None:
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
-        route = route_of(scope)
+        route = self._route(scope)
         self._metrics.requests.labels(method, route, str(status)).inc()
         self._metrics.request_s.labels(route).observe(duration_s)
         if _log.isEnabledFor(logging.INFO):
@@ -106,16 +105,15 @@ class RequestLogMiddleware:
             }
             _log.info("request", extra={"fields": fields})
 
-
-def route_of(scope: Scope) -> str:
-    """Return the template of the route of a request; ``-`` if there is none."""
-    if "route" in scope:  # FastAPI's own routes
-        return str(getattr(scope["route"], "path", "-"))
-    endpoint = scope.get("endpoint")
-    return "-" if endpoint is None else _template(scope["router"], endpoint)
-
-
-@lru_cache(maxsize=1_024)
-def _template(router: Router, endpoint: object) -> str:
-    routes = [route for route in router.routes if getattr(route, "endpoint", None) is endpoint]
-    return str(getattr(routes[0], "path", "-")) if routes else "-"
+    def _route(self, scope: Scope) -> str:
+        """Return the template of the route of a request; ``-`` if there is none."""
+        if "route" in scope:  # FastAPI's own routes
+            return str(getattr(scope["route"], "path", "-"))
+        endpoint = scope.get("endpoint")
+        if endpoint is None:
+            return "-"
+        if endpoint not in self._templates:
+            routes = scope["router"].routes
+            found = [route for route in routes if getattr(route, "endpoint", None) is endpoint]
+            self._templates[endpoint] = str(getattr(found[0], "path", "-")) if found else "-"
+        return self._templates[endpoint]

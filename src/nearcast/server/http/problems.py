@@ -219,7 +219,7 @@ def validation_problem(errors: Iterable[Any]) -> Problem:
         What ``errors()`` of pydantic's or FastAPI's exception returns.
     """
     found = list(islice(errors, _MAX_ERRORS))
-    fields = [FieldError(_path(error["loc"]), _reason(error)) for error in found]
+    fields = [_field_error(error) for error in found]
     only_ranges = all(error["type"] in _OUT_OF_RANGE for error in found)
     return Problem.of_fields(fields, "OUT_OF_RANGE" if only_ranges else "INVALID_ARGUMENT")
 
@@ -232,6 +232,12 @@ def install(app: Starlette) -> None:
     app.add_exception_handler(ValidationError, _answer_validation)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_exception_handler(Exception, _answer_unexpected)
+
+
+def _field_error(error: Mapping[str, Any]) -> FieldError:
+    if error["type"] == "json_invalid":
+        return FieldError("", f"the body is not valid JSON (at character {error['loc'][-1]})")
+    return FieldError(_path(error["loc"]), _reason(error))
 
 
 def _path(location: Sequence[str | int]) -> str:
@@ -258,7 +264,6 @@ def _reason(error: Mapping[str, Any]) -> str:
         "model_type": "must be an object",
         "model_attributes_type": "must be an object",
         "finite_number": "must be a finite number",
-        "json_invalid": "is not valid JSON",
     }
     if kind in reasons:
         return reasons[kind]

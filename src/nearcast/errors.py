@@ -12,6 +12,8 @@
     ├── UnsupportedFile (also ValueError)   a file is missing, unreadable or lacks columns
     ├── MissingExtra (also ImportError)     an optional package is not installed
     └── StorageError (also OSError)         stored data is damaged or of another version
+        ├── NoSpace                         the disk is full, and nothing was written
+        └── Trimmed                         a record of a log is gone
 
 Every message says what was expected, what was found and what to do about it. Messages may quote
 data from files, so they are safe to print: control characters are escaped, and long texts are
@@ -31,8 +33,10 @@ __all__ = [
     "InvalidInput",
     "MissingExtra",
     "NearcastError",
+    "NoSpace",
     "RegionError",
     "StorageError",
+    "Trimmed",
     "UnknownId",
     "UnknownName",
     "UnsupportedFile",
@@ -168,6 +172,14 @@ class MissingExtra(NearcastError, ImportError):
 
 class StorageError(NearcastError, OSError):
     """Stored data is damaged, incomplete or of another version."""
+
+
+class NoSpace(StorageError):
+    """The disk is full; nothing was written, and writing works again when there is space."""
+
+
+class Trimmed(StorageError):
+    """A record of a log is gone: it was trimmed, or given up by a repair."""
 
 
 def one_line(text: str, limit: int = _MAX_MESSAGE) -> str:

@@ -21,6 +21,7 @@ from nearcast.errors import (
     ExpressionError,
     InvalidInput,
     NearcastError,
+    NoSpace,
     RegionError,
     StorageError,
     UnknownId,
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from starlette.requests import Request
-
-
-class NoSpace(StorageError):
-    """The disk is full."""
 
 
 ERRORS: dict[str, Exception] = {

@@ -91,13 +91,18 @@ def test_limits_hold_for_every_line() -> None:
     limits = DefinitionLimits(vertices=3, clauses=1)
     record = {"id": 1, "geometry": TRIANGLE}
     words = {"id": 2, "expression": "a OR b", "lon": 1, "lat": 1, "radius_m": 1}
-    expired = RECORD | {"expires_at": 1}
-    rejected = read_import(lines(record, RESOURCE, words, expired), limits, now_us=NOW_US).rejected
-    assert [one.field.rpartition(".")[2] for one in rejected] == [
-        "region",
-        "region",
-        "expression",
-        "subscriptionExpireTime",
+    expired, large = RECORD | {"expires_at": 1}, RECORD | {"radius_m": 1e9}
+    owner = RECORD | {"owner": "a\nb"}
+    body = lines(record, RESOURCE, words, expired, large, owner, RECORD | {"keywords": ["--"]})
+    rejected = read_import(body, limits, now_us=NOW_US).rejected
+    assert [(one.line, one.field) for one in rejected] == [
+        (1, "geometry"),
+        (2, "config.subscriptionDetail.region"),
+        (3, "expression"),
+        (4, "expires_at"),
+        (5, "radius_m"),
+        (6, "owner"),
+        (7, "keywords"),
     ]
 
 

@@ -45,6 +45,14 @@ GEOJSON = "application/geo+json"
 
 _BOM = b"\xef\xbb\xbf"
 _PLACE = ("lon", "lat", "radius_m", "west", "south", "east", "north", "geometry")
+_COLUMNS = {
+    "config.subscriptionExpireTime": "expires_at",
+    "config.subscriptionDetail.subscriber": "owner",
+    "config.subscriptionDetail.region": "geometry",
+    "config.subscriptionDetail.region.radius": "radius_m",
+}
+"""The columns of records whose properties in a resource have other names."""
+
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decode = msgspec.json.Decoder().decode
 
@@ -225,7 +233,12 @@ def _definition(record: object, limits: DefinitionLimits, now_us: int) -> Defini
     if "config" in record:
         return definition_of(request_of(record), limits, now_us=now_us)
     subscription = model.Subscription.from_dict(record)
-    return definition_of_subscription(subscription, limits, now_us=now_us)
+    try:
+        return definition_of_subscription(subscription, limits, now_us=now_us)
+    except Problem as problem:
+        first = problem.errors[0]
+        field = _COLUMNS.get(first.field, first.field.rpartition(".")[2])
+        raise Problem.of_fields([first._replace(field=field)], problem.code) from None
 
 
 def _move(record: object, limits: DefinitionLimits) -> Move:

@@ -22,6 +22,7 @@ from nearcast.errors import (
     ExpressionError,
     InvalidInput,
     NearcastError,
+    NoSpace,
     UnknownId,
     one_line,
 )
@@ -205,7 +206,7 @@ def problem_of(error: NearcastError) -> Problem:
         return Problem(409, "CONFLICT", str(error))
     if isinstance(error, UnknownId):
         return Problem(404, "NOT_FOUND", str(error))
-    if isinstance(error, OSError) and type(error).__name__ == "NoSpace":
+    if isinstance(error, NoSpace):
         return Problem(507, "NO_SPACE", "the disk of the server is full; nothing was stored")
     raise error
 

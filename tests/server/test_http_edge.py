@@ -62,10 +62,15 @@ async def _take(request: Request) -> Response:
     return JSONResponse({"size": len(await read_body(request, 10))})
 
 
+async def _answer_wrongly(request: Request) -> Response:
+    return JSONResponse(DeliverySettings.model_validate({"secret": 1}).model_dump())
+
+
 def application(metrics: Metrics) -> FastAPI:
     app = FastAPI(
         routes=[
             Route("/v1/fail/{name}", _fail),
+            Route("/v1/wrong", _answer_wrongly),
             Route("/v1/take", _take, methods=["POST"]),
         ]
     )
@@ -121,6 +126,11 @@ def test_exceptions_are_problem_documents(name: str, status: int, code: str) -> 
     found = document(ask("GET", f"/v1/fail/{name}"))
     assert (found["status"], found["code"]) == (status, code)
     assert "secret" not in str(found)
+
+
+def test_an_invalid_answer_is_an_error_of_the_server() -> None:
+    found = document(ask("GET", "/v1/wrong"))
+    assert (found["status"], "errors" in found) == (500, False)
 
 
 def test_an_expression_error_has_its_position() -> None:

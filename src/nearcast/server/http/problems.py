@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -230,7 +229,6 @@ def install(app: Starlette) -> None:
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(NearcastError, _answer_library_error)
     app.add_exception_handler(RequestValidationError, _answer_validation)
-    app.add_exception_handler(ValidationError, _answer_validation)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_exception_handler(Exception, _answer_unexpected)
 
@@ -305,7 +303,7 @@ async def _answer_library_error(request: Request, error: Exception) -> Response:
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError | ValidationError)
+    assert isinstance(error, RequestValidationError)
     return _answer(request, validation_problem(error.errors()))
 
 

@@ -7,21 +7,16 @@ library agree, and names the property that the client wrote. `patched` applies a
 
 from __future__ import annotations
 
-import base64
-import binascii
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from nearcast import model
 from nearcast.errors import ExpressionError, InvalidInput
-from nearcast.model.checks import time_us
 from nearcast.model.expressions import MAX_CLAUSES
 from nearcast.server.http.models import (
-    AccessToken,
     Box,
     Circle,
     Feature,
@@ -34,13 +29,14 @@ from nearcast.server.http.models import (
     timestamp_text,
 )
 from nearcast.server.http.problems import FieldError, Problem, validation_problem
+from nearcast.server.http.sinks import sink_of
 from nearcast.text import words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nearcast.model.checks import Tokenize
-    from nearcast.server.http.models import Detail, WebhookSecret
+    from nearcast.server.http.models import Detail
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -79,7 +75,6 @@ _PATHS = {
     "radius_m": _REGION + ".radius",
 }
 _READ_ONLY = ("startsAt", "expiresAt", "version")
-_MIN_SECRET_BYTES, _MAX_SECRET_BYTES = 24, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +154,12 @@ def definition_of(
         "id": resource.id,
         "subscriber": detail.subscriber,
         "row": _row(subscription),
-        "sink": _sink(resource, limits, now_us, previous),
+        "sink": sink_of(
+            resource,
+            now_us=now_us,
+            http=limits.http_sinks,
+            before=None if previous is None else previous["sink"],
+        ),
         "types": None if resource.types is None else list(resource.types),
         "expires_us": _expiry(subscription, now_us),
         "max_events": config.subscriptionMaxEvents,
@@ -418,83 +418,8 @@ def _lists(value: Any) -> Any:
     return [_lists(inner) for inner in value] if isinstance(value, tuple | list) else value
 
 
-def _sink(
-    resource: SubscriptionRequest,
-    limits: DefinitionLimits,
-    now_us: int,
-    previous: Definition | None,
-) -> dict[str, Any] | None:
-    credential = resource.sinkCredential
-    if resource.sink is None:
-        if credential is not None:
-            raise _refused_sink("sinkCredential", "needs a sink", "INVALID_CREDENTIAL")
-        return None
-    _check_sink(resource.sink, limits)
-    before = (previous or {}).get("sink") or {}
-    sink: dict[str, Any] = {"url": resource.sink, "secret": before.get("secret")}
-    if credential is None:
-        if before.get("headers") and before.get("url") == resource.sink:
-            sink["headers"] = before["headers"]
-    elif isinstance(credential, AccessToken):
-        sink["headers"] = {"authorization": f"Bearer {_token(credential, now_us)}"}
-    else:
-        sink["secret"] = _secret(credential)
-    return sink
-
-
-def _check_sink(url: str, limits: DefinitionLimits) -> None:
-    """Check an address as far as its text goes; where it leads is checked on delivery."""
-    schemes = ("https", "http") if limits.http_sinks else ("https",)
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise _refused_sink("sink", "is not a valid address") from None
-    if not url.isascii() or not url.isprintable() or " " in url:
-        raise _refused_sink("sink", "must be ASCII without spaces; encode other characters")
-    if parts.scheme not in schemes or not host:
-        raise _refused_sink("sink", f"must begin with {schemes[0]}:// and a host")
-    if port == 0:
-        raise _refused_sink("sink", "must not have port 0")
-    if parts.username is not None or parts.password is not None:
-        raise _refused_sink("sink", "must not have a user or password; use sinkCredential")
-    if parts.fragment:
-        raise _refused_sink("sink", "must not have a fragment")
-
-
-def _token(credential: AccessToken, now_us: int) -> str:
-    token = credential.accessToken
-    if not token.isascii() or not token.isprintable() or " " in token:
-        problem = "must be ASCII without spaces"
-        raise _refused_sink("sinkCredential.accessToken", problem, "INVALID_CREDENTIAL")
-    expires = parse_timestamp(credential.accessTokenExpiresUtc)
-    if time_us("accessTokenExpiresUtc", expires) <= now_us:
-        field = "sinkCredential.accessTokenExpiresUtc"
-        raise _refused_sink(field, "must be in the future", "INVALID_CREDENTIAL")
-    return token
-
-
-def _secret(credential: WebhookSecret) -> str:
-    encoded = credential.secret.removeprefix("whsec_")
-    try:
-        raw = base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        raw = b""
-    if encoded == credential.secret or not _MIN_SECRET_BYTES <= len(raw) <= _MAX_SECRET_BYTES:
-        problem = (
-            f"must be whsec_ and the base64 of {_MIN_SECRET_BYTES} to {_MAX_SECRET_BYTES} "
-            "random bytes"
-        )
-        raise _refused_sink("sinkCredential.secret", problem, "INVALID_CREDENTIAL")
-    return credential.secret
-
-
 def _refused(name: str, problem: str, code: str = "INVALID_ARGUMENT") -> Problem:
     return Problem.of_fields([FieldError(_DETAIL + name, problem)], code)
-
-
-def _refused_sink(field: str, problem: str, code: str = "INVALID_SINK") -> Problem:
-    return Problem.of_fields([FieldError(field, problem)], code)
 
 
 def _named(error: InvalidInput, detail: Detail | None = None) -> Problem:

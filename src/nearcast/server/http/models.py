@@ -176,7 +176,7 @@ class Point(Resource):
 
     type: Literal["Point"]
     coordinates: Position
-    bbox: list[float] | None = Field(None, max_length=6)
+    bbox: list[float] | None = Field(default=None, max_length=6)
 
 
 class Polygon(Resource):
@@ -184,7 +184,7 @@ class Polygon(Resource):
 
     type: Literal["Polygon"]
     coordinates: list[Ring] = Field(min_length=1)
-    bbox: list[float] | None = Field(None, max_length=6)
+    bbox: list[float] | None = Field(default=None, max_length=6)
 
 
 class MultiPolygon(Resource):
@@ -192,7 +192,7 @@ class MultiPolygon(Resource):
 
     type: Literal["MultiPolygon"]
     coordinates: list[Annotated[list[Ring], Field(min_length=1)]] = Field(min_length=1)
-    bbox: list[float] | None = Field(None, max_length=6)
+    bbox: list[float] | None = Field(default=None, max_length=6)
 
 
 def _kind_of_region(value: Any) -> str | None:
@@ -230,7 +230,7 @@ class Feature(Resource):
     geometry: Geometry
     properties: dict[str, JsonValue] | None = None
     id: str | int | float | None = None
-    bbox: list[float] | None = Field(None, max_length=6)
+    bbox: list[float] | None = Field(default=None, max_length=6)
 
 
 Region = Annotated[
@@ -287,16 +287,17 @@ class Detail(Resource):
     """What a subscription asks for: words at a place."""
 
     subscriber: Name = Field(
-        "default", description="Who receives the events: one stream and one cursor for each name."
+        default="default",
+        description="Who receives the events: one stream and one cursor for each name.",
     )
     keywords: list[str] | None = Field(
-        None,
+        default=None,
         min_length=1,
         description="All of these must occur; `flood*` is a word that begins so.",
         examples=[["coffee", "flat white"]],
     )
     expression: str | None = Field(
-        None,
+        default=None,
         min_length=1,
         description="Instead of keywords; with a ranking, also a condition beside them.",
         examples=["coffee AND (latte OR mocha) NOT decaf"],
@@ -312,10 +313,10 @@ class Detail(Resource):
         ],
     )
     ranking: Ranking | None = Field(
-        None, description="Scores matches; by distance (needs a Point) or by covered area."
+        default=None, description="Scores matches; by distance (needs a Point) or by covered area."
     )
     dwellS: float = Field(
-        0,
+        default=0,
         ge=0,
         le=86_400,
         description="How many seconds a moving subscription must stay near before it matches.",
@@ -326,12 +327,12 @@ class Config(Resource):
     """What a subscription asks for, and when it ends."""
 
     subscriptionDetail: Detail
-    subscriptionExpireTime: Timestamp | None = Field(None, description="When it ends.")
+    subscriptionExpireTime: Timestamp | None = Field(default=None, description="When it ends.")
     subscriptionMaxEvents: int | None = Field(
-        None, ge=1, le=1_000_000, description="It ends after this many events."
+        default=None, ge=1, le=1_000_000, description="It ends after this many events."
     )
     initialEvent: bool = Field(
-        False, description="Whether messages that are alive now are delivered at once."
+        default=False, description="Whether messages that are alive now are delivered at once."
     )
 
 
@@ -395,14 +396,14 @@ class _Envelope(Resource):
 
     protocol: Literal["HTTP"] = "HTTP"
     sink: str | None = Field(
-        None,
+        default=None,
         min_length=1,
         max_length=2048,
         description="An https address that receives the events as webhooks.",
         examples=["https://example.com/hook"],
     )
     types: Annotated[list[EventType], AfterValidator(_distinct)] | None = Field(
-        None, min_length=1, description="The types of events to deliver; all if left out."
+        default=None, min_length=1, description="The types of events to deliver; all if left out."
     )
     config: Config
 
@@ -412,14 +413,14 @@ class SubscriptionRequest(_Envelope):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
-    id: Name | None = Field(None, description="The server makes one if it is left out.")
+    id: Name | None = Field(default=None, description="The server makes one if it is left out.")
     sinkCredential: Credential | None = Field(
-        None,
+        default=None,
         description="Never part of an answer.",
         json_schema_extra={"writeOnly": True},
     )
     status: Literal["ACTIVE", "INACTIVE"] = Field(
-        "ACTIVE", description="An inactive subscription is kept, and matches nothing."
+        default="ACTIVE", description="An inactive subscription is kept, and matches nothing."
     )
 
 
@@ -437,4 +438,6 @@ class SubscriptionPage(Resource):
     """A page of a list of subscriptions."""
 
     subscriptions: list[Subscription]
-    next: str | None = Field(None, description="The cursor of the next page; none at the end.")
+    next: str | None = Field(
+        default=None, description="The cursor of the next page; none at the end."
+    )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -22,6 +21,7 @@ from nearcast.errors import (
     ExpressionError,
     InvalidInput,
     NearcastError,
+    NoSpace,
     UnknownId,
     one_line,
 )
@@ -205,7 +205,7 @@ def problem_of(error: NearcastError) -> Problem:
         return Problem(409, "CONFLICT", str(error))
     if isinstance(error, UnknownId):
         return Problem(404, "NOT_FOUND", str(error))
-    if isinstance(error, OSError) and type(error).__name__ == "NoSpace":
+    if isinstance(error, NoSpace):
         return Problem(507, "NO_SPACE", "the disk of the server is full; nothing was stored")
     raise error
 
@@ -219,7 +219,7 @@ def validation_problem(errors: Iterable[Any]) -> Problem:
         What ``errors()`` of pydantic's or FastAPI's exception returns.
     """
     found = list(islice(errors, _MAX_ERRORS))
-    fields = [FieldError(_path(error["loc"]), _reason(error)) for error in found]
+    fields = [_field_error(error) for error in found]
     only_ranges = all(error["type"] in _OUT_OF_RANGE for error in found)
     return Problem.of_fields(fields, "OUT_OF_RANGE" if only_ranges else "INVALID_ARGUMENT")
 
@@ -229,9 +229,14 @@ def install(app: Starlette) -> None:
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(NearcastError, _answer_library_error)
     app.add_exception_handler(RequestValidationError, _answer_validation)
-    app.add_exception_handler(ValidationError, _answer_validation)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_exception_handler(Exception, _answer_unexpected)
+
+
+def _field_error(error: Mapping[str, Any]) -> FieldError:
+    if error["type"] == "json_invalid":
+        return FieldError("", f"the body is not valid JSON (at character {error['loc'][-1]})")
+    return FieldError(_path(error["loc"]), _reason(error))
 
 
 def _path(location: Sequence[str | int]) -> str:
@@ -258,7 +263,6 @@ def _reason(error: Mapping[str, Any]) -> str:
         "model_type": "must be an object",
         "model_attributes_type": "must be an object",
         "finite_number": "must be a finite number",
-        "json_invalid": "is not valid JSON",
     }
     if kind in reasons:
         return reasons[kind]
@@ -299,7 +303,7 @@ async def _answer_library_error(request: Request, error: Exception) -> Response:
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError | ValidationError)
+    assert isinstance(error, RequestValidationError)
     return _answer(request, validation_problem(error.errors()))
 
 

@@ -73,7 +73,7 @@ class QuietHours(Resource):
     from_: ClockTime = Field(alias="from", description="The first quiet minute.")
     to: ClockTime = Field(description="The first minute that is not quiet.")
     timeZone: Annotated[str, AfterValidator(_time_zone)] = Field(
-        "UTC", max_length=64, examples=["Europe/Berlin"]
+        default="UTC", max_length=64, examples=["Europe/Berlin"]
     )
 
 
@@ -88,16 +88,19 @@ class DeliverySettings(Resource):
 class Limits(Resource):
     """The limits of a tenant; what is left out has the server's default."""
 
-    requestsPerS: float | None = Field(None, gt=0, le=1_000_000)
-    messagesPerS: float | None = Field(None, gt=0, le=10_000_000)
+    requestsPerS: float | None = Field(default=None, gt=0, le=1_000_000)
+    messagesPerS: float | None = Field(default=None, gt=0, le=10_000_000)
     burstS: float | None = Field(
-        None, ge=0.1, le=3600, description="How many seconds of each rate may be used at once."
+        default=None,
+        ge=0.1,
+        le=3600,
+        description="How many seconds of each rate may be used at once.",
     )
-    bodyBytes: int | None = Field(None, ge=1024, le=1 << 30)
-    messagesPerRequest: int | None = Field(None, ge=1, le=10_000)
-    subscriptions: int | None = Field(None, ge=0, le=100_000_000)
-    clauses: int | None = Field(None, ge=1, le=1000, description="Of one expression.")
-    vertices: int | None = Field(None, ge=3, le=1_000_000, description="Of one region.")
+    bodyBytes: int | None = Field(default=None, ge=1024, le=1 << 30)
+    messagesPerRequest: int | None = Field(default=None, ge=1, le=10_000)
+    subscriptions: int | None = Field(default=None, ge=0, le=100_000_000)
+    clauses: int | None = Field(default=None, ge=1, le=1000, description="Of one expression.")
+    vertices: int | None = Field(default=None, ge=3, le=1_000_000, description="Of one region.")
 
 
 class TenantRequest(Resource):
@@ -117,11 +120,11 @@ class KeyRequest(Resource):
     """A key to be made."""
 
     roles: Roles
-    name: Name | None = Field(None, description="What the key is for.")
+    name: Name | None = Field(default=None, description="What the key is for.")
     subscriber: Name | None = Field(
-        None, description="If given, the key only reaches this subscriber's resources."
+        default=None, description="If given, the key only reaches this subscriber's resources."
     )
-    tenant: Name | None = Field(None, description="Its own tenant if left out.")
+    tenant: Name | None = Field(default=None, description="Its own tenant if left out.")
 
 
 class Key(KeyRequest):
@@ -142,8 +145,8 @@ class TokenRequest(Resource):
     """A token to be made, for a browser or a phone."""
 
     subscriber: Name
-    roles: list[Literal["subscribe", "publish"]] = Field(["subscribe"], min_length=1)
-    expiresInS: int = Field(900, ge=1, le=86_400)
+    roles: list[Literal["subscribe", "publish"]] = Field(default=["subscribe"], min_length=1)
+    expiresInS: int = Field(default=900, ge=1, le=86_400)
 
 
 class Token(Resource):
@@ -173,7 +176,7 @@ class Sink(Resource):
     url: str = Field(max_length=2048)
     subscriber: Name
     status: Literal["ACTIVE", "DISABLED"]
-    reason: str | None = Field(None, description="Why it is disabled.")
+    reason: str | None = Field(default=None, description="Why it is disabled.")
     cursor: str | None = None
     failures: int = Field(ge=0, description="Failed attempts since the last success.")
     nextAttemptAt: Timestamp | None = None
@@ -184,6 +187,8 @@ class SinkAttempt(Resource):
 
     eventId: str
     at: Timestamp
-    status: int | None = Field(None, description="The HTTP status; none if there was no answer.")
+    status: int | None = Field(
+        default=None, description="The HTTP status; none if there was no answer."
+    )
     error: str | None = None
     durationMs: float = Field(ge=0)

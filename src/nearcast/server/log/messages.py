@@ -144,7 +144,7 @@ class MessageLimits:
     messages
         The lines, or the elements of the array.
     message_bytes
-        The size of one message as it came, and in its canonical form.
+        The size of one message in its canonical form.
     nesting
         How deep objects and arrays in ``properties`` may be nested.
     """
@@ -189,7 +189,7 @@ def read_lines(body: bytes, limits: MessageLimits = _DEFAULT_LIMITS) -> ReadMess
         messages = [_decode_point(line) for line in lines if line]
     except _UNREADABLE:
         return _read_each(lines, limits)
-    if b"\\u0000" in body or max(map(len, lines)) > limits.message_bytes:
+    if b"\\u0000" in body:
         return _read_each(lines, limits)
     blobs = _encode_points(messages, limits)
     return ReadMessages(blobs, []) if blobs is not None else _read_each(lines, limits)
@@ -206,7 +206,7 @@ def read_array(body: bytes, limits: MessageLimits = _DEFAULT_LIMITS) -> ReadMess
     body = body.removeprefix(_BOM).strip()
     if body.startswith(b"{"):
         return _read_each([_one_value(body)], limits)
-    if len(body) <= limits.message_bytes and b"\\u0000" not in body:
+    if b"\\u0000" not in body:
         try:
             blobs = _encode_points(_decode_points(body), limits)
         except _UNREADABLE:
@@ -276,7 +276,8 @@ def canonical(fields: object, limits: MessageLimits = _DEFAULT_LIMITS) -> bytes:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInput("properties", "...", f"cannot be written as JSON: {error}") from None
     if len(blob) > limits.message_bytes:
-        raise _too_large(len(blob), limits)
+        problem = f"has {len(blob):,} bytes; at most {limits.message_bytes:,} are allowed"
+        raise InvalidInput("", None, problem)
     return blob
 
 
@@ -328,7 +329,8 @@ def _encode_points(messages: list[PointMessage], limits: MessageLimits) -> list[
             return None
         if properties is not None and not _is_shallow(properties, limits.nesting):
             return None
-    return [_encode(message) for message in messages]
+    blobs = [_encode(message) for message in messages]
+    return blobs if max(map(len, blobs), default=0) <= limits.message_bytes else None
 
 
 def _read_each(lines: Iterable[bytes], limits: MessageLimits) -> ReadMessages:
@@ -344,14 +346,14 @@ def _read_each(lines: Iterable[bytes], limits: MessageLimits) -> ReadMessages:
 
 
 def _read_one(line: bytes, limits: MessageLimits) -> bytes:
-    if len(line) > limits.message_bytes:
-        raise _too_large(len(line), limits)
     try:
         message = _decode_given(line)
     except _UNREADABLE:
         message = None
     if message is not None and _is_complete(message, limits):
-        return _encode(message)
+        blob = _encode(message)
+        if len(blob) <= limits.message_bytes:
+            return blob
     try:
         fields = _decode_object(line)
     except _UNREADABLE as error:
@@ -484,11 +486,6 @@ def _json_problem(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "is nested too deeply"
     return f"is not valid JSON: {error}"
-
-
-def _too_large(size: int, limits: MessageLimits) -> InvalidInput:
-    problem = f"the message has {size:,} bytes; at most {limits.message_bytes:,} are allowed"
-    return InvalidInput("", None, problem)
 
 
 def _rejected(number: int, error: InvalidInput) -> Rejected:

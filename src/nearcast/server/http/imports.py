@@ -1,0 +1,280 @@
+r"""Many subscriptions, or many moves, in one body; each line stands for itself.
+
+An import is lines of JSON, or a GeoJSON FeatureCollection. A line is a resource as
+`POST /v1/subscriptions` takes it, or a record of Nearcast's files::
+
+    {"id": "s1", "keywords": ["tea"], "lon": 13.4, "lat": 52.5, "radius_m": 500, "owner": "ann"}
+
+The properties of a Feature are such a record, and its geometry is the place; a point with
+``radius_m`` is a circle. The owner of a record is the subscriber.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from nearcast import model
+from nearcast.errors import InvalidInput
+from nearcast.model.checks import time_us
+from nearcast.model.json_form import read_fields, subscription_region
+from nearcast.server.http.definitions import (
+    DEFAULT_LIMITS,
+    definition_of,
+    definition_of_subscription,
+    place_row,
+    region_of,
+    request_of,
+)
+from nearcast.server.http.models import Name, Region, Resource, parse_timestamp
+from nearcast.server.http.problems import FieldError, Problem, validation_problem
+from nearcast.server.log.messages import Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nearcast.server.http.definitions import Definition, DefinitionLimits
+
+__all__ = ["GEOJSON", "Imported", "Move", "MoveRequest", "Moves", "read_import", "read_moves"]
+
+GEOJSON = "application/geo+json"
+
+_BOM = b"\xef\xbb\xbf"
+_PLACE = ("lon", "lat", "radius_m", "west", "south", "east", "north", "geometry")
+_COLUMNS = {
+    "config.subscriptionExpireTime": "expires_at",
+    "config.subscriptionDetail.subscriber": "owner",
+    "config.subscriptionDetail.region": "geometry",
+    "config.subscriptionDetail.region.radius": "radius_m",
+}
+"""The columns of records whose properties in a resource have other names."""
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_decode = msgspec.json.Decoder().decode
+
+
+class Imported(NamedTuple):
+    """The lines and definitions that can be stored, and the lines that were refused."""
+
+    lines: list[int]
+    definitions: list[Definition]
+    rejected: list[Rejected]
+
+
+class Move(NamedTuple):
+    """Where a subscription is from a time on; ``row`` has the columns of the place."""
+
+    subscription_id: str
+    time_us: int | None
+    row: dict[str, Any]
+
+
+class Moves(NamedTuple):
+    """The moves that can be stored, their lines, and the lines that were refused."""
+
+    lines: list[int]
+    moves: list[Move]
+    rejected: list[Rejected]
+
+
+def _check_time(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise PydanticCustomError("time", "must be RFC 3339 text or seconds since 1970")
+    return value
+
+
+_MoveTime = Annotated[
+    Any,
+    AfterValidator(_check_time),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "number"}]}),
+]
+
+
+class MoveRequest(Resource):
+    """A line of ``POST /v1/moves``: a region, or the columns of one."""
+
+    subscriptionId: Name
+    time: _MoveTime | None = Field(
+        default=None, description="RFC 3339 or seconds since 1970; the time of arrival if left out."
+    )
+    region: Region | None = None
+    lon: float | None = None
+    lat: float | None = None
+    radius_m: float | None = None
+    west: float | None = None
+    south: float | None = None
+    east: float | None = None
+    north: float | None = None
+
+
+_move_lines = TypeAdapter(MoveRequest)
+
+
+def read_import(
+    body: bytes, limits: DefinitionLimits = DEFAULT_LIMITS, *, now_us: int | None = None
+) -> Imported:
+    r"""Return the definitions of an import, and what was refused, by line.
+
+    Parameters
+    ----------
+    body
+        Lines of JSON, or a GeoJSON FeatureCollection, whose features count as lines from 1.
+    limits
+        What each subscription may be at most.
+    now_us
+        The time, which an expiry must be after; that of the clock if left out.
+
+    Examples
+    --------
+    >>> body = b'{"id": 1, "lon": 13, "lat": 52, "radius_m": 500}\n{"id": 2, "lon": 13}\n'
+    >>> imported = read_import(body)
+    >>> imported.lines, [one.field for one in imported.rejected]
+    ([1], ['lat'])
+    """
+    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    found = Imported([], [], [])
+    for line, record in _records(body, found.rejected):
+        try:
+            definition = _definition(record, limits, now_us)
+        except (InvalidInput, Problem) as error:
+            found.rejected.append(_rejected(line, error))
+        else:
+            found.lines.append(line)
+            found.definitions.append(definition)
+    return found
+
+
+def read_moves(body: bytes, limits: DefinitionLimits = DEFAULT_LIMITS) -> Moves:
+    r"""Return the moves of lines of JSON, and what was refused, by line.
+
+    Examples
+    --------
+    >>> read_moves(b'{"subscriptionId": "s1", "lon": 13, "lat": 52}\n').moves
+    [Move(subscription_id='s1', time_us=None, row={'lon': 13.0, 'lat': 52.0})]
+    """
+    found = Moves([], [], [])
+    for line, record in _lines(body, found.rejected):
+        try:
+            move = _move(record, limits)
+        except (InvalidInput, Problem) as error:
+            found.rejected.append(_rejected(line, error))
+        else:
+            found.lines.append(line)
+            found.moves.append(move)
+    return found
+
+
+def _records(body: bytes, rejected: list[Rejected]) -> Iterator[tuple[int, object]]:
+    """Yield numbered records: of the features of a collection, or of lines."""
+    collection = _collection(body)
+    if collection is None:
+        yield from _lines(body, rejected)
+        return
+    features = collection.get("features")
+    if not isinstance(features, list):
+        raise Problem.of_fields([FieldError("features", "must be an array of features")])
+    for number, feature in enumerate(features, 1):
+        try:
+            record = _record_of_feature(feature)
+        except InvalidInput as error:
+            rejected.append(_rejected(number, error))
+        else:
+            yield number, record
+
+
+def _collection(body: bytes) -> dict[str, Any] | None:
+    """Return a FeatureCollection; None if the body is something else."""
+    if b'"FeatureCollection"' not in body:
+        return None
+    try:
+        document = _decode(body.removeprefix(_BOM))
+    except _UNREADABLE:
+        return None
+    is_one = isinstance(document, dict) and document.get("type") == "FeatureCollection"
+    return document if is_one else None
+
+
+def _record_of_feature(feature: object) -> dict[str, Any]:
+    if not isinstance(feature, dict) or feature.get("type") != "Feature":
+        raise InvalidInput("type", None, "is missing; it must be Feature")
+    properties, geometry = feature.get("properties") or {}, feature.get("geometry")
+    if not isinstance(properties, dict):
+        raise InvalidInput("properties", properties, "must be an object")
+    if not isinstance(geometry, dict):
+        raise InvalidInput("geometry", geometry, "must be a GeoJSON geometry")
+    record = {name: value for name, value in properties.items() if name not in _PLACE}
+    if record.get("id") is None and feature.get("id") is not None:
+        record["id"] = feature["id"]
+    radius_m, coordinates = properties.get("radius_m"), geometry.get("coordinates")
+    if radius_m is None:
+        return record | {"geometry": geometry}
+    if geometry.get("type") != "Point" or not isinstance(coordinates, list) or len(coordinates) < 2:
+        raise InvalidInput("radius_m", radius_m, "needs a Point as geometry")
+    return record | {"lon": coordinates[0], "lat": coordinates[1], "radius_m": radius_m}
+
+
+def _lines(body: bytes, rejected: list[Rejected]) -> Iterator[tuple[int, object]]:
+    for number, line in enumerate(body.removeprefix(_BOM).split(b"\n"), 1):
+        if not line or line.isspace():
+            continue
+        try:
+            yield number, _decode(line)
+        except _UNREADABLE as error:
+            rejected.append(Rejected(number, "", f"is not valid JSON: {error}"))
+
+
+def _definition(record: object, limits: DefinitionLimits, now_us: int) -> Definition:
+    if not isinstance(record, dict):
+        raise InvalidInput("", record, "must be a JSON object")
+    if "config" in record:
+        return definition_of(request_of(record), limits, now_us=now_us)
+    subscription = model.Subscription.from_dict(record)
+    try:
+        return definition_of_subscription(subscription, limits, now_us=now_us)
+    except Problem as problem:
+        first = problem.errors[0]
+        field = _COLUMNS.get(first.field, first.field.rpartition(".")[2])
+        raise Problem.of_fields([first._replace(field=field)], problem.code) from None
+
+
+def _move(record: object, limits: DefinitionLimits) -> Move:
+    try:
+        given = _move_lines.validate_python(record)
+    except ValidationError as error:
+        raise validation_problem(error.errors(include_url=False)) from None
+    moment = None if given.time is None else _time_us(given.time)
+    columns = given.model_dump(
+        exclude_none=True, exclude={"subscriptionId": True, "time": True, "region": True}
+    )
+    if given.region is not None:
+        if columns:
+            raise InvalidInput(next(iter(columns)), None, "is a second place beside the region")
+        place = region_of(given.region, limits)
+    elif "radius_m" not in columns and {"lon", "lat"} == columns.keys():
+        place = model.Point(given.lon, given.lat)  # type: ignore[arg-type]
+    else:
+        place = subscription_region(read_fields(columns, "subscription"))
+    return Move(given.subscriptionId, moment, place_row(place, point=True))
+
+
+def _time_us(value: str | float) -> int:
+    if not isinstance(value, str):
+        return time_us("time", value)
+    try:
+        return time_us("time", parse_timestamp(value))
+    except InvalidInput:
+        raise
+    except ValueError as error:
+        raise InvalidInput("time", value, str(error)) from None
+
+
+def _rejected(line: int, error: InvalidInput | Problem) -> Rejected:
+    if isinstance(error, Problem):
+        first = error.errors[0]
+        return Rejected(line, first.field, first.reason)
+    shown = error.problem if error.value is None else error.problem + error.got()
+    return Rejected(line, error.field, shown)

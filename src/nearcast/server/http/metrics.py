@@ -1,0 +1,103 @@
+"""The metrics of the server, for Prometheus.
+
+For every subscriber, recorded = delivered + pending + lost; the sums over all subscribers are here.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+_LATENCY_S = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0),
+)
+_EXAMINED = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 100_000, 1_000_000)
+
+
+class Metrics:
+    """All metrics, in a registry of their own.
+
+    Attributes
+    ----------
+    published, rejected, matched
+        Messages on disk, messages that were refused, and matches that were found.
+    recorded, delivered, lost
+        Events of subscribers: found, sent and dropped because a cursor was too old; ``delivered``
+        and ``lost`` have the label ``channel``: sse, ndjson, websocket, poll or webhook.
+    pending
+        Events that were recorded and not yet delivered to the cursors that the server keeps.
+    retries
+        Events of webhook sinks that wait for another attempt.
+    webhook_attempts
+        Attempts to call sinks, with the label ``outcome``.
+    commit_s, match_s, write_s
+        From the arrival of a publication to the disk, from there to its matches, and from its
+        arrival to the first byte that is written to a subscriber.
+    examined
+        Subscriptions that the index examined for a message.
+    segments, subscriptions, streams
+        Of the index; alive; and connected, with the label ``kind``.
+    requests, request_s
+        Requests by method, route and status, and how long they took.
+    log_bytes, last_seq, matched_seq
+        The size of the log, the last number in it, and the last one that was matched.
+
+    Examples
+    --------
+    >>> metrics = Metrics()
+    >>> metrics.published.inc(3)
+    >>> b"nearcast_messages_published_total 3.0" in metrics.render()
+    True
+    """
+
+    def __init__(self) -> None:
+        registry = CollectorRegistry()
+        self.registry = registry
+
+        def counter(name: str, about: str, labels: tuple[str, ...] = ()) -> Counter:
+            return Counter(f"nearcast_{name}", about, labels, registry=registry)
+
+        def gauge(name: str, about: str, labels: tuple[str, ...] = ()) -> Gauge:
+            return Gauge(f"nearcast_{name}", about, labels, registry=registry)
+
+        def latency(name: str, about: str, labels: tuple[str, ...] = ()) -> Histogram:
+            return Histogram(
+                f"nearcast_{name}_seconds", about, labels, buckets=_LATENCY_S, registry=registry
+            )
+
+        self.published = counter("messages_published", "Messages that are on disk.")
+        self.rejected = counter("messages_rejected", "Messages that were refused.")
+        self.matched = counter("matches", "Matches of messages and subscriptions.")
+        self.recorded = counter("events_recorded", "Events that subscribers are to receive.")
+        self.delivered = counter("events_delivered", "Events that were sent.", ("channel",))
+        self.lost = counter("events_lost", "Events that a cursor was too old for.", ("channel",))
+        self.pending = gauge("events_pending", "Events that wait for the cursors of the server.")
+        self.retries = gauge("webhook_retries", "Events that wait for another attempt.")
+        self.webhook_attempts = counter("webhook_attempts", "Calls of sinks.", ("outcome",))
+        self.commit_s = latency("publish_to_commit", "From arrival to the disk.")
+        self.match_s = latency("commit_to_matched", "From the disk to the matches.")
+        self.write_s = latency("publish_to_written", "From arrival to a subscriber's connection.")
+        self.examined = Histogram(
+            "nearcast_examined_subscriptions",
+            "Subscriptions that were examined for a message.",
+            buckets=_EXAMINED,
+            registry=registry,
+        )
+        self.segments = gauge("segments", "Segments of the index.")
+        self.subscriptions = gauge("subscriptions", "Subscriptions that are alive.")
+        self.streams = gauge("streams", "Connected streams.", ("kind",))
+        self.requests = counter("http_requests", "Requests.", ("method", "route", "status"))
+        self.request_s = latency(
+            "http_request", "From a request to the end of its answer.", ("route",)
+        )
+        self.log_bytes = gauge("log_bytes", "The size of the log.")
+        self.last_seq = gauge("log_last_seq", "The last number in the log.")
+        self.matched_seq = gauge("matched_seq", "The last number that was matched.")
+
+    def render(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        return generate_latest(self.registry)

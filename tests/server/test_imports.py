@@ -1,0 +1,170 @@
+"""Imports and moves: lines of several kinds, and what is refused of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast import model
+from nearcast.server.http.definitions import DefinitionLimits, definition_of, request_of
+from nearcast.server.http.imports import read_import, read_moves
+from nearcast.server.http.problems import Problem
+
+NOW_US = 1_795_888_800_000_000
+TRIANGLE = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [0, 1], [0, 0]]]}
+POINT = {"type": "Point", "coordinates": [13.4, 52.5]}
+RESOURCE = {
+    "id": "r1",
+    "config": {"subscriptionDetail": {"keywords": ["tea"], "region": TRIANGLE, "subscriber": "b"}},
+}
+RECORD = {
+    "id": 7,
+    "keywords": ["tea"],
+    "lon": 13.4,
+    "lat": 52.5,
+    "radius_m": 500,
+    "owner": "ann",
+    "expires_at": "2099-01-01T00:00:00Z",
+}
+
+
+def lines(*records: Any) -> bytes:
+    return "\n".join(json.dumps(record) for record in records).encode()
+
+
+def test_resources_and_records_side_by_side() -> None:
+    body = b"\xef\xbb\xbf" + lines(RESOURCE, RECORD) + b"\r\n\n{\n[]\n" + lines({"id": 1})
+    lines_read, definitions, rejected = read_import(body, now_us=NOW_US)
+    assert lines_read == [1, 2]
+    assert definitions[0] == definition_of(request_of(RESOURCE), now_us=NOW_US)
+    assert (definitions[1]["id"], definitions[1]["subscriber"]) == ("7", "ann")
+    assert definitions[1]["expires_us"] == 4_070_908_800_000_000
+    assert definitions[1]["row"] == {
+        "keywords": ["tea"],
+        "lon": 13.4,
+        "lat": 52.5,
+        "radius_m": 500.0,
+    }
+    assert [(one.line, one.field) for one in rejected] == [(4, ""), (5, ""), (6, "place")]
+    shown = definitions[1]["given"]
+    again = definition_of(request_of(shown), now_us=NOW_US)
+    assert again == definitions[1]
+
+
+def test_a_collection_of_features() -> None:
+    features = [
+        {"type": "Feature", "id": "f1", "geometry": TRIANGLE, "properties": {"keywords": ["tea"]}},
+        {"type": "Feature", "geometry": POINT, "properties": {"id": "f2", "radius_m": 500}},
+        {"type": "Feature", "geometry": None, "properties": {"id": "f3"}},
+        {"type": "Feature", "geometry": TRIANGLE, "properties": {"id": "f4", "radius_m": 5}},
+        {"type": "Feature", "geometry": TRIANGLE, "properties": None},
+        {
+            "type": "Feature",
+            "geometry": POINT,
+            "properties": {"id": 6, "keywords": "tea", "delta": 0.3, "tau": 0.5}
+            | {"max_distance_m": 2000},
+        },
+        7,
+    ]
+    body = json.dumps({"type": "FeatureCollection", "features": features}, indent=1).encode()
+    lines_read, definitions, rejected = read_import(body, now_us=NOW_US)
+    assert lines_read == [1, 2, 6]
+    assert [definition["id"] for definition in definitions] == ["f1", "f2", "6"]
+    assert definitions[0]["row"]["geometry"] == model.region(TRIANGLE).to_wkb()
+    assert definitions[1]["row"] == {"lon": 13.4, "lat": 52.5, "radius_m": 500.0}
+    assert definitions[2]["row"]["max_distance_m"] == 2000
+    found = [(one.line, one.field) for one in rejected]
+    assert found == [(3, "geometry"), (4, "radius_m"), (5, "id"), (7, "type")]
+
+
+def test_a_collection_without_features_is_refused() -> None:
+    with pytest.raises(Problem) as caught:
+        read_import(b'{"type": "FeatureCollection"}')
+    assert caught.value.errors[0].field == "features"
+
+
+def test_limits_hold_for_every_line() -> None:
+    limits = DefinitionLimits(vertices=3, clauses=1)
+    record = {"id": 1, "geometry": TRIANGLE}
+    words = {"id": 2, "expression": "a OR b", "lon": 1, "lat": 1, "radius_m": 1}
+    expired, large = RECORD | {"expires_at": 1}, RECORD | {"radius_m": 1e9}
+    owner = RECORD | {"owner": "a\nb"}
+    body = lines(record, RESOURCE, words, expired, large, owner, RECORD | {"keywords": ["--"]})
+    rejected = read_import(body, limits, now_us=NOW_US).rejected
+    assert [(one.line, one.field) for one in rejected] == [
+        (1, "geometry"),
+        (2, "config.subscriptionDetail.region"),
+        (3, "expression"),
+        (4, "expires_at"),
+        (5, "radius_m"),
+        (6, "owner"),
+        (7, "keywords"),
+    ]
+
+
+MOVES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"lon": 13.4, "lat": 52.5}, {"lon": 13.4, "lat": 52.5}),
+    ({"region": POINT}, {"lon": 13.4, "lat": 52.5}),
+    ({"lon": 1, "lat": 2, "radius_m": 3}, {"lon": 1.0, "lat": 2.0, "radius_m": 3.0}),
+    (
+        {"west": 1, "south": 2, "east": 3, "north": 4},
+        {"west": 1.0, "south": 2.0, "east": 3.0, "north": 4.0},
+    ),
+    ({"region": TRIANGLE}, {"geometry": model.region(TRIANGLE).to_wkb()}),
+    (
+        {
+            "region": {
+                "areaType": "CIRCLE",
+                "center": {"latitude": 2, "longitude": 1},
+                "radius": 3,
+            }
+        },
+        {"lon": 1.0, "lat": 2.0, "radius_m": 3.0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("place", "row"), MOVES)
+def test_moves(place: dict[str, Any], row: dict[str, Any]) -> None:
+    read = read_moves(lines({"subscriptionId": "s1", **place}))
+    assert (read.lines, read.rejected) == ([1], [])
+    assert read.moves == [("s1", None, row)]
+
+
+def test_times_of_moves() -> None:
+    place = {"subscriptionId": "s", "lon": 1, "lat": 1}
+    body = lines(place | {"time": "1970-01-01T01:00:01+01:00"}, place | {"time": 1.5})
+    assert [move.time_us for move in read_moves(body).moves] == [1_000_000, 1_500_000]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"subscriptionId": 7}, "subscriptionId"),
+        ({"time": True}, "time"),
+        ({"time": "1970-01-01"}, "time"),
+        ({"time": 1e15}, "time"),
+        ({"lon": 181}, "lon"),
+        ({"lon": None}, "lon"),
+        ({"region": POINT}, "lon"),
+        ({"color": "red"}, "color"),
+        ({"west": 1, "south": 1, "east": 1, "north": 1, "radius_m": 1}, "place"),
+    ],
+)
+def test_moves_that_are_refused(change: dict[str, Any], field: str) -> None:
+    good = {"subscriptionId": "s", "lon": 1, "lat": 1}
+    read = read_moves(lines(good, good | change, good))
+    assert read.lines == [1, 3]
+    [rejected] = read.rejected
+    assert (rejected.line, rejected.field) == (2, field)
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    for read in (read_import(body), read_moves(body)):
+        count = sum(1 for one in body.removeprefix(b"\xef\xbb\xbf").split(b"\n") if one.strip())
+        assert len(read.lines) + len(read.rejected) == count

@@ -1,0 +1,1 @@
+"""The live server: subscriptions, messages and events over HTTP."""

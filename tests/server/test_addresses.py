@@ -174,8 +174,12 @@ class Requests:
 
 async def _get(networks: SinkNetworks, resolver: AbstractResolver, url: str) -> int:
     connector = networks.connector(url.partition(":")[0], resolver)
-    async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as response:
-        return response.status
+    try:
+        async with aiohttp.ClientSession(connector=connector) as session:
+            async with session.get(url) as response:
+                return response.status
+    finally:
+        await resolver.close()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])

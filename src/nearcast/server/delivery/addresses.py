@@ -122,9 +122,7 @@ class SinkNetworks:
             return True
         return scheme == "https" and _is_public(parsed)
 
-    def connector(
-        self, scheme: str, resolver: AbstractResolver | None = None
-    ) -> aiohttp.TCPConnector:
+    def connector(self, scheme: str, resolver: AbstractResolver) -> aiohttp.TCPConnector:
         """Return a connector for URLs of one scheme, whose sockets connect to permitted addresses.
 
         Parameters
@@ -132,7 +130,7 @@ class SinkNetworks:
         scheme
             ``https`` or ``http``. Sessions that use the connector must send nothing else over it.
         resolver
-            Resolves the names of hosts; by default in threads of its own. The connector closes it.
+            Resolves the names of hosts. The caller closes it after the connector.
         """
 
         def make_socket(address: AddrInfoType) -> socket.socket:
@@ -142,9 +140,7 @@ class SinkNetworks:
             return socket.socket(family, kind, protocol)
 
         # No limit of connections here: the sender limits requests by host.
-        return aiohttp.TCPConnector(
-            limit=0, resolver=resolver or ThreadResolver(), socket_factory=make_socket
-        )
+        return aiohttp.TCPConnector(limit=0, resolver=resolver, socket_factory=make_socket)
 
 
 class ThreadResolver(AbstractResolver):

@@ -188,13 +188,13 @@ class Pacing:
         Parameters
         ----------
         event_us
-            The time of the event.
+            The time of the event. One in the future, from before a change of the clock, is now.
         now_us
             The current time.
         sent
             The times of recent sends, ascending: at least as many as `remember` keeps.
         """
-        released_us = self._released(event_us, sent)
+        released_us = self._released(min(event_us, now_us), sent)
         if released_us < now_us and self._quiet is not None:
             return max(released_us, self._quiet.end_us(now_us))
         return released_us

@@ -1,0 +1,195 @@
+"""Single requests to sinks: no redirects, little time, little to read, few at once to one host."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import aiohttp
+
+from nearcast.errors import one_line
+from nearcast.server.delivery.addresses import SinkNetworks, ThreadResolver
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Mapping
+    from types import SimpleNamespace
+
+    from aiohttp.abc import AbstractResolver
+
+__all__ = ["Answer", "SinkClient", "retry_after_s"]
+
+TIMEOUT_S: Final = 15.0
+MAX_ANSWER: Final = 64 * 1024
+PER_HOST: Final = 8
+MAX_IN_FLIGHT: Final = 512
+MAX_RETRY_AFTER_S: Final = 24 * 3600.0
+_MAX_ERROR = 200
+_STALE_S = 1.0
+
+
+class Answer(NamedTuple):
+    """What became of a request: either ``status`` or ``error`` is given."""
+
+    status: int | None
+    error: str | None = None
+    retry_after: str = ""
+
+
+class SinkClient:
+    """Sends requests to sinks. It is made and closed in a running event loop.
+
+    Parameters
+    ----------
+    networks
+        The networks that sinks may be in.
+    timeout_s
+        The time for a whole request: name, connection, request and answer.
+    per_host, max_in_flight
+        How many requests may be in flight to one host, and in all.
+    resolver
+        Resolves names; by default in threads of its own.
+    tls
+        What to trust; by default what the system trusts.
+    """
+
+    def __init__(
+        self,
+        networks: SinkNetworks,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        per_host: int = PER_HOST,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        resolver: AbstractResolver | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._tls = tls
+        self._resolver = resolver or ThreadResolver()
+        # A connector of its own for each scheme: http is for allowed networks only.
+        self._sessions = {
+            scheme: aiohttp.ClientSession(
+                connector=networks.connector(scheme, self._resolver),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+                auto_decompress=False,
+                headers={"User-Agent": "Nearcast"},
+                trace_configs=[_tracing()],
+            )
+            for scheme in ("https", "http")
+        }
+        self._hosts: dict[str, _Host] = {}
+        self._per_host = per_host
+        self._in_flight = asyncio.Semaphore(max_in_flight)
+
+    @asynccontextmanager
+    async def slot(self, host: str) -> AsyncIterator[None]:
+        """Wait until a request to a host may be sent, and count it as in flight."""
+        slots = self._hosts.get(host)
+        if slots is None:
+            slots = self._hosts[host] = _Host(self._per_host)
+        slots.users += 1
+        try:
+            async with slots.free, self._in_flight:
+                yield
+        finally:
+            slots.users -= 1
+            if not slots.users:
+                del self._hosts[host]
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Send one request within a `slot`, and return its status or what went wrong."""
+        session = self._sessions["http" if url[:5].lower() == "http:" else "https"]
+        give_up_s = time.monotonic() + _STALE_S
+        while True:
+            connection = _Connection()
+            try:
+                async with session.post(
+                    url,
+                    data=body,
+                    headers=headers,
+                    allow_redirects=False,
+                    ssl=self._tls or True,
+                    trace_request_ctx=connection,
+                ) as response:
+                    await _discard(response)
+                    return Answer(response.status, None, response.headers.get("Retry-After", ""))
+            except TimeoutError:
+                return Answer(None, f"no answer within {self._timeout_s:g} s")
+            except Exception as error:  # whatever a receiver does is a failure of this sink only
+                # A receiver may close a connection that is kept open, just before it is used.
+                closed = isinstance(error, (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError))
+                if not (closed and connection.reused and time.monotonic() < give_up_s):
+                    return Answer(None, one_line(f"{type(error).__name__}: {error}", _MAX_ERROR))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for session in self._sessions.values():
+            await session.close()
+        await self._resolver.close()
+
+
+class _Connection:
+    """Whether a request used a connection that an earlier one opened."""
+
+    reused = False
+
+
+async def _note_reuse(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
+    context.trace_request_ctx.reused = True
+
+
+def _tracing() -> aiohttp.TraceConfig:
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_reuseconn.append(_note_reuse)
+    return tracing
+
+
+class _Host:
+    """The slots of a host, and who holds one or waits for one."""
+
+    def __init__(self, slots: int) -> None:
+        self.free = asyncio.Semaphore(slots)
+        self.users = 0
+
+
+async def _discard(response: aiohttp.ClientResponse) -> None:
+    """Read an answer, so that the connection can be used again, unless it is long, slow or broken.
+
+    The status decides whether an event was delivered, whatever follows it.
+    """
+    left = MAX_ANSWER
+    try:
+        while left and (chunk := await response.content.read(left)):
+            left -= len(chunk)
+    except (aiohttp.ClientError, OSError):
+        left = 0
+    if not left:
+        response.close()
+
+
+def retry_after_s(text: str, now_us: int) -> float:
+    """Return how long a ``Retry-After`` header asks to wait: 0 to 24 hours; 0 if it is invalid.
+
+    Examples
+    --------
+    >>> retry_after_s("120", 0), retry_after_s("Thu, 01 Jan 1970 00:01:00 GMT", 0)
+    (120.0, 60.0)
+    >>> retry_after_s("soon", 0), retry_after_s("9" * 100, 0)
+    (0.0, 86400.0)
+    """
+    text = text.strip()[:100]
+    if text.isascii() and text.isdigit():
+        return min(float(text), MAX_RETRY_AFTER_S)
+    try:
+        until = parsedate_to_datetime(text)
+    except ValueError:
+        return 0.0
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    wait_s = (until - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() - now_us / 1e6
+    return min(max(wait_s, 0.0), MAX_RETRY_AFTER_S)

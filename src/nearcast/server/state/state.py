@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nearcast.errors import StorageError
+from nearcast.errors import StorageError, UnknownId
 from nearcast.server.state.cells import Box, cell_ranges
 from nearcast.server.state.changes import DELETED, Change, add_counts, write_changes
 from nearcast.server.state.tables import (
@@ -53,7 +53,7 @@ from nearcast.server.state.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from nearcast.server.state.database import Database, Transaction
 
@@ -388,55 +388,44 @@ class State:
     def progress(self, sink: Sink) -> SinkProgress:
         """Return how far a sink is; its start if nothing was saved."""
         found = self._one(SINK_PROGRESS, "id = ?", {"id": sink.id})
-        return found or SinkProgress(sink.id, sink.start_seq, sink.start_k)
+        return found or _start(sink)
 
     def sinks_with_work(self, now_us: int) -> list[tuple[Sink, SinkProgress]]:
         """Return the enabled sinks whose next try is due, with how far they are."""
         saved = {row.id: row for row in self._rows(SINK_PROGRESS)}
-        pairs = [
-            (sink, saved.get(sink.id) or SinkProgress(sink.id, sink.start_seq, sink.start_k))
-            for sink in self.sinks()
-        ]
+        pairs = [(sink, saved.get(sink.id) or _start(sink)) for sink in self.sinks()]
         return [p for p in pairs if p[1].status == "ENABLED" and p[1].next_try_us <= now_us]
-
-    def save_progress(self, rows: Sequence[SinkProgress]) -> None:
-        """Save how far sinks are, in one transaction."""
-        self._put(SINK_PROGRESS, rows)
 
     def save_position(
         self,
-        sink: Sink,
+        sink_id: str,
         position: tuple[int, int],
         attempts: int = 0,
         next_try_us: int = 0,
         send_times_us: tuple[int, ...] = (),
     ) -> None:
         """Save a sink's position and when to try next; whether it is enabled stays."""
-        before = self.progress(sink)
-        self._put(
-            SINK_PROGRESS,
-            [
-                before._replace(
-                    seq=position[0],
-                    k=position[1],
-                    attempts=attempts,
-                    next_try_us=next_try_us,
-                    send_times_us=send_times_us,
-                )
-            ],
+        seq, k = position
+        self._update_progress(
+            sink_id,
+            lambda row: row._replace(
+                seq=seq,
+                k=k,
+                attempts=attempts,
+                next_try_us=next_try_us,
+                send_times_us=send_times_us,
+            ),
         )
 
-    def disable(self, sink: Sink, reason: str) -> None:
+    def disable(self, sink_id: str, reason: str) -> None:
         """Stop sending to a sink; its position stays."""
-        row = self.progress(sink)._replace(status="DISABLED", reason=reason)
-        self._put(SINK_PROGRESS, [row])
+        self._update_progress(sink_id, lambda row: row._replace(status="DISABLED", reason=reason))
 
-    def enable(self, sink: Sink) -> None:
+    def enable(self, sink_id: str) -> None:
         """Send to a sink again, from its position, at once."""
-        row = self.progress(sink)
-        self._put(
-            SINK_PROGRESS,
-            [row._replace(status="ENABLED", reason=None, attempts=0, next_try_us=0)],
+        self._update_progress(
+            sink_id,
+            lambda row: row._replace(status="ENABLED", reason=None, attempts=0, next_try_us=0),
         )
 
     def note_attempts(self, attempts: Sequence[Attempt]) -> None:
@@ -453,8 +442,10 @@ class State:
 
         self._database.write(work, durable=True)
 
-    def attempts(self, sink_id: str) -> list[Attempt]:
-        """Return the last attempts of a sink, the newest first."""
+    def attempts(self, tenant: int, sink_id: str) -> list[Attempt]:
+        """Return the last attempts of a tenant's sink, the newest first."""
+        if self.sink(tenant, sink_id) is None:
+            return []
         found = self._rows(ATTEMPTS, "sink_id = ?", (sink_id,), {"sink_id": sink_id})
         return sorted(found, key=lambda row: -row.number)
 
@@ -463,9 +454,11 @@ class State:
         self._put(DEAD_LETTERS, letters)
 
     def dead(
-        self, sink_id: str, *, after: tuple[int, int] = (-1, -1), limit: int = 100
+        self, tenant: int, sink_id: str, *, after: tuple[int, int] = (-1, -1), limit: int = 100
     ) -> list[DeadLetter]:
-        """Return the dead letters of a sink after a position, in order."""
+        """Return the dead letters of a tenant's sink after a position, in order."""
+        if self.sink(tenant, sink_id) is None:
+            return []
         return self._rows(
             DEAD_LETTERS,
             "sink_id = ? AND (seq, k) > (?, ?) ORDER BY seq, k LIMIT ?",
@@ -490,6 +483,25 @@ class State:
             transaction.execute(statement)
         for row in (Meta("schema_version", SCHEMA_VERSION), Meta("applied_seq", 0)):
             transaction.execute(META.upsert, META.pack(row))
+
+    def _update_progress(
+        self, sink_id: str, update: Callable[[SinkProgress], SinkProgress]
+    ) -> None:
+        """Read, change and write the progress of a sink in one transaction."""
+
+        def work(transaction: Transaction) -> None:
+            sinks = transaction.execute(
+                f"SELECT {SINKS.selected} FROM sinks WHERE id = ?", [sink_id]
+            )
+            if not sinks:
+                raise UnknownId(f"there is no sink {sink_id!r}")
+            stored = transaction.execute(
+                f"SELECT {SINK_PROGRESS.selected} FROM sink_progress WHERE id = ?", [sink_id]
+            )
+            before = SINK_PROGRESS.unpack(stored[0]) if stored else _start(SINKS.unpack(sinks[0]))
+            transaction.execute(SINK_PROGRESS.upsert, SINK_PROGRESS.pack(update(before)))
+
+        self._database.write(work, durable=True)
 
     def _meta(self, name: str) -> int:
         found = self._one(META, "name = ?", {"name": name})
@@ -550,6 +562,10 @@ class State:
 
     def _write(self, sql: str, values: Sequence[Value], *, durable: bool) -> None:
         self._database.write(lambda transaction: transaction.execute(sql, values), durable=durable)
+
+
+def _start(sink: Sink) -> SinkProgress:
+    return SinkProgress(sink.id, sink.start_seq, sink.start_k)
 
 
 def _stored_meta(transaction: Transaction, name: str) -> int:

@@ -348,6 +348,7 @@ DEFINITIONS = Table(
         "CREATE INDEX definitions_cell ON definitions (tenant, cell)",
         "CREATE UNIQUE INDEX definitions_external_id ON definitions (tenant, external_id) "
         "WHERE status <> 'DELETED'",
+        "CREATE INDEX definitions_deleted ON definitions (version) WHERE status = 'DELETED'",
     ),
 )
 SUPERSEDED = Table("superseded", Superseded, ("handle", "from_seq"))

@@ -33,6 +33,7 @@ from nearcast.server.state.tables import (
     SINKS,
     SUBSCRIBERS,
     SUPERSEDED,
+    TABLES,
     TENANTS,
     Attempt,
     Channel,
@@ -106,8 +107,10 @@ class State:
         Reads check the rows that they find. Only this finds that rows are missing.
         """
         self._database.check()
-        for _ in self._all_definitions():
-            pass
+        for table in TABLES:
+            rows = self._all_definitions() if table is DEFINITIONS else self._each(table)
+            for _ in rows:
+                pass
 
     # ---- what comes from the log ----
 
@@ -246,11 +249,14 @@ class State:
             f"SELECT {columns} FROM {source} WHERE {' AND '.join(where)} ORDER BY d.handle LIMIT ?",
             (*values, limit),
         )
+        wanted: dict[str, Value] = {"tenant": tenant, "subscriber": subscriber, "status": status}
+        wanted = {name: value for name, value in wanted.items() if value is not None}
         rows = [DEFINITIONS.unpack(stored) for stored in found]
         for row in rows:
-            self._must_fit(DEFINITIONS, row, {"tenant": tenant})
-            if subscriber is not None:
-                self._must_fit(DEFINITIONS, row, {"subscriber": subscriber})
+            self._must_fit(DEFINITIONS, row, wanted)
+            if row.handle <= after or (status is None and row.status == DELETED):
+                raise DEFINITIONS.damaged(row._asdict(), "was found, but an index has it wrong")
+            after = row.handle
         return rows
 
     def cells(self, tenant: int, bbox: Box, columns: int, rows: int) -> list[tuple[int, int, int]]:
@@ -511,19 +517,26 @@ class State:
 
     def _all_definitions(self) -> Iterator[Definition]:
         expected = sum(row.definitions for row in self._rows(COUNTS))
-        after, count = -1, 0
-        while True:
-            rows = self._rows(DEFINITIONS, "handle > ? ORDER BY handle LIMIT ?", (after, _BATCH))
-            yield from rows
-            count += len(rows)
-            if len(rows) < _BATCH:
-                break
-            after = rows[-1].handle
+        count = 0
+        for row in self._each(DEFINITIONS):
+            count += 1
+            yield row
         if count < expected:
             raise StorageError(
                 f"table definitions: found {count} rows, expected {expected}; the database is "
                 "damaged, restore a backup"
             )
+
+    def _each(self, table: Table[Row]) -> Iterator[Row]:
+        """Return all rows of a table in the order of its key, read in batches."""
+        names = ", ".join(table.key)
+        order = f"ORDER BY {names} LIMIT {_BATCH}"
+        rows = self._rows(table, f"1 = 1 {order}")
+        while rows:
+            yield from rows
+            last = dict(zip(table.columns, rows[-1], strict=True))
+            after = f"({names}) > ({', '.join('?' * len(table.key))})"
+            rows = self._rows(table, f"{after} {order}", [last[name] for name in table.key])
 
     def _rows(
         self,

@@ -7,6 +7,7 @@ Every change has the sequence number of its record. A change whose number is not
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -183,8 +184,9 @@ _TABLE_OF: dict[type[Any], Table[Any]] = {
 def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
     """Write changes that come in the order of the log."""
     definitions = [c for c in changes if isinstance(c, (PutDefinition, SetStatus))]
-    for start in range(0, len(definitions), _BATCH):
-        _write_definitions(transaction, definitions[start : start + _BATCH])
+    with _indexes_rebuilt(transaction, len(definitions)):
+        for start in range(0, len(definitions), _BATCH):
+            _write_definitions(transaction, definitions[start : start + _BATCH])
     for change in changes:
         if isinstance(change, (PutDefinition, SetStatus)):
             continue
@@ -195,6 +197,19 @@ def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
         else:
             table = _TABLE_OF[type(change)]
             transaction.execute(table.upsert, table.pack(change.row))
+
+
+@contextmanager
+def _indexes_rebuilt(transaction: Transaction, rows: int) -> Iterator[None]:
+    """Write definitions without indexes and build these at the end, if that is faster."""
+    if rows < _BATCH or rows < 2 * transaction.execute("SELECT COUNT(*) FROM definitions")[0][0]:
+        yield
+        return
+    for statement in DEFINITIONS.indexes:
+        transaction.execute(f"DROP INDEX {statement.partition(' ON ')[0].split()[-1]}")
+    yield
+    for statement in DEFINITIONS.indexes:
+        transaction.execute(statement)
 
 
 def _write_definitions(

@@ -197,7 +197,7 @@ class Sqlite:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise StorageError(f"{self.path}: {error}") from error
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nearcast.errors import StorageError
+from nearcast.errors import StorageError, UnknownId
 from nearcast.server.state.cells import Box, cell_ranges
 from nearcast.server.state.changes import DELETED, Change, add_counts, write_changes
 from nearcast.server.state.tables import (
@@ -33,6 +33,7 @@ from nearcast.server.state.tables import (
     SINKS,
     SUBSCRIBERS,
     SUPERSEDED,
+    TABLES,
     TENANTS,
     Attempt,
     Channel,
@@ -53,7 +54,7 @@ from nearcast.server.state.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from nearcast.server.state.database import Database, Transaction
 
@@ -106,8 +107,10 @@ class State:
         Reads check the rows that they find. Only this finds that rows are missing.
         """
         self._database.check()
-        for _ in self._all_definitions():
-            pass
+        for table in TABLES:
+            rows = self._all_definitions() if table is DEFINITIONS else self._each(table)
+            for _ in rows:
+                pass
 
     # ---- what comes from the log ----
 
@@ -246,11 +249,14 @@ class State:
             f"SELECT {columns} FROM {source} WHERE {' AND '.join(where)} ORDER BY d.handle LIMIT ?",
             (*values, limit),
         )
+        wanted: dict[str, Value] = {"tenant": tenant, "subscriber": subscriber, "status": status}
+        wanted = {name: value for name, value in wanted.items() if value is not None}
         rows = [DEFINITIONS.unpack(stored) for stored in found]
         for row in rows:
-            self._must_fit(DEFINITIONS, row, {"tenant": tenant})
-            if subscriber is not None:
-                self._must_fit(DEFINITIONS, row, {"subscriber": subscriber})
+            self._must_fit(DEFINITIONS, row, wanted)
+            if row.handle <= after or (status is None and row.status == DELETED):
+                raise DEFINITIONS.damaged(row._asdict(), "was found, but an index has it wrong")
+            after = row.handle
         return rows
 
     def cells(self, tenant: int, bbox: Box, columns: int, rows: int) -> list[tuple[int, int, int]]:
@@ -388,55 +394,44 @@ class State:
     def progress(self, sink: Sink) -> SinkProgress:
         """Return how far a sink is; its start if nothing was saved."""
         found = self._one(SINK_PROGRESS, "id = ?", {"id": sink.id})
-        return found or SinkProgress(sink.id, sink.start_seq, sink.start_k)
+        return found or _start(sink)
 
     def sinks_with_work(self, now_us: int) -> list[tuple[Sink, SinkProgress]]:
         """Return the enabled sinks whose next try is due, with how far they are."""
         saved = {row.id: row for row in self._rows(SINK_PROGRESS)}
-        pairs = [
-            (sink, saved.get(sink.id) or SinkProgress(sink.id, sink.start_seq, sink.start_k))
-            for sink in self.sinks()
-        ]
+        pairs = [(sink, saved.get(sink.id) or _start(sink)) for sink in self.sinks()]
         return [p for p in pairs if p[1].status == "ENABLED" and p[1].next_try_us <= now_us]
-
-    def save_progress(self, rows: Sequence[SinkProgress]) -> None:
-        """Save how far sinks are, in one transaction."""
-        self._put(SINK_PROGRESS, rows)
 
     def save_position(
         self,
-        sink: Sink,
+        sink_id: str,
         position: tuple[int, int],
         attempts: int = 0,
         next_try_us: int = 0,
         send_times_us: tuple[int, ...] = (),
     ) -> None:
         """Save a sink's position and when to try next; whether it is enabled stays."""
-        before = self.progress(sink)
-        self._put(
-            SINK_PROGRESS,
-            [
-                before._replace(
-                    seq=position[0],
-                    k=position[1],
-                    attempts=attempts,
-                    next_try_us=next_try_us,
-                    send_times_us=send_times_us,
-                )
-            ],
+        seq, k = position
+        self._update_progress(
+            sink_id,
+            lambda row: row._replace(
+                seq=seq,
+                k=k,
+                attempts=attempts,
+                next_try_us=next_try_us,
+                send_times_us=send_times_us,
+            ),
         )
 
-    def disable(self, sink: Sink, reason: str) -> None:
+    def disable(self, sink_id: str, reason: str) -> None:
         """Stop sending to a sink; its position stays."""
-        row = self.progress(sink)._replace(status="DISABLED", reason=reason)
-        self._put(SINK_PROGRESS, [row])
+        self._update_progress(sink_id, lambda row: row._replace(status="DISABLED", reason=reason))
 
-    def enable(self, sink: Sink) -> None:
+    def enable(self, sink_id: str) -> None:
         """Send to a sink again, from its position, at once."""
-        row = self.progress(sink)
-        self._put(
-            SINK_PROGRESS,
-            [row._replace(status="ENABLED", reason=None, attempts=0, next_try_us=0)],
+        self._update_progress(
+            sink_id,
+            lambda row: row._replace(status="ENABLED", reason=None, attempts=0, next_try_us=0),
         )
 
     def note_attempts(self, attempts: Sequence[Attempt]) -> None:
@@ -453,8 +448,10 @@ class State:
 
         self._database.write(work, durable=True)
 
-    def attempts(self, sink_id: str) -> list[Attempt]:
-        """Return the last attempts of a sink, the newest first."""
+    def attempts(self, tenant: int, sink_id: str) -> list[Attempt]:
+        """Return the last attempts of a tenant's sink, the newest first."""
+        if self.sink(tenant, sink_id) is None:
+            return []
         found = self._rows(ATTEMPTS, "sink_id = ?", (sink_id,), {"sink_id": sink_id})
         return sorted(found, key=lambda row: -row.number)
 
@@ -463,9 +460,11 @@ class State:
         self._put(DEAD_LETTERS, letters)
 
     def dead(
-        self, sink_id: str, *, after: tuple[int, int] = (-1, -1), limit: int = 100
+        self, tenant: int, sink_id: str, *, after: tuple[int, int] = (-1, -1), limit: int = 100
     ) -> list[DeadLetter]:
-        """Return the dead letters of a sink after a position, in order."""
+        """Return the dead letters of a tenant's sink after a position, in order."""
+        if self.sink(tenant, sink_id) is None:
+            return []
         return self._rows(
             DEAD_LETTERS,
             "sink_id = ? AND (seq, k) > (?, ?) ORDER BY seq, k LIMIT ?",
@@ -491,6 +490,25 @@ class State:
         for row in (Meta("schema_version", SCHEMA_VERSION), Meta("applied_seq", 0)):
             transaction.execute(META.upsert, META.pack(row))
 
+    def _update_progress(
+        self, sink_id: str, update: Callable[[SinkProgress], SinkProgress]
+    ) -> None:
+        """Read, change and write the progress of a sink in one transaction."""
+
+        def work(transaction: Transaction) -> None:
+            sinks = transaction.execute(
+                f"SELECT {SINKS.selected} FROM sinks WHERE id = ?", [sink_id]
+            )
+            if not sinks:
+                raise UnknownId(f"there is no sink {sink_id!r}")
+            stored = transaction.execute(
+                f"SELECT {SINK_PROGRESS.selected} FROM sink_progress WHERE id = ?", [sink_id]
+            )
+            before = SINK_PROGRESS.unpack(stored[0]) if stored else _start(SINKS.unpack(sinks[0]))
+            transaction.execute(SINK_PROGRESS.upsert, SINK_PROGRESS.pack(update(before)))
+
+        self._database.write(work, durable=True)
+
     def _meta(self, name: str) -> int:
         found = self._one(META, "name = ?", {"name": name})
         if found is None:
@@ -499,19 +517,26 @@ class State:
 
     def _all_definitions(self) -> Iterator[Definition]:
         expected = sum(row.definitions for row in self._rows(COUNTS))
-        after, count = -1, 0
-        while True:
-            rows = self._rows(DEFINITIONS, "handle > ? ORDER BY handle LIMIT ?", (after, _BATCH))
-            yield from rows
-            count += len(rows)
-            if len(rows) < _BATCH:
-                break
-            after = rows[-1].handle
+        count = 0
+        for row in self._each(DEFINITIONS):
+            count += 1
+            yield row
         if count < expected:
             raise StorageError(
                 f"table definitions: found {count} rows, expected {expected}; the database is "
                 "damaged, restore a backup"
             )
+
+    def _each(self, table: Table[Row]) -> Iterator[Row]:
+        """Return all rows of a table in the order of its key, read in batches."""
+        names = ", ".join(table.key)
+        order = f"ORDER BY {names} LIMIT {_BATCH}"
+        rows = self._rows(table, f"1 = 1 {order}")
+        while rows:
+            yield from rows
+            last = dict(zip(table.columns, rows[-1], strict=True))
+            after = f"({names}) > ({', '.join('?' * len(table.key))})"
+            rows = self._rows(table, f"{after} {order}", [last[name] for name in table.key])
 
     def _rows(
         self,
@@ -550,6 +575,10 @@ class State:
 
     def _write(self, sql: str, values: Sequence[Value], *, durable: bool) -> None:
         self._database.write(lambda transaction: transaction.execute(sql, values), durable=durable)
+
+
+def _start(sink: Sink) -> SinkProgress:
+    return SinkProgress(sink.id, sink.start_seq, sink.start_k)
 
 
 def _stored_meta(transaction: Transaction, name: str) -> int:

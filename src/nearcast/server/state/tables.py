@@ -257,13 +257,13 @@ class Table(Generic[Row]):
     key
         The columns of the primary key.
     indexes
-        Names and definitions of further indexes, such as ``("by_tenant", "(tenant, handle)")``.
+        The statements that create further indexes.
     """
 
     name: str
     row: Callable[..., Row]
     key: tuple[str, ...]
-    indexes: tuple[tuple[str, str], ...] = ()
+    indexes: tuple[str, ...] = ()
     columns: tuple[str, ...] = field(init=False)
     kinds: tuple[str, ...] = field(init=False)
     """int, float, str or bytes, for each column and the checksum."""
@@ -343,9 +343,12 @@ DEFINITIONS = Table(
     Definition,
     ("handle",),
     (
-        ("definitions_tenant", "(tenant, handle)"),
-        ("definitions_subscriber", "(tenant, subscriber, handle)"),
-        ("definitions_cell", "(tenant, cell)"),
+        "CREATE INDEX definitions_tenant ON definitions (tenant, handle)",
+        "CREATE INDEX definitions_subscriber ON definitions (tenant, subscriber, handle)",
+        "CREATE INDEX definitions_cell ON definitions (tenant, cell)",
+        "CREATE UNIQUE INDEX definitions_external_id ON definitions (tenant, external_id) "
+        "WHERE status <> 'DELETED'",
+        "CREATE INDEX definitions_deleted ON definitions (version) WHERE status = 'DELETED'",
     ),
 )
 SUPERSEDED = Table("superseded", Superseded, ("handle", "from_seq"))
@@ -363,11 +366,6 @@ CURSORS = Table("cursors", Cursor, ("tenant", "subscriber", "name"))
 IDEMPOTENCY = Table("idempotency", Idempotency, ("tenant", "key"))
 COUNTS = Table("counts", Count, ("tenant", "status"))
 META = Table("meta", Meta, ("name",))
-
-UNIQUE_EXTERNAL_ID = (
-    "CREATE UNIQUE INDEX definitions_external_id ON definitions (tenant, external_id) "
-    "WHERE status <> 'DELETED'"
-)
 
 TABLES: tuple[Table[Any], ...] = (
     META,
@@ -399,5 +397,5 @@ def create_statements(types: dict[str, str], without_rowid: str = "") -> list[st
         made.append(
             f"CREATE TABLE {table.name} ({columns}, PRIMARY KEY ({', '.join(table.key)})){suffix}"
         )
-        made += [f"CREATE INDEX {name} ON {table.name} {on}" for name, on in table.indexes]
-    return [*made, UNIQUE_EXTERNAL_ID]
+        made += table.indexes
+    return made

@@ -36,10 +36,10 @@ FORMATS = ("csv", "tsv", "ndjson", "parquet", "geojson", "array.json")
 KINDS = ("messages", "subscriptions")
 
 COLUMNS = {
-    "messages": ("id", "text", "lon", "lat", "time", "ttl_s", "note"),
+    "messages": ("id", "text", "lon", "lat", "time", "ttl_s", "scope", "note"),
     "subscriptions": (
         *("id", "keywords", "expression", "west", "south", "east", "north"),
-        *("lon", "lat", "radius_m", "owner", "expires_at", "note"),
+        *("lon", "lat", "radius_m", "owner", "expires_at", "scope", "note"),
     ),
 }
 """The columns of the files; nobody uses the last one."""
@@ -53,11 +53,12 @@ _TIMES = ("1700000000", "1700000000.25", "2024-05-01", "2024-05-01T12:00:00Z", "
 _WORDS = ("tea", "Café", "İstanbul", "new york", 'a "quoted" word', "two\nlines", "x;y,z|w\tv", " ")
 
 _texts = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=3).map(" ".join)
+_scopes = st.none() | st.sampled_from(["acme", "ü b", "7", "\x1d"])
 _notes = st.none() | st.sampled_from(["n", "ü", '"', "7", "1e5", "true", "null", "[1]"])
 
 
-def _messages(id: str, text: str, lon: str, lat: str, time: Any, ttl_s: Any, note: Any) -> Row:
-    return dict(zip(COLUMNS["messages"], (id, text, lon, lat, time, ttl_s, note), strict=True))
+def _messages(id: str, text: str, lon: str, lat: str, *others: Any) -> Row:
+    return dict(zip(COLUMNS["messages"], (id, text, lon, lat, *others), strict=True))
 
 
 _message = st.builds(
@@ -68,6 +69,7 @@ _message = st.builds(
     st.sampled_from(_LATITUDES),
     st.none() | st.sampled_from(_TIMES),
     st.none() | st.sampled_from(["0", "60", "0.5", "1e3"]),
+    _scopes,
     _notes,
 )
 
@@ -77,12 +79,10 @@ _box = st.sampled_from(
 _circle = st.sampled_from([("13.4", "52.5", "500"), ("180", "0", "1e4"), ("0", "90", "0")])
 
 
-def _subscriptions(
-    id: str, words: tuple[Any, Any], place: tuple[str, ...], owner: Any, end: Any, note: Any
-) -> Row:
+def _subscriptions(id: str, words: tuple[Any, Any], place: tuple[str, ...], *others: Any) -> Row:
     box = place if len(place) == 4 else (None,) * 4
     circle = place if len(place) == 3 else (None,) * 3
-    cells = (id, *words, *box, *circle, owner, end, note)
+    cells = (id, *words, *box, *circle, *others)
     return dict(zip(COLUMNS["subscriptions"], cells, strict=True))
 
 
@@ -94,6 +94,7 @@ _subscription = st.builds(
     _box | _circle,
     st.none() | st.sampled_from(["ann", "İ"]),
     st.none() | st.sampled_from(_TIMES),
+    _scopes,
     _notes,
 )
 
@@ -105,12 +106,14 @@ _BROKEN: dict[str, tuple[tuple[str, str | None], ...]] = {
         *(("lat", cell) for cell in (None, "x", "90.001", "1e400")),
         *(("time", cell) for cell in ("soon", "99999999999999", "2024-13-01")),
         *(("ttl_s", cell) for cell in ("-1", "long", "1e300")),
+        ("scope", "\0"),
     ),
     "subscriptions": (
         ("id", None),
         ("expires_at", "soon"),
         ("expires_at", "1e20"),
         ("owner", "\0"),
+        ("scope", "\0"),
     ),
 }
 _BROKEN_PLACES = (

@@ -61,6 +61,7 @@ def subscriptions(draw: st.DrawFn) -> Subscription:
         **draw(wanted),
         owner=draw(st.sampled_from([None, "ann"])),
         expires_at=draw(st.none() | times),
+        scope=draw(st.sampled_from([None, "acme", "\x1d"])),
     )
 
 
@@ -70,7 +71,8 @@ def messages(draw: st.DrawFn) -> Message:
         st.sampled_from([{"text": "Hot tea"}, {"text": ""}, {"tokens": ["tea", "a b"]}])
     )
     time, ttl_s = draw(st.none() | times), draw(st.sampled_from([0.0, 1.5, 60]))
-    return Message(draw(ids), draw(rects | points), **content, time=time, ttl_s=ttl_s)
+    place, scope = draw(rects | points), draw(st.sampled_from([None, "acme", "\x1d"]))
+    return Message(draw(ids), place, **content, time=time, ttl_s=ttl_s, scope=scope)
 
 
 def through_json(fields: dict[str, Any]) -> dict[str, Any]:
@@ -112,20 +114,22 @@ def test_files_read_what_to_dict_writes(
     folder = tmp_path_factory.getbasetemp()
     path = folder / "one.ndjson"
     path.write_text(json.dumps(subscription.to_dict()) + "\n")
-    found, rejects = load_subscriptions(path, Vocabulary())
+    vocabulary = Vocabulary()
+    found, rejects = load_subscriptions(path, vocabulary)
     assert not len(rejects)
-    expected = subscriptions_from([subscription], Vocabulary())
+    expected = subscriptions_from([subscription], vocabulary)
     assert found.ids.tolist() == [subscription.id]
     assert found.clauses.box.tolist() == expected.clauses.box.tolist()
     assert found.clauses.shapes.point.tolist() == expected.clauses.shapes.point.tolist()
     assert found.clauses.token.tolist() == expected.clauses.token.tolist()
     assert found.expires_us.tolist() == expected.expires_us.tolist()
+    vocabulary.add(["tea", "\x1dacme"])
     path.write_text(json.dumps(message.to_dict()) + "\n")
     [(batch, rejects)] = load_messages(path, now_us=7)
     assert not len(rejects)
     same = messages_from([message], now_us=7)
     assert batch.ids.tolist() == [message.id]
-    one, other = batch.number(Vocabulary(["tea"])), same.number(Vocabulary(["tea"]))
+    one, other = batch.number(vocabulary), same.number(vocabulary)
     for name in ("box", "token", "time_us", "ttl_us"):
         assert getattr(one, name).tolist() == getattr(other, name).tolist()
 

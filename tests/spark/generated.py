@@ -51,6 +51,7 @@ SUBSCRIPTION_FIELDS = {
     "geometry": pa.string(),
     "owner": pa.string(),
     "expires_at": _TIME,
+    "scope": pa.string(),
 }
 RANKED_FIELDS = dict.fromkeys(("delta", "tau", "max_distance_m", "alpha", "theta"), pa.float64())
 MESSAGE_FIELDS = {
@@ -60,6 +61,7 @@ MESSAGE_FIELDS = {
     "lat": pa.float64(),
     **_BOX,
     "time": _TIME,
+    "scope": pa.string(),
 }
 
 Pair = tuple[Any, Any]
@@ -123,7 +125,7 @@ def subscription_table(
     count: int, seed: int = 0, *, ids: str = "string", faulty: float = 0.0, first: int = 0
 ) -> pa.Table:
     """Return subscriptions of every kind; some expire around `NOW_US`."""
-    draw = random.Random(seed)
+    draw, draw_scope = random.Random(seed), random.Random(seed + first)
     rows = []
     for number in range(first, first + count):
         row = {"id": _id(number, ids, "s"), **_region(draw), **_wants(draw)}
@@ -131,6 +133,7 @@ def subscription_table(
             row["expires_at"] = NOW_US + draw.choice([-1, 0, 1]) * 1_000_000
         if draw.random() < 0.3:
             row["owner"] = draw.choice(["ann", "bob"])
+        row["scope"] = draw_scope.choice([None, None, "w1", "t"])
         if draw.random() < faulty:
             row |= draw.choice([{"id": None}, {"west": 200.0}, {"expression": "w1 AND"}])
         rows.append(row)
@@ -167,7 +170,7 @@ def message_table(
     count: int, seed: int = 0, *, ids: str = "string", faulty: float = 0.0
 ) -> pa.Table:
     """Return messages: points and ranges, some across the antimeridian, a few very long ones."""
-    draw = random.Random(seed + 1_000_000)
+    draw, draw_scope = random.Random(seed + 1_000_000), random.Random(seed)
     rows = []
     for number in range(count):
         row: dict[str, Any] = {"id": _id(number, ids, "m")}
@@ -175,6 +178,7 @@ def message_table(
             row |= {"lon": draw.choice(LONS), "lat": draw.choice(LATS)}
         else:
             row |= _rect(draw, crossing=True)
+        row["scope"] = draw_scope.choice([None, "w1", "t", "other"])
         found = _words(draw, 0, 9)
         if number % 25 == 7:
             found += draw.sample(RARE, 1_000)

@@ -133,6 +133,7 @@ def test_messages_of_text_become_typed() -> None:
             ("geometry", pa.string()),
             ("time", pa.timestamp("us", "UTC")),
             ("ttl_s", pa.float64()),
+            ("scope", pa.string()),
         ]
     )
     assert rows["tokens"].to_pylist()[:3] == [None, ["hot tea", "cake"], ["hot", "tea"]]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import frozen
-from nearcast.compiled.jit import kernel
+from nearcast.compiled.jit import Number, kernel
 from nearcast.model.derived import scope_token
 from nearcast.text.keys import strings_as_keys
 
@@ -106,13 +106,13 @@ def insert_scopes(
     code: NDArray[np.int32],
     out_start: NDArray[np.int64],
     out: NDArray[np.int32],
-) -> int:
+) -> Number:
     """Write the ascending tokens of each row, that of its scope among them; return their number.
 
     ``number`` int32[scopes] has the tokens of scopes, -1 for unknown ones, and ``code``
     int32[rows] the scope of each row.
     """
-    count = 0
+    count = np.int64(0)
     for row in range(len(code)):
         out_start[row] = count
         first, last = token_start[row], token_start[row + 1]
@@ -122,7 +122,7 @@ def insert_scopes(
                 out[count + i] = token[first + i]
             count += last - first
             continue
-        below = 0  # without branches: where the scope belongs cannot be predicted
+        below = np.int64(0)  # without branches: where the scope belongs cannot be predicted
         for i in range(last - first):
             above = np.int64(token[first + i] > scope)
             out[count + i + above] = token[first + i]

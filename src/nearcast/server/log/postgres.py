@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from nearcast.errors import InvalidInput, NoSpace, StorageError, Trimmed
@@ -58,6 +60,7 @@ _NEXT = (
     "ORDER BY first_seq LIMIT 16"
 )
 _LOCK_S = 2.0
+_CACHE_BYTES = 32 << 20
 _POLL_S = 0.05
 _MAX_SEQ = (1 << 63) - 1
 
@@ -70,6 +73,43 @@ class _Group(NamedTuple):
     first_seq: int
     last_seq: int
     data: bytes
+
+
+class _Cache:
+    """The groups that were looked at last; threads share it."""
+
+    def __init__(self) -> None:
+        self._groups: OrderedDict[int, list[Record]] = OrderedDict()  # by the first number
+        self._firsts: list[int] = []
+        self._bytes = 0
+        self._changing = threading.Lock()
+
+    def get(self, seq: int) -> Record | None:
+        """Return the record that has a number, if its group is here."""
+        with self._changing:
+            at = bisect_right(self._firsts, seq)
+            records = self._groups[self._firsts[at - 1]] if at else []
+            if not records or seq > records[-1].last_seq:
+                return None
+            self._groups.move_to_end(records[0].seq)
+        return records[bisect_right(records, seq, key=attrgetter("seq")) - 1]
+
+    def put(self, records: list[Record]) -> None:
+        """Keep a group, and forget those that nobody has looked at for long."""
+        with self._changing:
+            if records[0].seq in self._groups:
+                return
+            self._groups[records[0].seq] = records
+            insort(self._firsts, records[0].seq)
+            self._bytes += _size(records)
+            while self._bytes > _CACHE_BYTES and len(self._groups) > 1:
+                first, oldest = self._groups.popitem(last=False)
+                del self._firsts[bisect_left(self._firsts, first)]
+                self._bytes -= _size(oldest)
+
+
+def _size(records: list[Record]) -> int:
+    return sum(200 + len(record.body) for record in records)
 
 
 class PostgresLog:
@@ -97,6 +137,7 @@ class PostgresLog:
         self._away_s = away_s
         self._failure: StorageError | None = None
         self._closed = False
+        self._cache = _Cache()
         self._writing = threading.Lock()
         self._reading = threading.Lock()
         self._reader: _Connection | None = None
@@ -294,10 +335,12 @@ class PostgresLog:
             raise InvalidInput("seq", seq, f"must be at most {self._last_seq}, the last record")
         if seq < self._first_seq:
             raise self._gone(seq)
-        for record in self._records(self._group_of(seq)):
-            if record.seq <= seq <= record.last_seq:
-                return record
-        raise self._gone(seq)
+        record = self._cache.get(seq)
+        if record is None:
+            records = [*self._records(self._group_of(seq))]
+            self._cache.put(records)
+            record = records[bisect_right(records, seq, key=attrgetter("seq")) - 1]
+        return record
 
     def epoch_of(self, seq: int) -> int:
         """Return the epoch that a number was, or will be, written in.

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 
 from nearcast import __version__
-from nearcast.server.http import events, problems, publishing, subscriptions
+from nearcast.server.http import events, pages, problems, publishing, subscriptions
 from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.correlators import CorrelatorMiddleware
 
@@ -59,6 +59,7 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     app.add_middleware(CorrelatorMiddleware)
     for router in (publishing.router, events.router, subscriptions.router):
         app.include_router(router, prefix="/v1")
+    app.include_router(pages.router)
 
     @app.get("/healthz", response_class=PlainTextResponse, include_in_schema=False)
     async def health() -> str:

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from state_postgres import PostgresServer, postgres_folder
 
 from nearcast.errors import StorageError, UnknownId
 from nearcast.server.state import (
@@ -55,9 +54,9 @@ from nearcast.server.state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from nearcast.server.state import Database, Definition
+    from postgres import Postgres as Server
 
-needs_postgres = pytest.mark.skipif(postgres_folder() is None, reason="PostgreSQL is missing")
+    from nearcast.server.state import Database, Definition
 
 
 def put(seq: int, handle: int, **given: Any) -> PutDefinition:
@@ -79,25 +78,21 @@ def put(seq: int, handle: int, **given: Any) -> PutDefinition:
 SINK = Sink("sink-1", 0, "ann", "https://a.example/x", ("s1", "s2"), {"x": "y"}, 7, 10, 1, 5)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with tempfile.TemporaryDirectory(prefix="nearcast-postgres-") as folder:
-        server = PostgresServer(Path(folder))
-        server.start()
-        yield server
-        server.kill()
+_numbers = itertools.count()
 
 
-_schemas = itertools.count()
+def next_schema() -> str:
+    """Return a new schema of the one database: after a crash, many databases recover slowly."""
+    return f"state_{next(_numbers)}"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=needs_postgres)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def open_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Database]:
     """Return a function that opens one database, each time it is called."""
     if request.param == "sqlite":
         return lambda: Sqlite(tmp_path / "state.db")
-    dsn = request.getfixturevalue("server").dsn
-    schema = f"test{next(_schemas)}"
+    dsn = request.getfixturevalue("postgres").dsn()
+    schema = next_schema()
     return lambda: Postgres(dsn, schema=schema)
 
 
@@ -547,17 +542,16 @@ TestSqliteMachine = SqliteMachine.TestCase
 TestSqliteMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-@needs_postgres
-def test_postgres_machine(server: PostgresServer) -> None:
+def test_postgres_machine(postgres: Server) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
     class PostgresMachine(StateMachine):
         def __init__(self) -> None:
             super().__init__()
-            self.schema = f"test{next(_schemas)}"
+            self.schema = next_schema()
 
         def open(self) -> State:
-            return State(Postgres(server.dsn, schema=self.schema))
+            return State(Postgres(postgres.dsn(), schema=self.schema))
 
     run_state_machine_as_test(
         PostgresMachine,
@@ -613,10 +607,9 @@ def test_a_killed_process_leaves_whole_stretches(tmp_path: Path) -> None:
             assert int(cursor.value) >= acknowledged
 
 
-@needs_postgres
-def test_postgres_is_killed_in_the_middle(server: PostgresServer) -> None:
+def test_postgres_is_killed_in_the_middle(postgres: Server) -> None:
     """Transactions go on after a restart; each is there once, whether its answer came or not."""
-    schema = f"test{next(_schemas)}"
+    opened = Postgres(postgres.dsn(), schema=next_schema())
     written = threading.Semaphore(0)
     stop = threading.Event()
 
@@ -628,14 +621,14 @@ def test_postgres_is_killed_in_the_middle(server: PostgresServer) -> None:
             if stop.is_set():
                 return
 
-    with closing(State(Postgres(server.dsn, schema=schema))) as state:
+    with closing(State(opened)) as state:
         writer = threading.Thread(target=write, args=[state])
         writer.start()
         for _ in range(3):
             for _ in range(20):
                 assert written.acquire(timeout=60)
-            server.kill()
-            server.start()
+            postgres.kill()
+            postgres.start()
         assert written.acquire(timeout=60)
         stop.set()
         writer.join()
@@ -647,18 +640,16 @@ def test_postgres_is_killed_in_the_middle(server: PostgresServer) -> None:
         assert state.counts() == {0: {ACTIVE: applied}}
 
 
-@needs_postgres
 def test_postgres_out_of_reach_is_an_error() -> None:
     with pytest.raises(StorageError, match="PostgreSQL"):
         Postgres("host=127.0.0.1 port=1 user=nobody", patience_s=0.1)
 
 
-@needs_postgres
-def test_a_damaged_row_of_postgres_is_an_error(server: PostgresServer) -> None:
-    database = Postgres(server.dsn, schema=f"test{next(_schemas)}")
-    with closing(State(database)) as state:
+def test_a_damaged_row_of_postgres_is_an_error(postgres: Server) -> None:
+    opened = Postgres(postgres.dsn(), schema=next_schema())
+    with closing(State(opened)) as state:
         state.apply([put(1, 0), put(2, 1)], 2)
-        database.write(
+        opened.write(
             lambda transaction: transaction.execute(
                 "UPDATE definitions SET east = 9 WHERE handle = 1"
             ),

@@ -226,13 +226,13 @@ class State:
         after
             Only those with a higher handle.
         limit
-            At most so many.
+            The maximum number of rows.
         bbox
             Only those whose bounding box overlaps this one.
         status
             Only those with a status; all but deleted ones if None.
         """
-        where = ["d.tenant = ?", "+d.handle > ?" if bbox else "d.handle > ?"]
+        where = ["d.tenant = ?", "d.handle > ?"]
         values: list[Value] = [tenant, after]
         if subscriber is not None:
             where.append("d.subscriber = ?")
@@ -242,6 +242,8 @@ class State:
         source = "definitions d"
         if bbox is not None:
             source, condition, numbers = _overlapping(bbox)
+            if source != "definitions d":
+                where[1] = "+d.handle > ?"  # SQLite looks up the cells, not the handles.
             where.append(condition)
             values += numbers
         columns = ", ".join(f"d.{name}" for name in (*DEFINITIONS.columns, "crc"))

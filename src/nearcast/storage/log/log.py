@@ -27,6 +27,7 @@ import errno
 import threading
 from bisect import bisect_right
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -308,6 +309,8 @@ class Log:
             self._disk.close(self._file)
         self._file = self._disk.open(segment.path)
         self._end, self._capacity, self._spare_bytes = 0, segment.size, 0
+        if self._segments:
+            self._segments[-1].after = segment.first
         self._segments = [*self._segments, segment]
 
     def _make_spare(self, size: int) -> None:
@@ -358,10 +361,10 @@ class Log:
         after, segments = self._last_seq + 1, self._current()
         if first < segments[0].first:
             raise self._gone(first)
-        ends = [*(segment.first for segment in segments[1:]), after]
-        for segment, end in zip(segments, ends, strict=True):
-            if first < min(end, after):
-                yield from self._read_segment(segment, max(first, segment.first), min(end, after))
+        for segment in segments:
+            end = after if segment.after is None else min(segment.after, after)
+            if first < end:
+                yield from self._read_segment(segment, max(first, segment.first), end)
 
     def find(self, seq: int) -> Record:
         """Return the record that has a number; any thread may call this at any time.
@@ -469,11 +472,8 @@ class Log:
         """Yield the records and gaps of a segment that is not the last."""
         with self._file_of(segment) as file:
             content = self._disk.read(file, self._disk.size(file), 0)
-        following = bisect_right(self._segments, segment.first, key=_first)
-        if following == len(self._segments):
-            raise self._gone(segment.first)
-        after = self._segments[following].first
-        return scan(content, segment.first, after=after, acknowledged=after - 1)
+        assert segment.after is not None
+        return scan(content, segment.first, after=segment.after, acknowledged=segment.after - 1)
 
     def _check_gaps(self, segment: Segment, marks: Marks, seq: int) -> None:
         for gap in marks.gaps:
@@ -490,6 +490,8 @@ class Log:
             raise self._storage_error(error, f"{segment.path.name} cannot be read") from error
         try:
             yield file
+        except OSError as error:
+            raise self._storage_error(error, f"{segment.path.name} cannot be read") from error
         finally:
             self._disk.close(file)
 
@@ -521,6 +523,8 @@ class Log:
             self._disk.remove(spare)
         names = sorted(self.folder.glob(f"{'[0-9]' * 20}{_SUFFIX}"))
         self._segments = [self._segment(int(path.stem), path.stat().st_size) for path in names]
+        for segment, following in pairwise(self._segments):
+            segment.after = following.first
         previous = 0
         if self._segments:
             previous = self._open_last(repair)

@@ -82,11 +82,14 @@ class Segment:
         The file, and the number that it begins with.
     size
         How large the file is, in bytes.
+    after
+        The number that the next segment begins with; None for the last one.
     """
 
-    def __init__(self, path: Path, first: int, size: int) -> None:
+    def __init__(self, path: Path, first: int, size: int, after: int | None = None) -> None:
         self.path = path
         self.first = first
         self.size = size
+        self.after = after
         self.marks: Marks | None = None
         self.marking = threading.Lock()

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 
 from nearcast import __version__
-from nearcast.server.http import events, pages, problems, publishing, subscriptions
+from nearcast.server.http import events, openapi, pages, problems, publishing, subscriptions
 from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.correlators import CorrelatorMiddleware
 
@@ -66,6 +66,7 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
         return "ok\n"
 
     del health
+    openapi.install(app)
     return app
 
 

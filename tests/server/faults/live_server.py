@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class LiveServer:
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
         self.output: list[str] = []
+        self._draining: threading.Thread | None = None
 
     def command(self) -> list[str]:
         """Return how the process is started."""
@@ -170,16 +171,27 @@ class LiveServer:
                     self.url = listening[1]
                     break
             else:
-                code = self.process.wait()
-                self.process = None
+                code = self._end(self.process)
                 raise AssertionError(f"it ended with {code}: {''.join(self.output)}")
         finally:
             timer.cancel()
-        threading.Thread(target=self._drain, args=(self.process.stdout,), daemon=True).start()
+        self._draining = threading.Thread(target=self._drain, args=(self.process.stdout,))
+        self._draining.start()
         return self.client()
 
-    def _drain(self, lines: Any) -> None:
+    def _drain(self, lines: IO[str]) -> None:
         self.output += lines
+
+    def _end(self, process: subprocess.Popen[str]) -> int:
+        """Return the exit code, when everything that the process said was read."""
+        code = process.wait(_STOP_S)
+        self.process = None
+        if self._draining is not None:
+            self._draining.join()
+            self._draining = None
+        assert process.stdout is not None
+        process.stdout.close()
+        return code
 
     def client(self, key: str | None = None) -> Client:
         """Return a client, with the admin key unless another is given."""
@@ -189,23 +201,19 @@ class LiveServer:
         """Kill the process, as a crash would."""
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
-            self.process = None
+            self._end(self.process)
 
     def stop(self) -> None:
         """Stop the process, and let it finish."""
         assert self.process is not None
         self.process.terminate()
-        code = self.process.wait(_STOP_S)
-        self.process = None
+        code = self._end(self.process)
         assert code in (0, -15), self.output
 
     def wait(self) -> int:
         """Return the exit code when the process has ended by itself."""
         assert self.process is not None
-        code = self.process.wait(_STOP_S)
-        self.process = None
-        return code
+        return self._end(self.process)
 
     def fails_to_start(self) -> tuple[int, str]:
         """Start the process, which has to end by itself; return its exit code and what it said."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -43,8 +44,8 @@ from nearcast.server.matching.postings import (
     Postings,
 )
 from nearcast.server.matching.registry import ACTIVE, ENDED, PAUSED, WANTS, Registry
-from nearcast.server.matching.tables import move_table
-from nearcast.server.state.changes import EXPIRED, PutIdempotency, SetStatus
+from nearcast.server.matching.tables import move_table, place_box
+from nearcast.server.state.changes import EXPIRED, PutIdempotency, PutPlace, SetStatus
 from nearcast.server.state.tables import Idempotency
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ __all__ = ["Matcher", "Processed", "new_engine"]
 MAX_MESSAGES = 20_000
 """The number of messages after which a call of the engine is made."""
 
+_pack = msgspec.msgpack.Encoder().encode
 _MIN_COUNTED = 512
 """Below this number of ranked subscriptions, weights are counted only once."""
 
@@ -366,9 +368,11 @@ class Matcher:
                     i = refused[outcome.handle]
                     reason = f"{moved.rejects.field[i]} {moved.rejects.reason[i]}".strip()
                     outcomes[at] = Outcome("INVALID_ARGUMENT", reason)
-            for handle, (seq, _) in last.items():
+            for handle, (seq, place) in last.items():
                 if handle not in refused:
                     rows["version"][handle] = seq
+                    change = PutPlace(seq, handle, _pack(place), body.time_us, place_box(place))
+                    self._changes.append(change)
             self._update(moved.updates, {h: seq for h, (seq, _) in last.items()}, body.time_us)
         self._outcomes[record.seq] = outcomes
 

@@ -8,6 +8,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from nearcast.errors import Trimmed
 from nearcast.server.log.records import MESSAGES, message_at, time_of
 from nearcast.server.matching.postings import (
     ENDED_DELETED,
@@ -121,13 +122,35 @@ class Renderer:
         subject = json_text(subscriber)
         return [self._event(ref, subject) for ref in refs]
 
+    @property
+    def first_seq(self) -> int:
+        """The first record that the log has; events of those before it cannot be rendered."""
+        return self._log.first_seq
+
     def message(self, seq: int) -> bytes:
-        """Return the JSON of a message."""
-        return self._source(seq).message
+        """Return the JSON of a message; ``null`` if its record was trimmed."""
+        try:
+            return self._source(seq).message
+        except Trimmed:
+            return b"null"
+
+    def cursor(self, position: Position) -> str:
+        """Return the id of a position; its epoch is 0 if nobody knows it any more."""
+        try:
+            return event_id(self._log.epoch_of(position.seq), position)
+        except Trimmed:
+            return event_id(0, position)
+
+    def gap(self, after: Position, first_seq: int, lost: int | None) -> Rendered:
+        """Return what says that events after a position, and before a record, are gone."""
+        resumed = Position(first_seq - 1)
+        since, id = self.cursor(after), self.cursor(resumed)
+        body = json.dumps({"from": since, "to": id, "lost": lost}, separators=(",", ":"))
+        return Rendered(resumed, id, b"gap", body.encode())
 
     def _event(self, ref: EventRef, subject: bytes) -> Rendered:
         source = self._source(ref.seq)
-        about = source if ref.message in (0, ref.seq) else self._source(ref.message)
+        message = source.message if ref.message in (0, ref.seq) else self.message(ref.message)
         kind = _kind(ref)
         name = _TYPES[kind]
         id = event_id(source.epoch, ref.position)
@@ -142,7 +165,7 @@ class Renderer:
                 b'","subject":',
                 subject,
                 b',"datacontenttype":"application/json","data":',
-                self._data(ref, kind, about.message),
+                self._data(ref, kind, message),
                 b"}",
             ]
         )

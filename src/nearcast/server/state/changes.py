@@ -151,7 +151,7 @@ class PutChannel(NamedTuple):
 
 
 class PutSink(NamedTuple):
-    """A sink was created or changed; its progress stays."""
+    """A sink was created or changed; its start, its progress and when it was created stay."""
 
     seq: int
     row: Sink
@@ -190,7 +190,6 @@ _TABLE_OF: dict[type[Any], Table[Any]] = {
     PutKey: KEYS,
     PutSubscriber: SUBSCRIBERS,
     PutChannel: CHANNELS,
-    PutSink: SINKS,
     PutIdempotency: IDEMPOTENCY,
 }
 
@@ -208,6 +207,8 @@ def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
             _revoke(transaction, change)
         elif isinstance(change, RemoveSink):
             _remove_sink(transaction, change.id)
+        elif isinstance(change, PutSink):
+            _put_sink(transaction, change.row)
         else:
             table = _TABLE_OF[type(change)]
             transaction.execute(table.upsert, table.pack(change.row))
@@ -359,6 +360,18 @@ def _revoke(transaction: Transaction, change: RevokeKey) -> None:
     ):
         row = KEYS.unpack(stored)._replace(revoked_us=change.revoked_us)
         transaction.execute(KEYS.upsert, KEYS.pack(row))
+
+
+def _put_sink(transaction: Transaction, row: Sink) -> None:
+    """Write a sink; the events of its first subscription must not be skipped."""
+    for stored in transaction.execute(
+        f"SELECT {SINKS.selected} FROM {SINKS.name} WHERE id = ?", (row.id,)
+    ):
+        before = SINKS.unpack(stored)
+        row = row._replace(
+            start_seq=before.start_seq, start_k=before.start_k, created_us=before.created_us
+        )
+    transaction.execute(SINKS.upsert, SINKS.pack(row))
 
 
 def _remove_sink(transaction: Transaction, sink_id: str) -> None:

@@ -120,7 +120,7 @@ class State:
         """The sequence number up to which the log was applied; 0 at first."""
         return self._meta("applied_seq")
 
-    def apply(self, changes: Sequence[Change], applied_seq: int) -> None:
+    def apply(self, changes: Sequence[Change], applied_seq: int, *, durable: bool = False) -> None:
         """Write what the log says up to and including a sequence number, in one transaction.
 
         Changes that were applied before are skipped.
@@ -131,18 +131,20 @@ class State:
             In the order of the log. They include all changes above the previous ``applied_seq``.
         applied_seq
             The last sequence number of the stretch, at least that of every change.
+        durable
+            Whether everything that was applied so far is on disk when this returns.
         """
 
         def work(transaction: Transaction) -> None:
             done = _stored_meta(transaction, "applied_seq")
-            if applied_seq > done:
+            if applied_seq > done or durable:
                 write_changes(transaction, [change for change in changes if change.seq > done])
-                row = META.pack(Meta("applied_seq", applied_seq))
+                row = META.pack(Meta("applied_seq", max(applied_seq, done)))
                 transaction.execute(META.upsert, row)
 
         if changes and changes[-1].seq > applied_seq:
             raise ValueError(f"a change has seq {changes[-1].seq}, above {applied_seq=}")
-        self._database.write(work, durable=False)
+        self._database.write(work, durable=durable)
 
     def forget_before(self, seq: int) -> None:
         """Remove definitions that were superseded or deleted before a sequence number."""

@@ -403,6 +403,7 @@ class Service:
 
     def matched(self, processed: Processed, block: Block, records: list[Record]) -> None:
         """Hear that records were matched, in the thread of the matcher."""
+        self.renderer.remember(records)
         self._loop.call_soon_threadsafe(self._on_matched, processed, block)
 
     def failed(self, error: BaseException) -> None:

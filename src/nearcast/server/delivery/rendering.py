@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from nearcast.server.log import Log
     from nearcast.server.matching.postings import EventRef
     from nearcast.server.matching.registry import Registry
+    from nearcast.storage.log import Record
 
 __all__ = ["TYPE_PREFIX", "Rendered", "Renderer", "event_id", "json_text", "rfc3339", "sse_frame"]
 
@@ -48,6 +50,8 @@ _REASONS = {
 }
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _KEPT_RECORDS = 4096
+_KEPT_IDS = 100_000
+_RECENT_RECORDS = 256
 
 
 class Rendered(NamedTuple):
@@ -116,6 +120,15 @@ class Renderer:
         self._registry = registry
         self._lock = threading.Lock()
         self._sources: dict[int, _Source] = {}
+        self._ids: dict[int, bytes] = {}
+        self._recent: list[Record] = []
+        self._recent_seqs: list[int] = []
+
+    def remember(self, records: list[Record]) -> None:
+        """Keep records that were just matched, so that their messages are not read again."""
+        with self._lock:
+            self._recent = [*self._recent, *records][-_RECENT_RECORDS:]
+            self._recent_seqs = [record.seq for record in self._recent]
 
     def render(self, refs: list[EventRef], subscriber: str) -> list[Rendered]:
         """Return events of a subscriber as bytes."""
@@ -173,13 +186,13 @@ class Renderer:
 
     def _data(self, ref: EventRef, kind: int, message: bytes) -> bytes:
         if not ref.message:
-            id = json_text(self._registry.id_of(ref.matches[0][0]))
+            id = self._id(ref.matches[0][0])
             return b'{"subscriptionId":%s%s}' % (id, _REASONS.get(kind, b""))
         matches = b",".join([self._match(*match) for match in ref.matches])
         return b'{"message":%s,"matches":[%s]}' % (message, matches)
 
     def _match(self, handle: int, kind: int, score: float) -> bytes:
-        id = json_text(self._registry.id_of(handle))
+        id = self._id(handle)
         sign = b"1" if kind == MATCH else b"-1"
         scored = b"" if math.isnan(score) else b',"score":' + repr(score).encode()
         return b'{"subscriptionId":%s%s,"sign":%s}' % (id, scored, sign)
@@ -187,7 +200,7 @@ class Renderer:
     def _source(self, seq: int) -> _Source:
         source = self._sources.get(seq)
         if source is None:
-            record = self._log.find(seq)
+            record = self._find(seq)
             message = message_at(record, seq)[1] if record.kind == MESSAGES else b""
             source = _Source(record.epoch, rfc3339(time_of(record)).encode(), message)
             with self._lock:
@@ -198,7 +211,28 @@ class Renderer:
         return source
 
 
+    def _find(self, seq: int) -> Record:
+        """Return the record with a number: a recent one, or from the log."""
+        with self._lock:
+            at = bisect_right(self._recent_seqs, seq) - 1
+            if at >= 0 and seq <= self._recent[at].last_seq:
+                return self._recent[at]
+        return self._log.find(seq)
+
+    def _id(self, handle: int) -> bytes:
+        """Return the id of a subscription as JSON."""
+        found = self._ids.get(handle)
+        if found is None:
+            found = json_text(self._registry.id_of(handle))
+            if len(self._ids) >= _KEPT_IDS:
+                self._ids.clear()
+            self._ids[handle] = found
+        return found
+
+
 def _kind(ref: EventRef) -> int:
     """Return the kind of an event: a match if one of its matches begins."""
-    kinds = [kind for _, kind, _ in ref.matches]
-    return MATCH if MATCH in kinds else kinds[0]
+    kind = ref.matches[0][1]
+    if kind == MATCH or len(ref.matches) == 1:
+        return kind
+    return MATCH if any(other == MATCH for _, other, _ in ref.matches) else kind

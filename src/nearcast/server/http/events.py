@@ -196,7 +196,7 @@ class EventStream(Response):
                 else:
                     data = self._bookmark()
                 await self._write(send, data)
-            with suppress(OSError):
+            with suppress(OSError, RuntimeError):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             watcher.cancel()
@@ -204,7 +204,10 @@ class EventStream(Response):
 
     async def _write(self, send: Send, data: bytes) -> None:
         self._feed.writing()
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+        try:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        except (OSError, RuntimeError):  # the connection is gone, and nobody has noticed yet
+            self._feed.end()
         self._feed.written()
 
     async def _watch(self, receive: Receive) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -94,7 +95,9 @@ class Context:
 
     def __init__(self, service: Service, settings: Settings) -> None:
         self.service, self.settings = service, settings
-        self.authenticator = Authenticator(self._authenticate, service.state.secret("tokens"))
+        self.token_secret = service.state.secret("tokens")
+        self.authenticator = Authenticator(self._authenticate, self.token_secret)
+        self.administering = asyncio.Lock()
         self.limiter = RateLimiter(lambda tenant: self.limits(tenant).rates)
         self._limits: dict[int, TenantLimits] = {}
 

@@ -17,6 +17,7 @@ __all__ = [
     "DeliverySettings",
     "Digest",
     "Key",
+    "KeyList",
     "KeyRequest",
     "Limits",
     "NewKey",
@@ -25,6 +26,7 @@ __all__ = [
     "Sink",
     "SinkAttempt",
     "Tenant",
+    "TenantList",
     "TenantRequest",
     "Token",
     "TokenRequest",
@@ -57,7 +59,7 @@ Roles = Annotated[
 class Cap(Resource):
     """At most this many events in any period; later ones wait."""
 
-    events: int = Field(ge=1, le=1_000_000, examples=[10])
+    events: int = Field(ge=1, le=1_000, examples=[10])
     periodS: float = Field(ge=1, le=86_400 * 31, examples=[3600])
 
 
@@ -116,6 +118,12 @@ class Tenant(TenantRequest):
     createdAt: Timestamp
 
 
+class TenantList(Resource):
+    """Tenants."""
+
+    tenants: list[Tenant]
+
+
 class KeyRequest(Resource):
     """A key to be made."""
 
@@ -139,6 +147,12 @@ class NewKey(Key):
     """A key, the only time that it is shown."""
 
     key: str = Field(examples=["nc_4f6k0a9d2mxq_..."])
+
+
+class KeyList(Resource):
+    """Keys without their secrets."""
+
+    keys: list[Key]
 
 
 class TokenRequest(Resource):

@@ -267,7 +267,7 @@ class Service:
         """Return the channel of a subscriber; a new subscriber gets one."""
         number = self.registry.channel_of(Channel(tenant, subscriber))
         if not number:
-            change = {"op": "subscriber", "tenant": tenant, "name": subscriber, "settings": {}}
+            change = {"op": "subscriber", "tenant": tenant, "name": subscriber, "settings": None}
             number = (await self.administer(change)).handle
         return number
 
@@ -293,7 +293,8 @@ class Service:
         if parsed is None:
             return Position(self.seq_at(_time_us(cursor)) - 1), None
         epoch, position = parsed
-        known = first - 1 <= position.seq <= last and (
+        # A message that is on disk is a cursor, even if it is not matched yet.
+        known = first - 1 <= position.seq <= self.log.last_seq and (
             position.seq < first or self.log.epoch_of(position.seq) == epoch
         )
         if known:

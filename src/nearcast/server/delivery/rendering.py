@@ -50,18 +50,20 @@ _KEPT_RECORDS = 4096
 
 
 class Rendered(NamedTuple):
-    """An event as bytes: its position, id, type (``match``) and the CloudEvent."""
+    """An event as bytes: its position, id, type (``match``), the CloudEvent and its time."""
 
     position: Position
     id: str
     type: bytes
     body: bytes
+    time_us: int
 
 
 class _Source(NamedTuple):
     """What every event of a record shares."""
 
     epoch: int
+    time_us: int
     time: bytes
     message: bytes
 
@@ -146,7 +148,7 @@ class Renderer:
                 b"}",
             ]
         )
-        return Rendered(ref.position, id, name, body)
+        return Rendered(ref.position, id, name, body, source.time_us)
 
     def _data(self, ref: EventRef, kind: int, message: bytes) -> bytes:
         if not ref.message:
@@ -166,7 +168,8 @@ class Renderer:
         if source is None:
             record = self._log.find(seq)
             message = message_at(record, seq)[1] if record.kind == MESSAGES else b""
-            source = _Source(record.epoch, rfc3339(time_of(record)).encode(), message)
+            time_us = time_of(record)
+            source = _Source(record.epoch, time_us, rfc3339(time_us).encode(), message)
             with self._lock:
                 if len(self._sources) >= _KEPT_RECORDS:
                     for old in [*self._sources][: _KEPT_RECORDS // 2]:

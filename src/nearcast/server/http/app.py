@@ -16,6 +16,7 @@ from nearcast.server.http import (
     importing,
     problems,
     publishing,
+    subscribers,
     subscriptions,
 )
 from nearcast.server.http.context import Context, Settings
@@ -34,6 +35,7 @@ _ROUTERS = (
     events.router,
     importing.router,
     subscriptions.router,
+    subscribers.router,
     administration.router,
 )
 

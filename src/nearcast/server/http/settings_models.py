@@ -25,6 +25,7 @@ __all__ = [
     "Role",
     "Sink",
     "SinkAttempt",
+    "Subscriber",
     "Tenant",
     "TenantList",
     "TenantRequest",
@@ -85,6 +86,16 @@ class DeliverySettings(Resource):
     cap: Cap | None = None
     digest: Digest | None = None
     quietHours: QuietHours | None = None
+
+
+class Subscriber(Resource):
+    """A subscriber: when it wants events, and how many it has."""
+
+    name: Name
+    delivery: DeliverySettings
+    recorded: int = Field(ge=0, description="Events that are kept.")
+    pending: int = Field(ge=0, description="Events after the cursor of the request.")
+    lost: int | None = Field(description="Events after the cursor that are no longer kept.")
 
 
 class Limits(Resource):

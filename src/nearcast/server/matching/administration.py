@@ -30,7 +30,7 @@ def administer(
     change
         ``op`` is ``tenant`` (``name``, ``limits``, and ``created_us`` if it exists), ``key``
         (``id``, ``tenant``, ``sha256``, ``roles``, ``subscriber``, ``name``), ``revoke`` (``id``)
-        or ``subscriber`` (``tenant``, ``name``, ``settings``).
+        or ``subscriber`` (``tenant``, ``name``, ``settings``; None keeps those it has).
     seq, time_us
         The number and the time of the record.
     tenants
@@ -64,8 +64,10 @@ def administer(
         case "subscriber":
             tenant, name = change["tenant"], change["name"]
             number, new = registry.add_channel(Channel(tenant, name))
-            settings = Subscriber(tenant, name, number, change["settings"])
-            changes: list[stored.Change] = [stored.PutSubscriber(seq, settings)]
+            changes: list[stored.Change] = []
+            if new or change["settings"] is not None:
+                settings = Subscriber(tenant, name, number, change["settings"] or {})
+                changes.append(stored.PutSubscriber(seq, settings))
             if new:
                 changes.append(stored.PutChannel(seq, StoredChannel(number, tenant, name)))
             return Outcome("", "", number, name, seq), changes

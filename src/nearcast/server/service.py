@@ -333,7 +333,7 @@ class Service:
         """Return the channel of a subscriber; a new subscriber gets one."""
         number = self.registry.channel_of(Channel(tenant, subscriber))
         if not number:
-            change = {"op": "subscriber", "tenant": tenant, "name": subscriber, "settings": {}}
+            change = {"op": "subscriber", "tenant": tenant, "name": subscriber, "settings": None}
             number = (await self.administer(change)).handle
         return number
 
@@ -365,7 +365,8 @@ class Service:
         if parsed is None:
             return Position(self.seq_at(_time_us(cursor)) - 1), None
         epoch, position = parsed
-        if first - 1 <= position.seq <= last and (
+        # A message that is on disk is a cursor, even if it is not matched yet.
+        if first - 1 <= position.seq <= self.log.last_seq and (
             position.seq < first or self.log.epoch_of(position.seq) == epoch
         ):
             return position, None

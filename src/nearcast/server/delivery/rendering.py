@@ -55,18 +55,20 @@ _RECENT_RECORDS = 256
 
 
 class Rendered(NamedTuple):
-    """An event as bytes: its position, id, type (``match``) and the CloudEvent."""
+    """An event as bytes: its position, id, type (``match``), the CloudEvent and its time."""
 
     position: Position
     id: str
     type: bytes
     body: bytes
+    time_us: int
 
 
 class _Source(NamedTuple):
     """What every event of a record shares."""
 
     epoch: int
+    time_us: int
     time: bytes
     message: bytes
 
@@ -182,7 +184,7 @@ class Renderer:
                 b"}",
             ]
         )
-        return Rendered(ref.position, id, name, body)
+        return Rendered(ref.position, id, name, body, source.time_us)
 
     def _data(self, ref: EventRef, kind: int, message: bytes) -> bytes:
         if not ref.message:
@@ -202,7 +204,8 @@ class Renderer:
         if source is None:
             record = self._find(seq)
             message = message_at(record, seq)[1] if record.kind == MESSAGES else b""
-            source = _Source(record.epoch, rfc3339(time_of(record)).encode(), message)
+            time_us = time_of(record)
+            source = _Source(record.epoch, time_us, rfc3339(time_us).encode(), message)
             with self._lock:
                 if len(self._sources) >= _KEPT_RECORDS:
                     for old in [*self._sources][: _KEPT_RECORDS // 2]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time as clocks
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -161,7 +162,7 @@ class Renderer:
         resumed = Position(first_seq - 1)
         since, id = self.cursor(after), self.cursor(resumed)
         body = json.dumps({"from": since, "to": id, "lost": lost}, separators=(",", ":"))
-        return Rendered(resumed, id, b"gap", body.encode())
+        return Rendered(resumed, id, b"gap", body.encode(), clocks.time_ns() // 1000)
 
     def _event(self, ref: EventRef, subject: bytes) -> Rendered:
         source = self._source(ref.seq)
@@ -212,7 +213,6 @@ class Renderer:
                         del self._sources[old]
                 self._sources[seq] = source
         return source
-
 
     def _find(self, seq: int) -> Record:
         """Return the record with a number: a recent one, or from the log."""

@@ -14,6 +14,7 @@ from nearcast.server.http import (
     administration,
     events,
     importing,
+    openapi,
     pages,
     problems,
     publishing,
@@ -83,6 +84,7 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
         return "ok\n"
 
     del health
+    openapi.install(app)
     return app
 
 

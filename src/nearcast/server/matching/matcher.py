@@ -318,8 +318,8 @@ class Matcher:
         outcomes = changes.apply(body.changes, record.seq)
         for seq, handle, kind in changes.lifecycle:
             self._pieces.add_one(self.registry, seq, handle, kind)
+        self._changes += changes.stored  # first: an initial event may be the last one that it has
         self._update(changes.updates, changes.seq_of, body.time_us)
-        self._changes += changes.stored
         self._outcomes[record.seq] = outcomes
         self._count_weights()
 

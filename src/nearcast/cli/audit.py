@@ -1,7 +1,5 @@
 """``nearcast audit``: compare the events of a server with the exhaustive scan."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,7 +59,7 @@ def audit(
     )
 
 
-def _show(difference: Difference) -> None:
+def _show(difference: "Difference") -> None:
     typer.echo(f"The first difference is at event {difference.event}.")
     typer.echo(f"  channel       {difference.channel}")
     typer.echo(f"  subscription  {difference.subscription}")

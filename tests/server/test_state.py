@@ -37,6 +37,7 @@ from nearcast.server.state import (
     PutDefinition,
     PutIdempotency,
     PutKey,
+    PutPlace,
     PutSink,
     PutSubscriber,
     PutTenant,
@@ -91,7 +92,7 @@ def open_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[]
     """Return a function that opens one database, each time it is called."""
     if request.param == "sqlite":
         return lambda: Sqlite(tmp_path / "state.db")
-    dsn = request.getfixturevalue("postgres").dsn()
+    dsn = request.getfixturevalue("postgres").dsn
     schema = next_schema()
     return lambda: Postgres(dsn, schema=schema)
 
@@ -139,8 +140,32 @@ class TestDefinitions:
         assert state.applied_seq == 0
         assert state.definition_of(0) is None
 
+    def test_a_move_changes_place_and_box_until_the_next_definition(self, state: State) -> None:
+        state.apply([put(1, 0)], 1)
+        here, there = Box(10, 10, 11, 11), Box(20, 20, 21, 21)
+        state.apply([PutPlace(5, 0, b"here", 5, here), PutPlace(6, 0, b"there", 6, there)], 6)
+        row = state.definition_of(0)
+        assert row is not None
+        assert (row.place, row.version, row.west, row.defined_seq) == (b"there", 6, 20.0, 1)
+        assert [r.handle for r in state.definitions(row.tenant, bbox=there)] == [0]
+        assert state.definitions(row.tenant, bbox=here) == []
+        at = {seq: state.definition_at(0, seq) for seq in (1, 4, 5, 6, 9)}
+        places = {seq: found[1] for seq, found in at.items() if found is not None}
+        assert places == {1: None, 4: None, 5: b"here", 6: b"there", 9: b"there"}
+        state.forget_before(6)
+        later = state.definition_at(0, 6)
+        assert later is not None
+        assert later[1] == b"there"
+        state.apply([put(7, 0)], 7)
+        again = state.definition_of(0)
+        assert again is not None
+        assert again.place is None
+        before = state.definition_at(0, 6)
+        assert before is not None
+        assert before[1] == b"there"
+
     def test_a_failed_transaction_changes_nothing(self, state: State) -> None:
-        with pytest.raises(StorageError, match="status of subscription 8"):
+        with pytest.raises(StorageError, match="changes subscription 8"):
             state.apply([put(1, 0), SetStatus(2, 8, EXPIRED, 1)], 2)
         assert state.definition_of(0) is None
         state.apply([put(1, 0)], 2)
@@ -500,7 +525,7 @@ class StateMachine(RuleBasedStateMachine):
             ):
                 for seq in {first, following - 1}:
                     if seq >= self.forgotten:
-                        assert self.state.definition_at(handle, seq) == definition
+                        assert self.state.definition_at(handle, seq) == (definition, None)
             assert self.state.definition_at(handle, versions[0][0] - 1) is None
         for (tenant, name), value in self.cursors.items():
             cursor = self.state.cursor(tenant, "ann", name)
@@ -551,7 +576,7 @@ def test_postgres_machine(postgres: Server) -> None:
             self.schema = next_schema()
 
         def open(self) -> State:
-            return State(Postgres(postgres.dsn(), schema=self.schema))
+            return State(Postgres(postgres.dsn, schema=self.schema))
 
     run_state_machine_as_test(
         PostgresMachine,
@@ -609,7 +634,7 @@ def test_a_killed_process_leaves_whole_stretches(tmp_path: Path) -> None:
 
 def test_postgres_is_killed_in_the_middle(postgres: Server) -> None:
     """Transactions go on after a restart; each is there once, whether its answer came or not."""
-    opened = Postgres(postgres.dsn(), schema=next_schema())
+    opened = Postgres(postgres.dsn, schema=next_schema())
     written = threading.Semaphore(0)
     stop = threading.Event()
 
@@ -646,7 +671,7 @@ def test_postgres_out_of_reach_is_an_error() -> None:
 
 
 def test_a_damaged_row_of_postgres_is_an_error(postgres: Server) -> None:
-    opened = Postgres(postgres.dsn(), schema=next_schema())
+    opened = Postgres(postgres.dsn, schema=next_schema())
     with closing(State(opened)) as state:
         state.apply([put(1, 0), put(2, 1)], 2)
         opened.write(

@@ -214,19 +214,15 @@ class Checker:
         """Move a subscription."""
         moved = Definition(current.subscriber, current.words, *self.region())
         body = {"subscriptionId": id, "region": area(*moved[2:])}
-        answer = await self.once("POST", "/v1/moves", [body])
-        if answer is None:
-            self.resolved += 1
-            await self.put(id, moved)  # whether it moved or not: between the two, nobody knows
-            self.unsure(id, current, moved)
+        answer = await self.once("POST", "/v1/moves", body)
+        self.resolved += answer is None
+        status, resource = await self.request("GET", f"/v1/subscriptions/{id}")  # when was it?
+        assert status == 200, resource
+        if answer is None and resource["version"] == self.known(id):
             return
-        status, outcome = answer
-        assert status == 200, answer
-        assert outcome["accepted"] == 1, answer
-        self.history[id].append(Changed(outcome["lastSeq"], moved))
-
-    def unsure(self, id: str, before: Definition, after: Definition) -> None:
-        """Remember that a move may have happened at any time before the last change."""
+        assert answer is None or answer[1]["moved"] == 1, answer
+        assert resource["version"] > self.known(id)
+        self.history[id].append(Changed(resource["version"], moved))
 
     async def delete(self, id: str, current: Definition) -> None:
         """Delete a subscription; when exactly, its last event will tell."""

@@ -351,3 +351,24 @@ def test_a_scope_is_a_name(scope: Any) -> None:
         Subscription("a", HERE, scope=scope)
     with pytest.raises(InvalidInput, match="scope"):
         Message("a", (0, 0), "", scope=scope)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.null(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+)
+@pytest.mark.parametrize("rows", [0, 4, 40])
+def test_scopes_in_columns_of_other_types(kind: pa.DataType, rows: int) -> None:
+    names = [None] * rows if kind == pa.null() else ["a", None] * (rows // 2)
+    scopes = pa.nulls(rows) if kind == pa.null() else pa.array(names, pa.string()).cast(kind)
+    columns = {"id": pa.array(range(rows), pa.int64()), "scope": scopes}
+    places = {"lon": pa.array([1.0] * rows), "lat": pa.array([1.0] * rows)}
+    table = pa.table({**columns, **places, "text": pa.array(["tea"] * rows, pa.string())})
+    engine = Engine()
+    wanted = table.append_column("radius_m", pa.array([1.0] * rows))
+    engine.subscribe_table(wanted.drop_columns("text"))
+    assert [engine.get(id).scope for id in range(rows)] == names
+    published = engine.publish_table(table)
+    assert (published.messages, len(published.rejects)) == (rows, 0)
+    pairs = zip(*published.matches.select([0, 1]).to_pydict().values(), strict=True)
+    every = {(m, s) for m in range(rows) for s in range(rows)}
+    assert {*pairs} == {(m, s) for m, s in every if names[s] in (None, names[m])}

@@ -103,6 +103,15 @@ def test_a_name_that_is_close_is_asked_about(
         assert len(found.clauses.token) == (0 if ours == "keywords" else 1)
 
 
+def test_a_score_is_no_scope(tmp_path: Path) -> None:
+    row = {"id": "a", "text": "tea", "lon": 1.0, "lat": 2.0, "score": 0.5, "slope": 7.0}
+    for extension in FORMATS:
+        [(batch, rejects)] = load_messages(write(tmp_path, extension, [row]), now_us=0)
+        assert (len(batch), len(rejects)) == (1, 0)
+        with pytest.raises(UnsupportedFile, match="--column scope=scopes to read it"):
+            list(load_messages(write(tmp_path, extension, [row | {"scopes": "a"}]), now_us=0))
+
+
 def test_a_text_by_another_name_is_asked_about(tmp_path: Path) -> None:
     row = {"id": "a", "message": "tea", "lon": 1.0, "lat": 2.0}
     for extension in FORMATS:

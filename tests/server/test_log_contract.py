@@ -8,6 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from nearcast.errors import InvalidInput, StorageError, Trimmed
@@ -194,7 +195,6 @@ def test_a_group_too_large_for_a_row(database: str) -> None:
 
 
 def test_a_damaged_row_is_named(database: str) -> None:
-    psycopg = pytest.importorskip("psycopg")
     with PostgresLog(database) as log:
         append(log, 3)
         with psycopg.connect(database, autocommit=True) as connection:

@@ -151,7 +151,7 @@ def end_session_of(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         ended = connection.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' "
-            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            "AND objid = 'nearcast_log'::regclass"
         ).fetchall()
     assert ended == [(True,)]
 

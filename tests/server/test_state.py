@@ -17,7 +17,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from state_postgres import PostgresServer, postgres_folder
 
 from nearcast.errors import StorageError, UnknownId
 from nearcast.server.state import (
@@ -38,6 +37,7 @@ from nearcast.server.state import (
     PutDefinition,
     PutIdempotency,
     PutKey,
+    PutPlace,
     PutSink,
     PutSubscriber,
     PutTenant,
@@ -55,9 +55,9 @@ from nearcast.server.state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from nearcast.server.state import Database, Definition
+    from postgres import Postgres as Server
 
-needs_postgres = pytest.mark.skipif(postgres_folder() is None, reason="PostgreSQL is missing")
+    from nearcast.server.state import Database, Definition
 
 
 def put(seq: int, handle: int, **given: Any) -> PutDefinition:
@@ -79,25 +79,21 @@ def put(seq: int, handle: int, **given: Any) -> PutDefinition:
 SINK = Sink("sink-1", 0, "ann", "https://a.example/x", ("s1", "s2"), {"x": "y"}, 7, 10, 1, 5)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with tempfile.TemporaryDirectory(prefix="nearcast-postgres-") as folder:
-        server = PostgresServer(Path(folder))
-        server.start()
-        yield server
-        server.kill()
+_numbers = itertools.count()
 
 
-_schemas = itertools.count()
+def next_schema() -> str:
+    """Return a new schema of the one database: after a crash, many databases recover slowly."""
+    return f"state_{next(_numbers)}"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=needs_postgres)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def open_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Database]:
     """Return a function that opens one database, each time it is called."""
     if request.param == "sqlite":
         return lambda: Sqlite(tmp_path / "state.db")
-    dsn = request.getfixturevalue("server").dsn
-    schema = f"test{next(_schemas)}"
+    dsn = request.getfixturevalue("postgres").dsn
+    schema = next_schema()
     return lambda: Postgres(dsn, schema=schema)
 
 
@@ -144,8 +140,32 @@ class TestDefinitions:
         assert state.applied_seq == 0
         assert state.definition_of(0) is None
 
+    def test_a_move_changes_place_and_box_until_the_next_definition(self, state: State) -> None:
+        state.apply([put(1, 0)], 1)
+        here, there = Box(10, 10, 11, 11), Box(20, 20, 21, 21)
+        state.apply([PutPlace(5, 0, b"here", 5, here), PutPlace(6, 0, b"there", 6, there)], 6)
+        row = state.definition_of(0)
+        assert row is not None
+        assert (row.place, row.version, row.west, row.defined_seq) == (b"there", 6, 20.0, 1)
+        assert [r.handle for r in state.definitions(row.tenant, bbox=there)] == [0]
+        assert state.definitions(row.tenant, bbox=here) == []
+        at = {seq: state.definition_at(0, seq) for seq in (1, 4, 5, 6, 9)}
+        places = {seq: found[1] for seq, found in at.items() if found is not None}
+        assert places == {1: None, 4: None, 5: b"here", 6: b"there", 9: b"there"}
+        state.forget_before(6)
+        later = state.definition_at(0, 6)
+        assert later is not None
+        assert later[1] == b"there"
+        state.apply([put(7, 0)], 7)
+        again = state.definition_of(0)
+        assert again is not None
+        assert again.place is None
+        before = state.definition_at(0, 6)
+        assert before is not None
+        assert before[1] == b"there"
+
     def test_a_failed_transaction_changes_nothing(self, state: State) -> None:
-        with pytest.raises(StorageError, match="status of subscription 8"):
+        with pytest.raises(StorageError, match="changes subscription 8"):
             state.apply([put(1, 0), SetStatus(2, 8, EXPIRED, 1)], 2)
         assert state.definition_of(0) is None
         state.apply([put(1, 0)], 2)
@@ -505,7 +525,7 @@ class StateMachine(RuleBasedStateMachine):
             ):
                 for seq in {first, following - 1}:
                     if seq >= self.forgotten:
-                        assert self.state.definition_at(handle, seq) == definition
+                        assert self.state.definition_at(handle, seq) == (definition, None)
             assert self.state.definition_at(handle, versions[0][0] - 1) is None
         for (tenant, name), value in self.cursors.items():
             cursor = self.state.cursor(tenant, "ann", name)
@@ -547,17 +567,16 @@ TestSqliteMachine = SqliteMachine.TestCase
 TestSqliteMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-@needs_postgres
-def test_postgres_machine(server: PostgresServer) -> None:
+def test_postgres_machine(postgres: Server) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
     class PostgresMachine(StateMachine):
         def __init__(self) -> None:
             super().__init__()
-            self.schema = f"test{next(_schemas)}"
+            self.schema = next_schema()
 
         def open(self) -> State:
-            return State(Postgres(server.dsn, schema=self.schema))
+            return State(Postgres(postgres.dsn, schema=self.schema))
 
     run_state_machine_as_test(
         PostgresMachine,
@@ -613,10 +632,9 @@ def test_a_killed_process_leaves_whole_stretches(tmp_path: Path) -> None:
             assert int(cursor.value) >= acknowledged
 
 
-@needs_postgres
-def test_postgres_is_killed_in_the_middle(server: PostgresServer) -> None:
+def test_postgres_is_killed_in_the_middle(postgres: Server) -> None:
     """Transactions go on after a restart; each is there once, whether its answer came or not."""
-    schema = f"test{next(_schemas)}"
+    opened = Postgres(postgres.dsn, schema=next_schema())
     written = threading.Semaphore(0)
     stop = threading.Event()
 
@@ -628,14 +646,14 @@ def test_postgres_is_killed_in_the_middle(server: PostgresServer) -> None:
             if stop.is_set():
                 return
 
-    with closing(State(Postgres(server.dsn, schema=schema))) as state:
+    with closing(State(opened)) as state:
         writer = threading.Thread(target=write, args=[state])
         writer.start()
         for _ in range(3):
             for _ in range(20):
                 assert written.acquire(timeout=60)
-            server.kill()
-            server.start()
+            postgres.kill()
+            postgres.start()
         assert written.acquire(timeout=60)
         stop.set()
         writer.join()
@@ -647,18 +665,16 @@ def test_postgres_is_killed_in_the_middle(server: PostgresServer) -> None:
         assert state.counts() == {0: {ACTIVE: applied}}
 
 
-@needs_postgres
 def test_postgres_out_of_reach_is_an_error() -> None:
     with pytest.raises(StorageError, match="PostgreSQL"):
         Postgres("host=127.0.0.1 port=1 user=nobody", patience_s=0.1)
 
 
-@needs_postgres
-def test_a_damaged_row_of_postgres_is_an_error(server: PostgresServer) -> None:
-    database = Postgres(server.dsn, schema=f"test{next(_schemas)}")
-    with closing(State(database)) as state:
+def test_a_damaged_row_of_postgres_is_an_error(postgres: Server) -> None:
+    opened = Postgres(postgres.dsn, schema=next_schema())
+    with closing(State(opened)) as state:
         state.apply([put(1, 0), put(2, 1)], 2)
-        database.write(
+        opened.write(
             lambda transaction: transaction.execute(
                 "UPDATE definitions SET east = 9 WHERE handle = 1"
             ),

@@ -494,7 +494,8 @@ def test_replay_while_a_request_is_in_flight_and_new_events_come() -> None:
                 await go_on.wait()
             return web.Response()
 
-        async with receiving() as receiver, sending(events) as sender:
+        # The replay does not wait for an answer that never comes.
+        async with receiving() as receiver, sending(events, timeout_s=3600) as sender:
             receiver.handler = hold_the_third
             events.add(_sink(receiver.url), events=3)
             sender.wake(["a"])
@@ -504,12 +505,47 @@ def test_replay_while_a_request_is_in_flight_and_new_events_come() -> None:
                 events.publish("a")
                 sender.wake(["a"])
                 await asyncio.sleep(0)
-            await replay
-            await sender.settled()
+            async with asyncio.timeout(30):
+                await replay
+                await sender.settled()
             go_on.set()
             assert receiver.ids[:3] == ["7-1", "7-2", "7-3"]
             assert receiver.ids[3:] == [f"7-{seq}" for seq in range(2, 9)]
             assert events.sinks["a"].position == (8, 0)
+
+    asyncio.run(run())
+
+
+def test_the_time_of_a_retry_means_nothing_after_the_sink_was_enabled() -> None:
+    async def run() -> None:
+        events, clock = MemoryEvents(), VirtualClock()
+        arrived, go_on = asyncio.Event(), asyncio.Event()
+
+        async def hold_the_second(request: web.Request) -> web.StreamResponse:
+            if request.path != "/a":
+                return web.Response(status=500)
+            if receiver.ids.count("7-1") == 1:
+                return web.Response(status=500)
+            arrived.set()
+            await go_on.wait()
+            return web.Response()
+
+        async with receiving() as receiver, sending(events, clock) as sender:
+            receiver.handler = hold_the_second
+            base = receiver.url.removesuffix("hook")
+            events.add(_sink(base + "a"), events=1)
+            sender.wake(["a"])
+            await sender.settled()
+            await sender.enable("a")
+            await arrived.wait()
+            events.add(_sink(base + "b", "b"), events=1)
+            sender.wake(["b"])
+            while not sender.waiting:
+                await asyncio.sleep(0)
+            assert await clock.skip() == 5  # the times of both sinks have come
+            await events.attempted(3)
+            assert [path for path, _, _ in receiver.got] == ["/a", "/a", "/b", "/b"]
+            go_on.set()
 
     asyncio.run(run())
 
@@ -600,6 +636,10 @@ def test_a_digest_is_one_request_with_the_events_of_a_mark() -> None:
                 events.publish("a", NOW_US + minute * 60_000_000)
             clock.now += 60_000_000
             sender.wake(["a"])
+            await sender.settled()
+            sender.wake(["a"])  # a sink that waits reads nothing
+            await sender.settled()
+            assert (events.reads, sender.waiting) == (1, 1)
             waits = [await clock.skip()]
             await events.attempted(1)
             waits.append(await clock.skip())  # the digest failed, and comes again
@@ -632,6 +672,30 @@ def test_caps_survive_a_restart() -> None:
                     if expected < 5:
                         assert await clock.skip() == 3600
             assert receiver.ids == [f"7-{seq}" for seq in range(1, 6)]
+
+    asyncio.run(run())
+
+
+def test_with_a_cap_each_send_is_saved_before_the_next() -> None:
+    async def run() -> None:
+        events = MemoryEvents()
+        arrived, go_on = asyncio.Event(), asyncio.Event()
+
+        async def hold_the_second(request: web.Request) -> web.StreamResponse:
+            if request.headers["webhook-id"] == "7-2":
+                arrived.set()
+                await go_on.wait()
+            return web.Response()
+
+        async with receiving() as receiver, sending(events) as sender:
+            receiver.handler = hold_the_second
+            events.add(_sink(receiver.url, pacing=PacingSettings(caps=(Cap(9, HOUR_US),))), 2)
+            sender.wake(["a"])
+            await arrived.wait()
+            assert len(events.sinks["a"].sent) == 1
+            go_on.set()
+            await sender.settled()
+            assert len(events.sinks["a"].sent) == 2
 
     asyncio.run(run())
 

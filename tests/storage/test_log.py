@@ -311,6 +311,44 @@ def test_who_cannot_sync_never_does_again(tmp_path: Path) -> None:
         assert [record.body for record in log.read()] in ([b"a"], [b"a", b"b"])
 
 
+class FailingDisk(LosingDisk):
+    """A disk on which an operation, and all after it, fail."""
+
+    def _step(self) -> None:
+        try:
+            super()._step()
+        except Crash:
+            raise OSError(errno.EIO, "Input/output error") from None
+
+
+def test_an_error_at_any_operation_fails_the_log_for_good(tmp_path: Path) -> None:
+    failures = 0
+    for operations in range(200):
+        folder, disk = tmp_path / "log", FailingDisk(operations)
+        acknowledged: list[int] = [0]
+        try:
+            log = Log(folder, segment_bytes=SEGMENT, disk=disk)
+        except StorageError as error:
+            assert "cannot be opened: Input/output error" in str(error)  # noqa: PT017
+            continue
+        try:
+            fill(log, 6, acknowledged)
+        except StorageError as error:
+            assert "writing failed (Input/output error)" in str(error)  # noqa: PT017
+            failures += 1
+            disk.left = 10**9
+            with pytest.raises(StorageError, match="writing failed"):
+                log.append([entry(log.last_seq + 1)])
+            assert log.last_seq == acknowledged[-1]
+            check_chain(log)
+        log.close()
+        check(folder, acknowledged[-1])
+        shutil.rmtree(folder)
+        if disk.left < 10**8 and disk.left >= 0:
+            break
+    assert failures > 20
+
+
 def fill_up(log: Log) -> int:
     last = 0
     for _ in range(100):

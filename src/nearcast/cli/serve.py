@@ -39,6 +39,18 @@ def serve(
         int, typer.Option("--port", metavar=NUMBER, help="The port; 0 chooses a free one.")
     ] = 8080,
     database: Annotated[str | None, DATABASE] = None,
+    keep_days: Annotated[
+        float,
+        typer.Option(
+            "--keep-days", metavar=NUMBER, min=0, help="How long messages and events are kept."
+        ),
+    ] = 7.0,
+    keep_gb: Annotated[
+        float | None,
+        typer.Option(
+            "--keep-gb", metavar=NUMBER, min=0, help="How large the log may become, about."
+        ),
+    ] = None,
     allow_sink: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,6 +72,7 @@ def serve(
     require("server", "nearcast serve")
     from nearcast.server.http.context import Settings
     from nearcast.server.http.running import serve as run
+    from nearcast.server.matching.retention import Retention
     from nearcast.server.opening import Where
 
     def ready(url: str, key: str | None, app: object) -> None:
@@ -68,7 +81,8 @@ def serve(
         typer.echo(f"Nearcast is listening on {url} with its data in {data}. Ctrl-C stops it.")
 
     settings = Settings(allow_sinks=tuple(allow_sink or ()))
-    run(Where(data, database, repair), host, port, settings, ready)
+    keep = Retention(keep_days * 86_400, None if keep_gb is None else round(keep_gb * 1e9))
+    run(Where(data, database, repair, keep), host, port, settings, ready)
 
 
 keys_app = typer.Typer(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nearcast.server.log import Log as AnyLog
+    from nearcast.server.matching.retention import Retention
 
 __all__ = ["DEFAULT_TENANT", "Where", "first_key", "make_tenant_key", "open_service"]
 
@@ -35,11 +36,14 @@ class Where:
         and SQLite.
     repair
         Whether damaged records of the log are skipped; subscribers get a counted gap.
+    retention
+        What is kept of the log; everything if it is None.
     """
 
     folder: Path
     database: str | None = None
     repair: bool = False
+    retention: Retention | None = None
 
 
 def open_service(where: Where) -> Service:
@@ -52,7 +56,7 @@ def open_service(where: Where) -> Service:
         else:
             state = State(Postgres(where.database))
         try:
-            return Service(where.folder, log, state)
+            return Service(where.folder, log, state, retention=where.retention)
         except BaseException:
             state.close()
             raise

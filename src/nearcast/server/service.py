@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import threading
 import time as clocks
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from nearcast.errors import InvalidInput, StorageError
+from nearcast.errors import InvalidInput, StorageError, Trimmed
 from nearcast.server.delivery.feeds import Feed, Feeds
 from nearcast.server.delivery.rendering import Renderer, event_id
 from nearcast.server.log.records import (
@@ -20,12 +21,12 @@ from nearcast.server.log.records import (
     changes_body,
     messages_body,
     moves_body,
-    time_of,
 )
 from nearcast.server.matching.pipeline import CheckpointPolicy, Pipeline
 from nearcast.server.matching.postings import ALL, Position
-from nearcast.server.matching.recovery import recover
+from nearcast.server.matching.recovery import Seal, recover
 from nearcast.server.matching.registry import Channel
+from nearcast.server.matching.retention import Retention, retain, seq_at
 from nearcast.server.state import Sqlite, State
 from nearcast.storage.log import Log as FileLog
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from nearcast.server.log import Log
     from nearcast.server.log.committer import Committed
     from nearcast.server.matching.changes import Outcome
-    from nearcast.server.matching.events import Block
+    from nearcast.server.matching.events import Block, DamagedEvents
     from nearcast.server.matching.matcher import Processed
     from nearcast.storage.log import Entry, Record
 
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger("nearcast.server")
+_RETAIN_S = 60.0
 
 
 class IdempotencyMismatch(InvalidInput):
@@ -78,7 +80,11 @@ class Answer(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Events that cannot be had any more: after an id, up to a number; ``lost`` is how many."""
+    """Events that cannot be had any more: after an id, up to an id.
+
+    ``lost`` is how many: exact if all events of a trimmed segment had been read, or none of them,
+    otherwise an upper bound; None if nobody knows.
+    """
 
     after: str
     to: str
@@ -115,13 +121,23 @@ class Service:
         The log and the state; both are closed by `close`.
     policy
         When checkpoints are made.
+    retention
+        What is kept; everything if it is None.
+    seal
+        How long segments of events are.
     """
 
     def __init__(
-        self, folder: Path, log: Log, state: State, policy: CheckpointPolicy | None = None
+        self,
+        folder: Path,
+        log: Log,
+        state: State,
+        policy: CheckpointPolicy | None = None,
+        retention: Retention | None = None,
+        seal: Seal | None = None,
     ) -> None:
         self.folder, self.log, self.state = folder, log, state
-        recovered = recover(folder, log, state)
+        recovered = recover(folder, log, state, seal=seal or Seal())
         self._recovered: Any = recovered
         self.replayed = recovered.replayed
         self.registry = recovered.matcher.registry
@@ -129,9 +145,15 @@ class Service:
         self.events = recovered.events
         self.renderer = Renderer(log, self.registry)
         self.feeds = Feeds(self.events, self.renderer)
+        self.feeds.on_damage = self.damaged
         self._policy = policy
+        self.retention = retention or Retention()
+        self._retaining: asyncio.Task[None] | None = None
+        self._trimming = threading.Lock()
+        self._closed = False
+        self._failure: StorageError | None = None
         self._applying: dict[int, _Request] = {}
-        self._publishing: dict[tuple[int, str], tuple[bytes, asyncio.Future[Any]]] = {}
+        self._publishing: dict[tuple[int, str], tuple[bytes, asyncio.Task[Answer]]] = {}
         self._unnoted: list[tuple[int, tuple[int, str]]] = []
         self._written_at: list[tuple[int, float]] = []
         self.observer: Observer | None = None
@@ -139,13 +161,21 @@ class Service:
         self.on_block: list[Callable[[Block], None]] = [self.feeds.put]
 
     @classmethod
-    def open(cls, folder: Path, policy: CheckpointPolicy | None = None, **log: Any) -> Service:
+    def open(
+        cls,
+        folder: Path,
+        policy: CheckpointPolicy | None = None,
+        *,
+        retention: Retention | None = None,
+        seal: Seal | None = None,
+        **log: Any,
+    ) -> Service:
         """Open the server in a folder, with its log in files and its state in SQLite."""
         files = FileLog(folder / "log", **log)
         try:
             state = State(Sqlite(folder / "state.db"))
             try:
-                return cls(folder, files, state, policy)
+                return cls(folder, files, state, policy, retention, seal)
             except BaseException:
                 state.close()
                 raise
@@ -158,13 +188,38 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.pipeline = Pipeline(self.log, self.state, self._recovered, self, self._policy)
         self._recovered = None
+        self._retaining = self._loop.create_task(self._retain_every_minute())
 
     async def close(self) -> None:
         """Write and match what waits, make a checkpoint, and close everything."""
         self.feeds.end()
-        await asyncio.to_thread(self.pipeline.close)
+        if self._retaining is not None:
+            self._retaining.cancel()
+        await asyncio.to_thread(self._close_threads)
         self.log.close()
         self.state.close()
+
+    def _close_threads(self) -> None:
+        with self._trimming:
+            self._closed = True
+            self.pipeline.close()
+
+    async def retain(self) -> None:
+        """Remove what need not be kept."""
+        await asyncio.to_thread(self._retain)
+
+    def _retain(self) -> None:
+        with self._trimming:
+            if not self._closed:
+                retain(self.pipeline, self.retention, clocks.time_ns() // 1000)
+
+    async def _retain_every_minute(self) -> None:
+        while self.retention != Retention():
+            await asyncio.sleep(_RETAIN_S)
+            try:
+                await self.retain()
+            except StorageError as error:  # the next time may succeed
+                _log.warning("old records could not be removed: %s", error)
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -201,44 +256,53 @@ class Service:
     async def _publish_once(
         self, tenant: int, messages: Sequence[bytes], idempotency: Idempotency
     ) -> Answer:
+        """Publish messages unless the key was used before.
+
+        The work is a task of its own: it goes on if the client is gone, so that a repeated request
+        gets the same answer.
+        """
         name = tenant, idempotency.key
         known = self._publishing.get(name)
         if known is not None:
             _check_digest(idempotency, known[0])
             return await asyncio.shield(known[1])
-        future: asyncio.Future[Answer] = self._loop.create_future()
-        self._publishing[name] = idempotency.digest, future
+        task = self._loop.create_task(self._publish_new(name, messages, idempotency))
+        task.add_done_callback(_retrieve)
+        self._publishing[name] = idempotency.digest, task
+        return await asyncio.shield(task)
+
+    async def _publish_new(
+        self, name: tuple[int, str], messages: Sequence[bytes], idempotency: Idempotency
+    ) -> Answer:
         try:
             stored = await asyncio.to_thread(self.state.idempotent, *name)
             if stored is not None:
                 _check_digest(idempotency, stored.fingerprint)
                 count = stored.last_seq - stored.first_seq + 1
                 epoch = self.log.epoch_of(stored.first_seq)
-                answer = Answer(self._stretch(stored.first_seq, count, epoch), stored.response)
                 del self._publishing[name]
-            else:
-                entry = messages_body(tenant, messages, idempotency)
-                record = await self._write(entry, len(messages))
-                answer = Answer(
-                    self._stretch(record.seq, record.count, record.epoch), idempotency.answer
-                )
-                self._unnoted.append((record.seq, name))
-                self._note_matched(self.pipeline.matched_seq)
-        except BaseException as error:
+                return Answer(self._stretch(stored.first_seq, count, epoch), stored.response)
+            entry = messages_body(name[0], messages, idempotency)
+            record = await self._write(entry, len(messages))
+        except BaseException:
             self._publishing.pop(name, None)
-            future.set_exception(error)
-            future.exception()  # whoever waits for it raises it; nobody has to
             raise
-        future.set_result(answer)
-        return answer
+        self._unnoted.append((record.seq, name))
+        self._note_matched(self.pipeline.matched_seq)
+        stretch = self._stretch(record.seq, record.count, record.epoch)
+        return Answer(stretch, idempotency.answer)
 
     async def change(self, tenant: int, changes: Sequence[Change]) -> list[Outcome]:
         """Change subscriptions; return what became of each when it is on disk and applied."""
+        if not changes:
+            return []
         outcomes: list[Outcome] = await self._write(changes_body(tenant, changes), 0)
         return outcomes
 
     async def move(self, tenant: int, moves: Sequence[tuple[str, dict[str, Any]]]) -> list[Outcome]:
         """Move subscriptions; return what became of each when it is on disk and applied."""
+        if not moves:
+            return []
         outcomes: list[Outcome] = await self._write(moves_body(tenant, moves), 0)
         return outcomes
 
@@ -248,6 +312,8 @@ class Service:
         return outcome  # type: ignore[no-any-return]
 
     async def _write(self, entry: Entry, messages: int) -> Any:
+        if self._failure is not None:
+            raise self._failure
         request = _Request(self._loop.create_future(), messages)
         self.pipeline.submit(request, entry)
         return await request.future
@@ -267,24 +333,30 @@ class Service:
         """Return the channel of a subscriber; a new subscriber gets one."""
         number = self.registry.channel_of(Channel(tenant, subscriber))
         if not number:
-            change = {"op": "subscriber", "tenant": tenant, "name": subscriber, "settings": {}}
+            change = {"op": "subscriber", "tenant": tenant, "name": subscriber, "settings": None}
             number = (await self.administer(change)).handle
         return number
 
-    def position(self, cursor: str) -> tuple[Position, Gap | None]:
+    def pending(self, channel: int, after: Position) -> int:
+        """Return how many events of a channel there are after a position."""
+        return self.events.count(channel, after)
+
+    def position(self, cursor: str, channel: int | None = None) -> tuple[Position, Gap | None]:
         """Return the position of a cursor, and what is missing after it.
 
         Parameters
         ----------
         cursor
             The id of an event, ``now``, ``earliest``, or a time (RFC 3339).
+        channel
+            The channel whose lost events are counted.
 
         Raises
         ------
         InvalidInput
             If it is none of them.
         """
-        first, last = self.events.first_seq, self.events.last_seq
+        first, last = self.feeds.first_seq, self.events.last_seq
         if cursor == "now":
             return Position(last), None
         if cursor == "earliest":
@@ -293,26 +365,27 @@ class Service:
         if parsed is None:
             return Position(self.seq_at(_time_us(cursor)) - 1), None
         epoch, position = parsed
-        known = first - 1 <= position.seq <= last and (
+        # A message that is on disk is a cursor, even if it is not matched yet.
+        if first - 1 <= position.seq <= self.log.last_seq and (
             position.seq < first or self.log.epoch_of(position.seq) == epoch
-        )
-        if known:
+        ):
             return position, None
-        resumed = Position(first - 1)
         to = event_id(self.log.epoch_of(first), Position(first, 0)) if first <= last else "now"
-        return resumed, Gap(cursor, to, None)
+        lost = None
+        if channel is not None and position.seq < first and self._was(position.seq, epoch):
+            lost = self.events.lost(channel, position, first)
+        return Position(first - 1), Gap(cursor, to, lost)
+
+    def _was(self, seq: int, epoch: int) -> bool:
+        """Return whether a record that was trimmed may have been of an epoch."""
+        try:
+            return self.log.epoch_of(seq) == epoch
+        except Trimmed:
+            return epoch <= self.log.epoch_of(self.log.first_seq)
 
     def seq_at(self, time_us: int) -> int:
         """Return the number of the first record that is not before a time."""
-        low, high = self.events.first_seq, self.events.last_seq + 1
-        while low < high:
-            middle = (low + high) // 2
-            record = self.log.find(middle)
-            if time_of(record) < time_us:
-                low = record.seq + record.count
-            else:
-                high = record.seq
-        return low
+        return seq_at(self.log, time_us, self.feeds.first_seq, self.events.last_seq)
 
     def epoch_at(self, position: Position) -> int:
         """Return the epoch in which a position was written."""
@@ -331,11 +404,29 @@ class Service:
 
     def matched(self, processed: Processed, block: Block, records: list[Record]) -> None:
         """Hear that records were matched, in the thread of the matcher."""
+        self.renderer.remember(records)
         self._loop.call_soon_threadsafe(self._on_matched, processed, block)
 
     def failed(self, error: BaseException) -> None:
         """Hear that the threads cannot go on."""
-        self._loop.call_soon_threadsafe(self.on_failure, error)
+        self._loop.call_soon_threadsafe(self._on_failed, error)
+
+    def damaged(self, error: DamagedEvents) -> None:
+        """Hear that events cannot be read: they are computed again when the server starts."""
+        self.events.discard(error)
+        problem = f"{error}; start the server again, it computes them from its log"
+        self._on_failed(StorageError(problem))
+
+    def _on_failed(self, error: BaseException) -> None:
+        """Answer everybody who waits for the matcher: it has stopped."""
+        if self._failure is None:
+            text = f"the server has stopped: {error}"
+            self._failure = error if isinstance(error, StorageError) else StorageError(text)
+            for request in self._applying.values():
+                if not request.future.done():
+                    request.future.set_exception(self._failure)
+            self._applying.clear()
+            self.on_failure(error)
 
     def _on_committed(self, group: list[Committed]) -> None:
         now = clocks.perf_counter()
@@ -350,6 +441,9 @@ class Service:
                     tag.future.set_result(record)
                 if self.observer is not None:
                     self.observer.committed(tag.messages, now - tag.started)
+            elif self._failure is not None:
+                if not tag.future.done():
+                    tag.future.set_exception(self._failure)
             else:
                 self._applying[record.seq] = tag
             if record is not None:
@@ -380,6 +474,12 @@ class Service:
 def digest_of(body: bytes) -> bytes:
     """Return the digest of a request, to compare it with another one."""
     return hashlib.sha256(body).digest()
+
+
+def _retrieve(task: asyncio.Task[Answer]) -> None:
+    """Take note of an error that perhaps nobody waits for."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _check_digest(idempotency: Idempotency, known: bytes) -> None:

@@ -10,13 +10,18 @@ from __future__ import annotations
 import asyncio
 import time as clocks
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nearcast.errors import Trimmed
+from nearcast.server.matching.events import DamagedEvents
 from nearcast.server.matching.postings import Position
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from nearcast.server.delivery.rendering import Rendered, Renderer
@@ -39,14 +44,25 @@ class Feeds:
         The event store.
     renderer
         Renders events.
+
+    Attributes
+    ----------
+    on_damage
+        Is called in the thread of the event loop if the events of a feed cannot be read.
     """
 
     def __init__(self, events: EventStore, renderer: Renderer) -> None:
         self.events, self.renderer = events, renderer
+        self.on_damage: Callable[[DamagedEvents], None] = lambda error: None
         self._of_channel: dict[int, set[Feed]] = {}
         self._channels: NDArray[np.uint32] | None = None
         self._last_seq = events.last_seq
         self.count = 0
+
+    @property
+    def first_seq(self) -> int:
+        """The first record whose events can be had."""
+        return max(self.events.first_seq, self.renderer.first_seq)
 
     def open(self, channel: int, subscriber: str, after: Position) -> Feed:
         """Return a feed of the events of a channel after a position; it must be closed."""
@@ -85,6 +101,11 @@ class Feeds:
             for feed in feeds:
                 feed.beat(self._last_seq)
 
+    def wake(self, channel: int) -> None:
+        """Wake the feeds of a channel: it may be time for events that wait."""
+        for feed in self._of_channel.get(channel, ()):
+            feed.wake()
+
     def end(self) -> None:
         """End all feeds."""
         for feeds in self._of_channel.values():
@@ -109,6 +130,7 @@ class Feed:
         self._blocks: deque[Block] = deque()
         self._behind = True
         self._awake = asyncio.Event()
+        self._interrupted = asyncio.Event()
         self._woken = False
         self._writer: tuple[asyncio.Task[object] | None, float] | None = None
         self.ended = False
@@ -126,6 +148,7 @@ class Feed:
     def end(self) -> None:
         """End: nothing comes any more."""
         self.ended = True
+        self._interrupted.set()
         self._awake.set()
 
     def close(self) -> None:
@@ -151,12 +174,30 @@ class Feed:
         self.wake()
 
     def wake(self) -> None:
-        """Let `next` return, even if there is nothing."""
+        """Let `next` and `hold` return, even if there is nothing."""
         self._woken = True
+        self._interrupted.set()
         self._awake.set()
 
+    async def hold(self, seconds: float) -> bool:
+        """Wait, with events that may not be sent yet; return whether the feed was woken or ended.
+
+        New events do not end the wait.
+        """
+        if not self._woken and not self.ended:
+            self._interrupted.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._interrupted.wait()
+        interrupted, self._woken = self._woken or self.ended, False
+        return interrupted
+
     async def next(self) -> list[Rendered]:
-        """Return the next events; an empty list if the feed was woken or has ended."""
+        """Return the next events; an empty list if the feed was woken or has ended.
+
+        An event of the type ``gap`` says that events are gone because they were not read in time.
+        Whoever stops waiting, by a cancellation, misses nothing.
+        """
         while True:
             events = await self._ready()
             if events:
@@ -170,20 +211,46 @@ class Feed:
     async def _ready(self) -> list[Rendered]:
         """Return events that are there already."""
         self._awake.clear()
-        if self._behind:
-            self._behind = False  # blocks from now on are kept; the store has those before
-            self._blocks.clear()
-            events = await asyncio.to_thread(self._stored)
-            self._behind = self._behind or len(events) == _READ_EVENTS
-            return events
+        was_behind, self._behind = self._behind, False
+        try:
+            return await self._read_store() if was_behind else self._read_blocks()
+        except BaseException as error:  # also if nobody waits any more: nothing may be skipped
+            self._behind = True
+            if isinstance(error, DamagedEvents):
+                self._feeds.on_damage(error)
+            raise
+
+    async def _read_store(self) -> list[Rendered]:
+        self._blocks.clear()  # blocks from now on are kept; the store has those before
+        events = await asyncio.to_thread(self._stored)
+        if len(events) >= _READ_EVENTS:
+            self._behind = True
+        return events
+
+    def _read_blocks(self) -> list[Rendered]:
         found: list[EventRef] = []
         while self._blocks and len(found) < _READ_EVENTS:
             block = self._blocks.popleft()
             found += [r for r in block.events(self.channel) if r.position > self.position]
-        if self._blocks:
+        if self._blocks or len(found) > _READ_EVENTS:
             self._awake.set()
+        if len(found) > _READ_EVENTS:  # the others from the store, to let other feeds go on
+            del found[_READ_EVENTS:]
+            self._behind = True
         return self._feeds.renderer.render(found, self.subscriber)
 
     def _stored(self) -> list[Rendered]:
-        refs = self._feeds.events.read(self.channel, self.position, _READ_EVENTS)
-        return self._feeds.renderer.render(refs, self.subscriber)
+        """Read the store, and say if events are gone."""
+        events, renderer = self._feeds.events, self._feeds.renderer
+        while True:
+            after, gaps, first_seq = self.position, [], self._feeds.first_seq
+            if after.seq < first_seq - 1:
+                lost = events.lost(self.channel, after, first_seq)
+                gaps = [renderer.gap(after, first_seq, lost)] if lost else []
+                after = Position(first_seq - 1)
+            try:
+                refs = events.read(self.channel, after, _READ_EVENTS)
+                return gaps + renderer.render(refs, self.subscriber)
+            except Trimmed:
+                if self._feeds.first_seq == first_seq:  # not because of trimming
+                    raise

@@ -10,7 +10,17 @@ from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 
 from nearcast import __version__
-from nearcast.server.http import events, pages, problems, publishing, subscriptions
+from nearcast.server.http import (
+    administration,
+    events,
+    importing,
+    openapi,
+    pages,
+    problems,
+    publishing,
+    subscribers,
+    subscriptions,
+)
 from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.correlators import CorrelatorMiddleware
 
@@ -22,6 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["create_app"]
 
 _BEAT_S = 15.0
+_ROUTERS = (
+    publishing.router,
+    events.router,
+    importing.router,
+    subscriptions.router,
+    subscribers.router,
+    administration.router,
+)
 
 
 def create_app(open_service: Callable[[], Service], settings: Settings | None = None) -> FastAPI:
@@ -57,7 +75,7 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     )
     problems.install(app)
     app.add_middleware(CorrelatorMiddleware)
-    for router in (publishing.router, events.router, subscriptions.router):
+    for router in _ROUTERS:
         app.include_router(router, prefix="/v1")
     app.include_router(pages.router)
 
@@ -66,6 +84,7 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
         return "ok\n"
 
     del health
+    openapi.install(app)
     return app
 
 

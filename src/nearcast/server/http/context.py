@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,8 @@ from fastapi.security import HTTPBearer
 # FastAPI reads these annotations when it makes the routes.
 from starlette.requests import HTTPConnection  # noqa: TC002
 
+from nearcast.server.delivery.paced import Pace, PacedFeed
+from nearcast.server.delivery.pacing import PacingSettings
 from nearcast.server.http.auth import Authenticator, Principal
 from nearcast.server.http.definitions import DefinitionLimits
 from nearcast.server.http.limits import RateLimiter, Rates
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from nearcast.server.delivery.rendering import Rendered
+    from nearcast.server.matching.postings import Position
     from nearcast.server.service import Service
 
 __all__ = ["Context", "Settings", "TenantLimits", "context_of", "may"]
@@ -94,9 +98,12 @@ class Context:
 
     def __init__(self, service: Service, settings: Settings) -> None:
         self.service, self.settings = service, settings
-        self.authenticator = Authenticator(self._authenticate, service.state.secret("tokens"))
+        self.token_secret = service.state.secret("tokens")
+        self.authenticator = Authenticator(self._authenticate, self.token_secret)
+        self.administering = asyncio.Lock()
         self.limiter = RateLimiter(lambda tenant: self.limits(tenant).rates)
         self._limits: dict[int, TenantLimits] = {}
+        self._paces: dict[int, Pace] = {}
 
     def limits(self, tenant: int) -> TenantLimits:
         """Return the limits of a tenant."""
@@ -106,7 +113,27 @@ class Context:
             found = self._limits[tenant] = TenantLimits.of(given, self.settings)
         return found
 
-    def delivered(self, events: list[Rendered]) -> None:
+    async def feed(self, tenant: int, subscriber: str, after: Position) -> PacedFeed:
+        """Return the events of a subscriber after a position, when it wants them.
+
+        The feed must be closed.
+        """
+        feed = await self.service.feed(tenant, subscriber, after)
+        pace = self._paces.get(feed.channel)
+        if pace is None:
+            row = await asyncio.to_thread(self.service.state.subscriber, tenant, subscriber)
+            settings = PacingSettings() if row is None else PacingSettings.of(row.settings)
+            pace = self._paces.setdefault(feed.channel, Pace(settings))
+        return PacedFeed(feed, pace)
+
+    async def change_pace(self, channel: int, settings: PacingSettings) -> None:
+        """Deliver the events of a channel when its subscriber wants them now."""
+        pace = self._paces.get(channel)
+        if pace is not None:
+            pace.change(settings)
+            self.service.feeds.wake(channel)
+
+    def delivered(self, events: list[Rendered], kind: str) -> None:
         """Count events that were handed to a connection."""
 
     def forget(self) -> None:

@@ -29,8 +29,8 @@ class Rates:
         How many seconds' worth may be sent at once after a pause.
     """
 
-    requests_per_s: float = 1_000.0
-    messages_per_s: float = 100_000.0
+    requests_per_s: float = 20_000.0
+    messages_per_s: float = 1_000_000.0
     burst_s: float = 5.0
 
 

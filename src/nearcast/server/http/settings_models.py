@@ -17,6 +17,7 @@ __all__ = [
     "DeliverySettings",
     "Digest",
     "Key",
+    "KeyList",
     "KeyRequest",
     "Limits",
     "NewKey",
@@ -24,7 +25,9 @@ __all__ = [
     "Role",
     "Sink",
     "SinkAttempt",
+    "Subscriber",
     "Tenant",
+    "TenantList",
     "TenantRequest",
     "Token",
     "TokenRequest",
@@ -57,7 +60,7 @@ Roles = Annotated[
 class Cap(Resource):
     """At most this many events in any period; later ones wait."""
 
-    events: int = Field(ge=1, le=1_000_000, examples=[10])
+    events: int = Field(ge=1, le=1_000, examples=[10])
     periodS: float = Field(ge=1, le=86_400 * 31, examples=[3600])
 
 
@@ -83,6 +86,16 @@ class DeliverySettings(Resource):
     cap: Cap | None = None
     digest: Digest | None = None
     quietHours: QuietHours | None = None
+
+
+class Subscriber(Resource):
+    """A subscriber: when it wants events, and how many it has."""
+
+    name: Name
+    delivery: DeliverySettings
+    recorded: int = Field(ge=0, description="Events that are kept.")
+    pending: int = Field(ge=0, description="Events after the cursor of the request.")
+    lost: int | None = Field(description="Events after the cursor that are no longer kept.")
 
 
 class Limits(Resource):
@@ -116,6 +129,12 @@ class Tenant(TenantRequest):
     createdAt: Timestamp
 
 
+class TenantList(Resource):
+    """Tenants."""
+
+    tenants: list[Tenant]
+
+
 class KeyRequest(Resource):
     """A key to be made."""
 
@@ -139,6 +158,12 @@ class NewKey(Key):
     """A key, the only time that it is shown."""
 
     key: str = Field(examples=["nc_4f6k0a9d2mxq_..."])
+
+
+class KeyList(Resource):
+    """Keys without their secrets."""
+
+    keys: list[Key]
 
 
 class TokenRequest(Resource):

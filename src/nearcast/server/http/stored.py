@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nearcast.model import Circle, Point, Subscription
+from nearcast.model import Circle, Point, Rect, Subscription
 from nearcast.server.delivery.rendering import TYPE_PREFIX, rfc3339
 from nearcast.server.log.records import Definition, SinkDefinition
+from nearcast.server.matching.tables import bounding_box, place_region
 
 if TYPE_CHECKING:
     from nearcast.model import Region
     from nearcast.server.state import Definition as Row
 
-__all__ = ["as_given", "bounding_box", "definition_in", "resource_of", "stored_definition"]
+__all__ = ["as_given", "definition_in", "region_resource", "resource_of", "stored_definition"]
 
-_UNITS = 1e-7
 _decode = msgspec.msgpack.Decoder(Definition).decode
+_decode_place = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 def stored_definition(given: dict[str, Any]) -> Definition:
@@ -67,25 +68,24 @@ def definition_in(row: Row) -> Definition:
 def resource_of(row: Row) -> dict[str, Any]:
     """Return a row of the state as clients read it."""
     resource = {"protocol": "HTTP", **definition_in(row).given}
+    if row.place is not None:
+        detail = resource["config"]["subscriptionDetail"]
+        detail |= {"region": region_resource(place_region(_decode_place(row.place)))}
     resource |= {"id": row.external_id, "startsAt": rfc3339(row.created_us)}
     if row.expires_us is not None:
         resource["expiresAt"] = rfc3339(row.expires_us)
     return resource | {"status": row.status, "version": row.version}
 
 
-def bounding_box(region: Region) -> tuple[float, float, float, float]:
-    """Return west, south, east and north of a region in degrees; west > east across 180."""
-    boxes = region.boxes()
-    south = min(box[1] for box in boxes) * _UNITS
-    north = max(box[3] for box in boxes) * _UNITS
-    wests, easts = [box[0] for box in boxes], [box[2] for box in boxes]
-    crosses = min(wests) == -1_800_000_000 and max(easts) == 1_800_000_000 and len(boxes) > 1
-    if crosses:
-        west = min((w for w in wests if w > -1_800_000_000), default=-1_800_000_000)
-        east = max((e for e in easts if e < 1_800_000_000), default=1_800_000_000)
-        if west > east:
-            return west * _UNITS, south, east * _UNITS, north
-    return min(wests) * _UNITS, south, max(easts) * _UNITS, north
+def region_resource(region: Region) -> dict[str, Any]:
+    """Return a region as clients write it."""
+    if isinstance(region, Circle):
+        center = {"latitude": region.lat, "longitude": region.lon}
+        return {"areaType": "CIRCLE", "center": center, "radius": region.radius_m}
+    if isinstance(region, Rect):
+        west, south, east, north = region.west, region.south, region.east, region.north
+        return {"areaType": "BOX", "west": west, "south": south, "east": east, "north": north}
+    return region.to_geojson()
 
 
 def _kind(row: dict[str, Any]) -> str:

@@ -75,6 +75,7 @@ class Committer:
         self._waiting: list[tuple[object, Entry]] = []
         self._bytes = 0
         self._closing = False
+        self._failure: StorageError | None = None
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
@@ -84,9 +85,13 @@ class Committer:
         Raises
         ------
         Overloaded
-            If too much waits already.
+            If too much waits already, or the server is shutting down.
+        StorageError
+            If the log has failed.
         """
         with self._changed:
+            if self._failure is not None:
+                raise self._failure
             if self._bytes > MAX_WAITING_BYTES:
                 raise Overloaded("too much waits to be written; try again in a second")
             if self._closing:
@@ -118,22 +123,42 @@ class Committer:
         return group
 
     def _run(self) -> None:
-        while group := self._take():
-            self._last_us = max(self._last_us, self._clock_us())
-            entries = [timed(entry, self._last_us) for _, entry in group]
-            try:
-                last = self._log.append(entries)
-            except NoSpace as error:
-                self._deliver([Committed(tag, None, error) for tag, _ in group])
-                continue
-            except StorageError as error:
-                self._deliver([Committed(tag, None, error) for tag, _ in group])
-                self._failed(error)
-                return
-            seq = last - sum(entry.count for entry in entries) + 1
-            outcomes = []
-            for (tag, _), entry in zip(group, entries, strict=True):
-                record = Record(seq, entry.kind, entry.body, self._log.epoch, entry.count)
-                outcomes.append(Committed(tag, record))
-                seq += entry.count
-            self._deliver(outcomes)
+        try:
+            while group := self._take():
+                self._write(group)
+        except BaseException as error:
+            self._fail(error)
+
+    def _write(self, group: list[tuple[object, Entry]]) -> None:
+        """Append a group to the log, and hand over the outcomes."""
+        self._last_us = max(self._last_us, self._clock_us())
+        entries = [timed(entry, self._last_us) for _, entry in group]
+        try:
+            last = self._log.append(entries)
+        except NoSpace as error:
+            self._deliver([Committed(tag, None, error) for tag, _ in group])
+            return
+        except BaseException as error:
+            failure = _storage_error(error)
+            self._deliver([Committed(tag, None, failure) for tag, _ in group])
+            raise
+        seq = last - sum(entry.count for entry in entries) + 1
+        outcomes = []
+        for (tag, _), entry in zip(group, entries, strict=True):
+            record = Record(seq, entry.kind, entry.body, self._log.epoch, entry.count)
+            outcomes.append(Committed(tag, record))
+            seq += entry.count
+        self._deliver(outcomes)
+
+    def _fail(self, error: BaseException) -> None:
+        """Refuse everything that waits, and everything that comes."""
+        failure = _storage_error(error)
+        with self._changed:
+            self._failure = failure
+            waiting, self._waiting = self._waiting, []
+        self._deliver([Committed(tag, None, failure) for tag, _ in waiting])
+        self._failed(failure)
+
+
+def _storage_error(error: BaseException) -> StorageError:
+    return error if isinstance(error, StorageError) else StorageError(f"writing failed: {error!r}")

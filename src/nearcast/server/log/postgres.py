@@ -308,7 +308,7 @@ class PostgresLog:
         groups = [self._group_of(first)]
         while groups and seq <= last:
             for group in groups:
-                if group.first_seq > max(seq, first):
+                if group.first_seq > seq:
                     raise self._gone(seq)
                 for record in self._records(group):
                     if record.last_seq >= first:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nearcast.columns import NEVER
 from nearcast.server.matching.postings import ENDED_DELETED, STARTED, UPDATED
-from nearcast.server.matching.registry import ACTIVE, PAUSED, WANTS, Channel
+from nearcast.server.matching.registry import ACTIVE, ENDED, PAUSED, WANTS, Channel
 from nearcast.server.matching.tables import subscription_table
 from nearcast.server.state import changes as stored
 from nearcast.server.state.cells import Box
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from nearcast.engine import Engine
     from nearcast.intake import Rejects
     from nearcast.server.log.records import Change, Definition
+    from nearcast.server.matching.dwell import Dwelling
     from nearcast.server.matching.registry import Registry
 
-__all__ = ["Changes", "Outcome", "sink_id"]
+__all__ = ["Changes", "Lifecycle", "Outcome", "sink_id"]
 
 _ALL_WANTED = sum(WANTS.values())
 _pack = msgspec.msgpack.Encoder().encode
@@ -44,6 +45,16 @@ class Outcome(NamedTuple):
     version: int = 0
 
 
+class Lifecycle(NamedTuple):
+    """An event in the life of a subscription: at which number, for which channels, of what kind."""
+
+    seq: int
+    handle: int
+    kind: int
+    channel: int
+    sink: int
+
+
 class _Put(NamedTuple):
     """A definition that the engine has to take, at which number, and whether it is new there."""
 
@@ -61,19 +72,21 @@ class Changes:
     Attributes
     ----------
     lifecycle
-        Events in the life of subscriptions: number, handle and kind.
+        Events in the life of subscriptions.
     updates, seq_of
         Matches that begin and end, and the number of the change of each handle.
     stored
         What has to be written to the state.
     """
 
-    def __init__(self, engine: Engine, registry: Registry, tenant: int, time_us: int) -> None:
-        self._engine, self._registry = engine, registry
+    def __init__(
+        self, engine: Engine, registry: Registry, dwelling: Dwelling, tenant: int, time_us: int
+    ) -> None:
+        self._engine, self._registry, self._dwelling = engine, registry, dwelling
         self._tenant, self._time_us = tenant, time_us
         self._put: dict[int, _Put] = {}
         self._removed: list[int] = []
-        self.lifecycle: list[tuple[int, int, int]] = []
+        self.lifecycle: list[Lifecycle] = []
         self.updates: pa.Table = pa.table({})
         self.seq_of: dict[int, int] = {}
         self.stored: list[stored.Change] = []
@@ -88,7 +101,11 @@ class Changes:
 
     def _apply(self, change: Change, seq: int) -> Outcome:
         registry, tenant = self._registry, self._tenant
-        handle = -1 if change.id is None else registry.find(tenant, change.id)
+        known = -1 if change.id is None else registry.known(tenant, change.id)
+        ended = known >= 0 and registry.rows["status"][known] >= ENDED
+        handle = -1 if ended else known
+        if ended and change.definition is None and not change.expected:
+            return self._delete_ended(known, seq)
         if handle < 0 and (change.must_exist or change.definition is None):
             return Outcome("NOT_FOUND", "there is no such subscription")
         if handle < 0 and change.id is not None and registry.is_reserved(change.id):
@@ -99,6 +116,8 @@ class Changes:
             return Outcome("PRECONDITION_FAILED", "it was changed meanwhile; read it again")
         if change.definition is None:
             return self._delete(handle, seq)
+        if ended:
+            self._delete_ended(known, seq)
         return self._define(handle, change.id, change.definition, seq)
 
     def _delete(self, handle: int, seq: int) -> Outcome:
@@ -108,10 +127,17 @@ class Changes:
         if registry.rows["in_engine"][handle] and (put is None or not put.new):
             self._removed.append(handle)
         registry.rows["in_engine"][handle] = False
-        registry.end(handle)
+        registry.delete(handle)
+        self._dwelling.forget(handle)
         self._live(seq, handle, ENDED_DELETED, "subscription-ended")
         self.stored.append(stored.SetStatus(seq, handle, stored.DELETED, self._time_us))
         return Outcome("", "", handle, id, seq)
+
+    def _delete_ended(self, handle: int, seq: int) -> Outcome:
+        """Delete a subscription that ended by itself: its id is free."""
+        self._registry.delete(handle)
+        self.stored.append(stored.SetStatus(seq, handle, stored.DELETED, self._time_us))
+        return Outcome("", "", handle, self._registry.id_of(handle), seq)
 
     def _define(self, handle: int, id: str | None, definition: Definition, seq: int) -> Outcome:
         registry, new = self._registry, handle < 0
@@ -125,7 +151,8 @@ class Changes:
         row["sink"] = self._sink_channel(definition, seq)
         row["status"] = ACTIVE if definition.active else PAUSED
         row["wants"] = _wanted(definition)
-        row["max_events"] = definition.max_events
+        if row["max_events"] != definition.max_events:
+            row["max_events"], row["events"] = definition.max_events, 0
         row["dwell_us"] = definition.dwell_us
         row["version"] = seq
         row["in_engine"] = definition.active
@@ -134,8 +161,10 @@ class Changes:
         if definition.active:
             fresh = not was_in_engine or (before is not None and before.new)
             self._put[handle] = _Put(seq, definition, fresh)
-        elif was_in_engine and (before is None or not before.new):
-            self._removed.append(handle)
+        else:
+            self._dwelling.forget(handle)
+            if was_in_engine and (before is None or not before.new):
+                self._removed.append(handle)
         self._live(
             seq,
             handle,
@@ -147,8 +176,10 @@ class Changes:
         return Outcome("", "", handle, id, seq)
 
     def _live(self, seq: int, handle: int, kind: int, name: str) -> None:
-        if self._registry.rows["wants"][handle] & WANTS[name]:
-            self.lifecycle.append((seq, handle, kind))
+        row = self._registry.rows[handle]
+        if row["wants"] & WANTS[name]:
+            event = Lifecycle(seq, handle, kind, int(row["channel"]), int(row["sink"]))
+            self.lifecycle.append(event)
 
     def _channel(self, definition: Definition, seq: int) -> int:
         """Return the channel of the subscriber."""
@@ -238,10 +269,10 @@ class Changes:
             if handle in self._engine:
                 self._engine.unsubscribe(handle)
             self._registry.rows["in_engine"][handle] = False
-            self._registry.end(handle)
+            self._registry.delete(handle)
             seq = self._put[handle].seq
             self.stored.append(stored.SetStatus(seq, handle, stored.DELETED, self._time_us))
-        self.lifecycle = [event for event in self.lifecycle if event[1] not in refused]
+        self.lifecycle = [event for event in self.lifecycle if event.handle not in refused]
 
 
 def sink_id(channel: int) -> str:
@@ -252,7 +283,8 @@ def sink_id(channel: int) -> str:
 def _wanted(definition: Definition) -> int:
     if definition.types is None:
         return _ALL_WANTED
-    return sum(WANTS[name] for name in {*definition.types})
+    names = {name.removeprefix("org.nearcast.") for name in definition.types}
+    return sum(bit for name, bit in WANTS.items() if name in names)
 
 
 def _reasons(handles: list[int], rejects: Rejects) -> dict[int, str]:

@@ -7,7 +7,7 @@
                                     tail/        postings that are not in events/ yet
 
 A checkpoint is complete when its folder has its name. The log and an older checkpoint, or the log
-alone if nothing was trimmed, give the same again: a damaged one is skipped.
+alone if nothing was trimmed, give the same again, so a damaged one can be skipped.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = ["Checkpoints", "Loaded"]
 
 _KIND = "server-registry"
 _PARTIAL = ".part"
+_BETWEEN = 4
 
 
 class Loaded(NamedTuple):
@@ -63,26 +64,24 @@ class Checkpoints:
         """Return the numbers of the records after which there is a checkpoint."""
         return sorted(int(path.name) for path in self._folder.iterdir() if path.name.isdigit())
 
-    def load(self, at_most: int, damaged: Callable[[StorageError], None]) -> Loaded | None:
-        """Return the newest checkpoint that is whole, not after a record; None if there is none.
+    def load(self, seq: int) -> Loaded:
+        """Read the checkpoint after a record.
 
-        Parameters
-        ----------
-        at_most
-            The number of the record.
-        damaged
-            Is called for every checkpoint that cannot be read. It is removed.
+        Raises
+        ------
+        StorageError
+            If it is damaged.
         """
-        for seq in reversed(self.seqs()):
-            if seq > at_most:
-                shutil.rmtree(self._path(seq))
-                continue
-            try:
-                return self._read(seq)
-            except (StorageError, KeyError, ValueError) as error:
-                damaged(StorageError(f"{self._path(seq)}: {error}; an older one is used"))
-                shutil.rmtree(self._path(seq))
-        return None
+        try:
+            return self._read(seq)
+        except (StorageError, KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"{self._path(seq)}: cannot be read: {error}") from error
+
+    def remove_after(self, seq: int) -> None:
+        """Remove the checkpoints after a record."""
+        for other in self.seqs():
+            if other > seq:
+                shutil.rmtree(self._path(other))
 
     def _read(self, seq: int) -> Loaded:
         folder = self._path(seq)
@@ -121,33 +120,39 @@ class Checkpoints:
             if target.exists():
                 return
             partial = target.with_name(target.name + _PARTIAL)
+            shutil.rmtree(partial, ignore_errors=True)  # of one that could not be written
             partial.mkdir()
             snapshot.write(partial / "engine")
             write_arrays(partial / "registry", _KIND, arrays, meta)
             tail.save(partial / "tail")
+            sync_folder(partial)
             partial.rename(target)
             sync_folder(self._folder)
 
         return write
 
-    def keep(self, oldest: int) -> int:
-        """Remove checkpoints that nobody needs; return the number of the oldest one that is left.
+    def keep(self, first_seq: int) -> None:
+        """Remove checkpoints that nobody needs.
 
-        Two stay: the newest, and the newest that is not after ``oldest``. What the log has from
-        there on can be computed again.
+        What stays: the newest two; the newest from which everything from ``first_seq`` on can be
+        computed again; and a few between them, so that the log can be trimmed to one of them later.
 
         Parameters
         ----------
-        oldest
+        first_seq
             The first record that must still be there.
         """
         seqs = self.seqs()
-        before = [seq for seq in seqs if seq < oldest]
-        kept = {*seqs[-1:], *before[-1:], *(seq for seq in seqs if seq >= oldest)}
+        last = max(seqs, default=0)
+        before = [seq for seq in seqs if seq < first_seq]
+        kept, previous = {*seqs[-2:], *before[-1:]}, first_seq
+        for seq in seqs:
+            if seq >= previous + (last - first_seq) / _BETWEEN:
+                kept.add(seq)
+                previous = seq
         for seq in seqs:
             if seq not in kept:
                 shutil.rmtree(self._path(seq))
-        return min(kept, default=0)
 
     def _path(self, seq: int) -> Path:
         return self._folder / f"{seq:020d}"

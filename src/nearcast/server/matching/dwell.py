@@ -1,7 +1,7 @@
 """Updates that must last before they are sent: a subscriber who passes by is not disturbed.
 
-A match that begins or ends because a subscription moves waits for ``dwell_us``. If the opposite
-happens meanwhile, neither is sent.
+A match that begins or ends because a subscription changes or moves waits for ``dwell_us``. If the
+opposite happens meanwhile, neither is sent.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Dwelling:
     """The updates that wait."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[int, int], Waiting] = {}
+        self._waiting: dict[int, dict[int, Waiting]] = {}  # by handle and message
         self._by_time: list[Waiting] = []
 
-    def __len__(self) -> int:
-        return len(self._waiting)
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
 
     @property
     def next_us(self) -> int:
@@ -47,26 +47,35 @@ class Dwelling:
         return self._by_time[0].due_us if self._by_time else NEVER
 
     def add(self, update: Waiting) -> None:
-        """Let an update wait, or cancel it together with the opposite one that waits."""
-        key = update.handle, update.message
-        if self._waiting.pop(key, None) is None:
-            self._waiting[key] = update
-            heapq.heappush(self._by_time, update)
+        """Let an update wait."""
+        self._waiting.setdefault(update.handle, {})[update.message] = update
+        heapq.heappush(self._by_time, update)
+
+    def cancel(self, handle: int, message: int) -> bool:
+        """Forget an update that waits because the opposite happens; return whether one waited."""
+        own = self._waiting.get(handle, {})
+        waited = own.pop(message, None) is not None
+        if waited and not own:
+            del self._waiting[handle]
+        return waited
+
+    def forget(self, handle: int) -> None:
+        """Forget the updates of a subscription that is no longer matched."""
+        self._waiting.pop(handle, None)
 
     def take(self, time_us: int) -> list[Waiting]:
         """Return the updates that have lasted until a time, in their order."""
         due = []
         while self._by_time and self._by_time[0].due_us <= time_us:
             update = heapq.heappop(self._by_time)
-            key = update.handle, update.message
-            if self._waiting.get(key) is update:
-                del self._waiting[key]
+            if self._waiting.get(update.handle, {}).get(update.message) is update:
+                self.cancel(update.handle, update.message)
                 due.append(update)
         return due
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the updates as arrays, to be saved."""
-        rows = sorted(self._waiting.values())
+        rows = sorted(update for own in self._waiting.values() for update in own.values())
         columns = zip(*rows, strict=True) if rows else ([] for _ in Waiting._fields)
         kinds = (np.int64, np.int64, np.int64, np.int8, np.float64)
         named = zip(Waiting._fields, columns, kinds, strict=True)

@@ -4,6 +4,7 @@
 
     events/
       first_seq                       the first seq that is kept
+      trimmed/                        how many events were trimmed; see `lost`
       00000000000000000001.post/      sealed segments, named after their first seq
       00000000000004000001.post/
 
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from nearcast.errors import InvalidInput, StorageError
+from nearcast.server.matching.lost import Stretch, Trimmings
 from nearcast.server.matching.postings import ALL, MATCH, EventRef, Position, Postings
 from nearcast.server.matching.runs import Run
 from nearcast.server.matching.segments import (
@@ -34,6 +36,7 @@ from nearcast.server.matching.segments import (
     Segment,
     read_run,
     segment_last_seq,
+    segment_path,
     unpacked_reach,
     write_run,
 )
@@ -197,6 +200,7 @@ class EventStore:
             _write_first_seq(self._folder, first_seq)
             _view = _View((), first_seq, (), np.zeros(_MIN_REACH, np.uint32), first_seq - 1)
         self._view = _view
+        self._trimmings = Trimmings(self._folder)
 
     @classmethod
     def open(
@@ -316,8 +320,32 @@ class EventStore:
             return 0
         return view.segments[at].reach(seq)
 
+    def lost(self, channel: int, after: Position, before_seq: int | None = None) -> int:
+        """Return how many events of a channel after a position were trimmed.
+
+        It is exact if nothing of the position's segment was trimmed or all of it was read;
+        otherwise it is an upper bound.
+
+        Parameters
+        ----------
+        channel, after
+            As for `read`.
+        before_seq
+            Events that are still there, but before this seq, count too.
+        """
+        trimmed = self._trimmings.count(channel, after, self.first_seq)
+        if before_seq is None or after.seq >= before_seq - 1:
+            return trimmed
+        return trimmed + self.count(channel, after) - self.count(channel, Position(before_seq - 1))
+
+    def discard(self, damaged: DamagedEvents) -> None:
+        """Remove a damaged segment from the disk: opening the store finds that it is missing."""
+        shutil.rmtree(segment_path(self._folder, damaged.first_seq), ignore_errors=True)
+
     def trim(self, before_seq: int) -> None:
         """Remove the sealed segments that end before a seq. Readers keep what they have mapped."""
+        gone = [one for one in self._view.segments if one.last_seq < before_seq]
+        self._trimmings.add([_counted(segment) for segment in gone])
         with self._lock:
             segments = self._view.segments
             stop = bisect_left(segments, before_seq, key=_last_seq)
@@ -388,6 +416,15 @@ class EventStore:
         _write_first_seq(self._folder, segments[-1].last_seq + 1)
         for segment in segments:
             segment.remove()
+
+
+def _counted(segment: Segment) -> Stretch:
+    """Count the events of a segment; one that is damaged has none."""
+    try:
+        runs = segment.runs()
+    except DamagedEvents:
+        runs = ()
+    return Stretch.of(segment.first_seq, segment.last_seq, runs)
 
 
 def _last_seq(segment: Segment) -> int:

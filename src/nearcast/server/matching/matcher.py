@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -33,7 +34,7 @@ from nearcast.server.log.records import (
     time_of,
 )
 from nearcast.server.matching.administration import administer
-from nearcast.server.matching.changes import Changes, Outcome
+from nearcast.server.matching.changes import Changes, Lifecycle, Outcome
 from nearcast.server.matching.dwell import Dwelling, Waiting
 from nearcast.server.matching.postings import (
     ENDED_EXPIRED,
@@ -43,12 +44,12 @@ from nearcast.server.matching.postings import (
     Postings,
 )
 from nearcast.server.matching.registry import ACTIVE, ENDED, PAUSED, WANTS, Registry
-from nearcast.server.matching.tables import move_table
-from nearcast.server.state.changes import EXPIRED, PutIdempotency, SetStatus
+from nearcast.server.matching.tables import move_table, place_box
+from nearcast.server.state.changes import EXPIRED, PutIdempotency, PutPlace, SetStatus
 from nearcast.server.state.tables import Idempotency
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -60,6 +61,7 @@ __all__ = ["Matcher", "Processed", "new_engine"]
 MAX_MESSAGES = 20_000
 """The number of messages after which a call of the engine is made."""
 
+_pack = msgspec.msgpack.Encoder().encode
 _MIN_COUNTED = 512
 """Below this number of ranked subscriptions, weights are counted only once."""
 
@@ -116,16 +118,23 @@ class _Pieces:
         if len(sent):
             self._pieces.append(own.take(sent)._replace(channel=rows["sink"][sent]))
 
-    def add_one(self, registry: Registry, seq: int, handle: int, kind: int) -> None:
-        """Add an event in the life of a subscription."""
-        self.add(
-            registry,
-            np.array([seq], np.int64),
-            np.array([handle], np.int64),
-            np.zeros(1, np.int64),
-            np.array([kind], np.uint8),
-            np.full(1, math.nan),
+    def add_lifecycle(self, events: Sequence[Lifecycle]) -> None:
+        """Add events in the life of subscriptions."""
+        if not events:
+            return
+        seq, handle, kind, channel, sink = np.array(events, np.int64).T
+        own = Postings(
+            seq,
+            channel.astype(np.uint32),
+            handle.astype(np.uint32),
+            np.zeros(len(seq), np.int64),
+            kind.astype(np.uint8),
+            np.full(len(seq), math.nan),
         )
+        self._pieces.append(own)
+        sent = np.flatnonzero(sink)
+        if len(sent):
+            self._pieces.append(own.take(sent)._replace(channel=sink[sent].astype(np.uint32)))
 
     def joined(self) -> Postings:
         """Return all postings, by seq."""
@@ -157,16 +166,16 @@ class Matcher:
         counted: int = 0,
     ) -> None:
         self.engine = engine
-        self.registry = registry or Registry()
-        self.dwelling = dwelling or Dwelling()
-        self.tenants = tenants if tenants is not None else {}
+        self.registry = registry if registry is not None else Registry()
+        self.dwelling = dwelling if dwelling is not None else Dwelling()
+        self.tenants = tenants if tenants is not None else {"default": 0}
         self.counted = counted
         self._pieces = _Pieces()
         self._outcomes: dict[int, list[Outcome]] = {}
         self._changes: list[Any] = []
         self._messages = self._matches = self._examined = 0
         rows = self.registry.rows
-        gone = rows["in_engine"] & (rows["status"] == ENDED)
+        gone = rows["in_engine"] & (rows["status"] >= ENDED)
         self._ended: list[int] = np.flatnonzero(gone).tolist()
 
     @property
@@ -182,7 +191,6 @@ class Matcher:
         waiting = last = 0
         for record in records:
             time_us, last = time_of(record), record.seq + record.count - 1
-            self._time_us = time_us
             passing = time_us >= self.next_us
             if run and (record.kind != MESSAGES or passing or waiting >= MAX_MESSAGES):
                 self._match(run)
@@ -241,7 +249,8 @@ class Matcher:
         score = matches["score"].to_numpy().astype(np.float64)
         kind = np.full(len(message), MATCH, np.uint8)
         self._matches += len(message)
-        self._post(message, handle, message, kind, score)
+        for at, one in self._post(message, handle, message, kind, score):
+            self._end(one, at, int(time_us[seq.searchsorted(at)]), ENDED_MAX_EVENTS)
 
     def _post(
         self,
@@ -250,15 +259,18 @@ class Matcher:
         message: NDArray[np.int64],
         kind: NDArray[np.uint8],
         score: NDArray[np.float64],
-    ) -> None:
-        """Post matches that begin and end, in an order that does not depend on the index."""
+    ) -> list[tuple[int, int]]:
+        """Post matches that begin and end, in an order that does not depend on the index.
+
+        Returns the subscriptions that had their last event, each after the number of the event.
+        """
         rows = self.registry.rows
         wanted = np.where(kind == MATCH, WANTS["match"], WANTS["unmatch"])
         kept = (rows["status"][handle] == ACTIVE) & ((rows["wants"][handle] & wanted) != 0)
         order = np.lexsort((handle, message, seq))
         order = order[kept[order]]
         if not len(order):
-            return
+            return []
         seq, handle, message = seq[order], handle[order], message[order]
         kind, score = kind[order], score[order]
         limited = np.flatnonzero(rows["max_events"][handle])
@@ -279,18 +291,23 @@ class Matcher:
                 seq, handle, message = seq[left], handle[left], message[left]
                 kind, score = kind[left], score[left]
         self._pieces.add(self.registry, seq, handle, message, kind, score)
-        for at_seq, one in ended:
-            self._end(one, at_seq, ENDED_MAX_EVENTS)
+        return ended
+
+    def _post_now(self, time_us: int, *columns: Any) -> None:
+        """Post matches of one time."""
+        for seq, handle in self._post(*columns):
+            self._end(handle, seq, time_us, ENDED_MAX_EVENTS)
 
     # --- time ------------------------------------------------------------------------------------
 
     def _pass_time(self, seq: int, time_us: int) -> None:
         """Let everything happen that is due, before the record with this number."""
         for handle in self.registry.take_expired(time_us):
-            self._end(handle, seq, ENDED_EXPIRED)
+            self._end(handle, seq, time_us, ENDED_EXPIRED)
         due = self.dwelling.take(time_us)
         if due:
-            self._post(
+            self._post_now(
+                time_us,
                 np.full(len(due), seq, np.int64),
                 np.array([update.handle for update in due], np.int64),
                 np.array([update.message for update in due], np.int64),
@@ -298,14 +315,16 @@ class Matcher:
                 np.array([update.score for update in due], np.float64),
             )
 
-    def _end(self, handle: int, seq: int, kind: int) -> None:
+    def _end(self, handle: int, seq: int, time_us: int, kind: int) -> None:
         """End a subscription; the engine forgets it at the next change."""
         self.registry.end(handle)
-        if self.registry.rows["in_engine"][handle]:
+        row = self.registry.rows[handle]
+        if row["in_engine"]:
             self._ended.append(handle)
-        if self.registry.rows["wants"][handle] & WANTS["subscription-ended"]:
-            self._pieces.add_one(self.registry, seq, handle, kind)
-        self._changes.append(SetStatus(seq, handle, EXPIRED, self._time_us))
+        if row["wants"] & WANTS["subscription-ended"]:
+            event = Lifecycle(seq, handle, kind, int(row["channel"]), int(row["sink"]))
+            self._pieces.add_lifecycle([event])
+        self._changes.append(SetStatus(seq, handle, EXPIRED, time_us))
 
     # --- changes of subscriptions ----------------------------------------------------------------
 
@@ -314,10 +333,9 @@ class Matcher:
         body = read_changes(record)
         self.engine._clock.set(body.time_us)
         self._forget_ended()
-        changes = Changes(self.engine, self.registry, body.tenant, body.time_us)
+        changes = Changes(self.engine, self.registry, self.dwelling, body.tenant, body.time_us)
         outcomes = changes.apply(body.changes, record.seq)
-        for seq, handle, kind in changes.lifecycle:
-            self._pieces.add_one(self.registry, seq, handle, kind)
+        self._pieces.add_lifecycle(changes.lifecycle)
         self._update(changes.updates, changes.seq_of, body.time_us)
         self._changes += changes.stored
         self._outcomes[record.seq] = outcomes
@@ -355,7 +373,7 @@ class Matcher:
             elif rows["status"][handle] == PAUSED:
                 outcomes.append(Outcome("CONFLICT", "it is paused; activate it first"))
             else:
-                outcomes.append(Outcome("", "", handle, id, seq))
+                outcomes.append(Outcome("", "", handle, id, int(rows["version"][handle])))
                 last[handle] = seq, place
         if last:
             places = [place for _, place in last.values()]
@@ -366,9 +384,11 @@ class Matcher:
                     i = refused[outcome.handle]
                     reason = f"{moved.rejects.field[i]} {moved.rejects.reason[i]}".strip()
                     outcomes[at] = Outcome("INVALID_ARGUMENT", reason)
-            for handle, (seq, _) in last.items():
+            for handle, (seq, place) in last.items():
                 if handle not in refused:
                     rows["version"][handle] = seq
+                    change = PutPlace(seq, handle, _pack(place), body.time_us, place_box(place))
+                    self._changes.append(change)
             self._update(moved.updates, {h: seq for h, (seq, _) in last.items()}, body.time_us)
         self._outcomes[record.seq] = outcomes
 
@@ -381,20 +401,33 @@ class Matcher:
         sign = updates["sign"].to_numpy()
         score = updates["score"].to_numpy().astype(np.float64)
         dwell_us = self.registry.rows["dwell_us"][handle]
-        for at in np.flatnonzero(dwell_us).tolist():
-            self.dwelling.add(
-                Waiting(
-                    time_us + int(dwell_us[at]),
-                    int(handle[at]),
-                    int(message[at]),
-                    int(sign[at]),
-                    float(score[at]),
-                )
-            )
-        now = np.flatnonzero(dwell_us == 0)
+        waits = dwell_us > 0
+        if waits.any() or self.dwelling:
+            waits = self._wait(dwell_us, handle, message, sign, score, time_us)
+        now = np.flatnonzero(~waits)
         seq = np.array([seq_of[one] for one in handle[now].tolist()], np.int64)
         kind = np.where(sign[now] > 0, MATCH, UNMATCH).astype(np.uint8)
-        self._post(seq, handle[now], message[now], kind, score[now])
+        self._post_now(time_us, seq, handle[now], message[now], kind, score[now])
+
+    def _wait(
+        self,
+        dwell_us: NDArray[np.int64],
+        handle: NDArray[np.int64],
+        message: NDArray[np.int64],
+        sign: NDArray[np.int8],
+        score: NDArray[np.float64],
+        time_us: int,
+    ) -> NDArray[np.bool_]:
+        """Let updates wait, or cancel those that wait; return which are not posted now."""
+        waits = dwell_us > 0
+        columns = (dwell_us, handle, message, sign, score)
+        for at, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            lasts_us, one, about, direction, scored = row
+            if self.dwelling.cancel(one, about):
+                waits[at] = True
+            elif lasts_us:
+                self.dwelling.add(Waiting(time_us + lasts_us, one, about, direction, scored))
+        return waits
 
     # --- tenants, keys, subscribers --------------------------------------------------------------
 

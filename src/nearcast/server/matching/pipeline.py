@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 import threading
 import time as clocks
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from nearcast.columns import NEVER
+from nearcast.errors import StorageError
 from nearcast.server.log.committer import Committer, Overloaded
 from nearcast.server.log.records import TICK, time_of
 from nearcast.server.matching.recovery import advance
@@ -37,8 +37,10 @@ _log = logging.getLogger("nearcast.server")
 MAX_BACKLOG = 400_000
 """How many messages and changes may wait for the matcher before publishers have to wait."""
 
-
 _TURN_S = 0.5
+_RETRY_S = 1.0
+_MAX_WAIT_S = 3600.0
+_TIME_PASSES = object()  # the tag of ticks
 
 
 class Listener(Protocol):
@@ -94,8 +96,10 @@ class Pipeline:
         self._queue: list[Record] = []
         self._backlog = 0
         self._closing = self._stopped = False
-        self._ticked_us = -1
+        self._ticking = False
+        self._tick_at = 0.0
         self._matching = threading.Lock()
+        self._writing = threading.Lock()
         self._bytes = self._changes = 0
         self._checkpointing = threading.Thread()
         self._committer = Committer(log, self._committed, self._fail, last_us=recovered.time_us)
@@ -126,12 +130,17 @@ class Pipeline:
         if self._checkpointing.is_alive():
             self._checkpointing.join()
         if not self._stopped:
-            self.checkpoint()
+            self._write_checkpoint()
         self.events.close()
         self.matcher.engine.close()
 
     def checkpoint(self) -> None:
-        """Write a checkpoint of this moment."""
+        """Write a checkpoint of this moment; older ones that nobody needs are removed."""
+        with self._writing:
+            self._checkpoint()
+            self.checkpoints.keep(self.log.first_seq)
+
+    def _checkpoint(self) -> None:
         write = None
         while write is None:
             # Matching must not wait until segments are merged. But it may have to count weights,
@@ -145,7 +154,7 @@ class Pipeline:
                     write = self.checkpoints.take(self.matcher, self.events, seq, self._time_us)
                 finally:
                     self._matching.release()
-        self.state.apply([], seq)  # the state is never behind a checkpoint
+        self.state.apply([], seq, durable=True)  # the state is never behind a checkpoint
         write()
 
     # --- the committer's thread ------------------------------------------------------------------
@@ -154,6 +163,10 @@ class Pipeline:
         self._listener.committed(group)  # before it can hear that they were matched
         records = [outcome.record for outcome in group if outcome.record is not None]
         with self._changed:
+            for tag, _, error in group:
+                if tag is _TIME_PASSES:
+                    self._ticking = False
+                    self._tick_at = clocks.monotonic() + _RETRY_S if error is not None else 0.0
             self._queue += records
             self._backlog += sum(record.count for record in records)
             self._changed.notify_all()
@@ -183,15 +196,28 @@ class Pipeline:
             while not self._queue:
                 if self._closing or self._stopped:
                     return []
-                due_us = self.matcher.next_us
-                wait_s = None if due_us == NEVER else due_us / 1e6 - clocks.time()
-                if wait_s is not None and wait_s <= 0 and self._ticked_us != due_us:
-                    self._ticked_us = due_us  # once: until it is committed
-                    with suppress(Overloaded):  # then time passes with what is committed next
-                        self._committer.submit(None, Entry(TICK, b"", 1))
-                self._changed.wait(wait_s if wait_s is None or wait_s > 0 else None)
+                wait_s = self._until_tick_s()
+                if wait_s <= 0:
+                    self._tick()
+                else:
+                    self._changed.wait(min(wait_s, _MAX_WAIT_S))
             records, self._queue = self._queue, []
             return records
+
+    def _until_tick_s(self) -> float:
+        """Return how long nothing happens by itself."""
+        if self._ticking or self.matcher.next_us == NEVER:
+            return _MAX_WAIT_S
+        due_s = self.matcher.next_us / 1e6 - clocks.time()
+        return max(due_s, self._tick_at - clocks.monotonic())
+
+    def _tick(self) -> None:
+        """Let a record be written that says that time has passed."""
+        try:
+            self._committer.submit(_TIME_PASSES, Entry(TICK, b"", 1))
+            self._ticking = True
+        except (Overloaded, StorageError):  # time passes with what is committed next
+            self._tick_at = clocks.monotonic() + _RETRY_S
 
     def _match(self, records: list[Record]) -> None:
         with self._matching:

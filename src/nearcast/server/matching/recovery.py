@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from nearcast.errors import StorageError
 from nearcast.server.log.records import time_of
 from nearcast.server.matching.checkpoint import Checkpoints, Loaded
-from nearcast.server.matching.events import EventStore
+from nearcast.server.matching.events import SEAL_POSTINGS, SEAL_SEQS, EventStore
 from nearcast.server.matching.matcher import Matcher, new_engine
-from nearcast.server.matching.segments import DamagedEvents
+from nearcast.server.matching.segments import read_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nearcast.server.state import State
     from nearcast.storage.log import Record
 
-__all__ = ["Recovered", "advance", "recover"]
+__all__ = ["Recovered", "Seal", "advance", "recover"]
 
 _log = logging.getLogger("nearcast.server")
 _REPLAYED = 50_000
@@ -40,8 +40,23 @@ class Recovered(NamedTuple):
     replayed: int
 
 
+class Seal(NamedTuple):
+    """How long a segment of events is; a folder must always be opened with the same."""
+
+    seal_postings: int = SEAL_POSTINGS
+    seal_seqs: int = SEAL_SEQS
+
+
+_SEAL = Seal()
+
+
 def recover(
-    folder: Path, log: Log, state: State, progress: Callable[[int, int], None] | None = None
+    folder: Path,
+    log: Log,
+    state: State,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    seal: Seal = _SEAL,
 ) -> Recovered:
     """Bring matching to the end of the log.
 
@@ -53,6 +68,8 @@ def recover(
         What was opened before. The state gets what it lacks.
     progress
         Is called with the number of the record that was replayed, and that of the last one.
+    seal
+        How long segments of events are.
 
     Raises
     ------
@@ -60,7 +77,7 @@ def recover(
         If the log has been trimmed, and no checkpoint is whole.
     """
     checkpoints = Checkpoints(folder / "checkpoint")
-    loaded, events = _begin(folder, log, state, checkpoints)
+    loaded, events = _begin(folder, log, state, checkpoints, seal)
     matcher = Matcher(new_engine()) if loaded is None else loaded.matcher
     seq, time_us = (0, 0) if loaded is None else (loaded.seq, loaded.time_us)
     first = seq
@@ -89,35 +106,58 @@ def advance(
 
 
 def _begin(
-    folder: Path, log: Log, state: State, checkpoints: Checkpoints
+    folder: Path, log: Log, state: State, checkpoints: Checkpoints, seal: Seal
 ) -> tuple[Loaded | None, EventStore]:
-    """Return the newest checkpoint whose events are whole, and these events."""
-    at_most = min(log.last_seq, state.applied_seq)
-    while True:
-        loaded = checkpoints.load(at_most, lambda error: _log.warning("%s", error))
-        if loaded is None:
-            break
-        try:
-            return loaded, EventStore.open(
-                folder / "events", loaded.folder / "tail", loaded.seq, first_seq=log.first_seq
-            )
-        except StorageError as error:
-            _log.warning("%s; they are computed again", error)
-            at_most = loaded.seq - 1
-            if isinstance(error, DamagedEvents):
-                at_most = min(at_most, error.first_seq - 1)
-    if log.first_seq > 1:
-        raise StorageError(
-            f"{folder}: the log begins with record {log.first_seq:,}, and no checkpoint before it "
-            "is whole; restore the folder 'checkpoint' from a backup"
-        )
+    """Return the newest checkpoint that is whole and whose events are, and these events."""
     if state.applied_seq > log.last_seq:
         raise StorageError(
             f"{folder}: the state has changes up to record {state.applied_seq:,}, but the log ends "
             f"with {log.last_seq:,}; restore both from the same backup"
         )
-    shutil.rmtree(folder / "events", ignore_errors=True)
-    return None, EventStore(folder / "events")
+    without_events: Loaded | None = None
+    for seq in reversed(checkpoints.seqs()):
+        if not log.first_seq - 1 <= seq <= state.applied_seq:
+            continue
+        try:
+            loaded = checkpoints.load(seq)
+        except StorageError as error:
+            _log.warning("%s; an older checkpoint is used", error)
+            continue
+        try:
+            events = _open_events(folder, loaded, log.first_seq, seal)
+        except StorageError as error:
+            _log.warning("%s; an older checkpoint is used", error)
+            without_events = loaded
+            continue
+        checkpoints.remove_after(seq)
+        return loaded, events
+    if log.first_seq == 1:
+        checkpoints.remove_after(-1)
+        shutil.rmtree(folder / "events", ignore_errors=True)
+        return None, EventStore(folder / "events", **seal._asdict())
+    if without_events is None:
+        raise StorageError(
+            f"{folder}: the log begins with record {log.first_seq:,}, and no checkpoint from "
+            f"{log.first_seq - 1:,} to {state.applied_seq:,}, the last record in the state, is "
+            "whole; restore the folder 'checkpoint', or the state, from a backup"
+        )
+    checkpoints.remove_after(without_events.seq)
+    return without_events, _give_up_events(folder, without_events, seal)
+
+
+def _open_events(folder: Path, loaded: Loaded, first_seq: int, seal: Seal) -> EventStore:
+    tail = loaded.folder / "tail"
+    return EventStore.open(
+        folder / "events", tail, loaded.seq, first_seq=first_seq, **seal._asdict()
+    )
+
+
+def _give_up_events(folder: Path, loaded: Loaded, seal: Seal) -> EventStore:
+    """Return the events that a checkpoint has; those before can neither be read nor computed."""
+    start = read_run(loaded.folder / "tail", lazy=False)[0]
+    _log.warning("%s: events before record %d are lost", folder / "events", start)
+    shutil.rmtree(folder / "events")
+    return _open_events(folder, loaded, start, seal)
 
 
 def _batches(log: Log, first: int) -> Iterator[list[Record]]:

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ACTIVE", "ENDED", "PAUSED", "WANTS", "Channel", "Registry", "generated_id"]
+__all__ = ["ACTIVE", "DELETED", "ENDED", "PAUSED", "WANTS", "Channel", "Registry", "generated_id"]
 
-ACTIVE, PAUSED, ENDED = 1, 2, 3
-"""The status of a subscription. An ended one is never matched again."""
+ACTIVE, PAUSED, ENDED, DELETED = 1, 2, 3, 4
+"""The status of a subscription. From `ENDED` on it is never matched again.
+
+One that ended by itself keeps its id until another one takes it; one that was deleted does not.
+"""
 
 WANTS = {
     "match": 1,
@@ -52,6 +55,7 @@ _ROW = np.dtype(
         ("version", "<i8"),
     ]
 )
+_NEW = np.zeros((), _ROW)
 _GENERATED = "sub-"
 
 
@@ -93,7 +97,7 @@ class Registry:
     ``tenant``, ``channel``, ``sink``
         Whose it is, and the channels of its events; ``sink`` is 0 if it has none.
     ``status``, ``version``
-        `ACTIVE`, `PAUSED` or `ENDED`, and the number of its last change.
+        `ACTIVE`, `PAUSED`, `ENDED` or `DELETED`, and the number of its last change.
     ``wants``
         The types of events it wants, as bits of `WANTS`.
     ``max_events``, ``events``
@@ -151,11 +155,17 @@ class Registry:
 
     def find(self, tenant: int, id: str) -> int:
         """Return the handle of a subscription that has not ended, -1 if there is none."""
+        handle = self.known(tenant, id)
+        return handle if handle >= 0 and self.rows["status"][handle] < ENDED else -1
+
+    def known(self, tenant: int, id: str) -> int:
+        """Return the handle of a subscription that was not deleted, -1 if there is none."""
         generated = _handle_of_generated(id)
         if generated is not None:
-            known = generated < len(self) and self._names[generated] is None
-            mine = known and self.rows["tenant"][generated] == tenant
-            return generated if mine and self.rows["status"][generated] != ENDED else -1
+            if generated >= len(self) or self._names[generated] is not None:
+                return -1
+            row = self.rows[generated]
+            return generated if row["tenant"] == tenant and row["status"] < DELETED else -1
         with self._lock:
             slot = self._ids.find_one(f"{tenant}\0{id}")
             return self._handle_of_slot[slot] if slot >= 0 else -1
@@ -176,22 +186,30 @@ class Registry:
             with self._lock:
                 slot = self._ids.add_one(f"{tenant}\0{id}")
                 self._handle_of_slot[slot : slot + 1] = [handle]
-        self._rows.push(np.zeros((), _ROW))
-        self.rows["tenant"][handle] = tenant
-        self.rows["status"][handle] = ACTIVE
-        self.rows["expires_us"][handle] = NEVER
+        self._rows.push(_NEW)
+        row = self.rows[handle]
+        row["tenant"] = tenant
+        row["status"] = ACTIVE
+        row["expires_us"] = NEVER
         self.per_tenant[tenant] = self.per_tenant.get(tenant, 0) + 1
         return handle
 
     def end(self, handle: int) -> None:
-        """End a subscription; its id is free again."""
-        tenant, name = int(self.rows["tenant"][handle]), self._names[handle]
-        self.rows["status"][handle] = ENDED
-        self.per_tenant[tenant] -= 1
-        self.ranked_count -= int(self.rows["ranked"][handle])
+        """End a subscription by itself; it keeps its id."""
+        row = self.rows[handle]
+        row["status"] = ENDED
+        self.per_tenant[int(row["tenant"])] -= 1
+        self.ranked_count -= int(row["ranked"])
+
+    def delete(self, handle: int) -> None:
+        """Delete a subscription, also one that has ended; its id is free again."""
+        row, name = self.rows[handle], self._names[handle]
+        if row["status"] < ENDED:
+            self.end(handle)
+        row["status"] = DELETED
         if name is not None:
             with self._lock:
-                self._ids.remove(self._ids.find(Ids.of([f"{tenant}\0{name}"])))
+                self._ids.remove(self._ids.find(Ids.of([f"{row['tenant']}\0{name}"])))
 
     def expires(self, handle: int, time_us: int) -> None:
         """Set when a subscription expires."""
@@ -209,13 +227,14 @@ class Registry:
         found = []
         while self._expiring and self._expiring[0][0] <= time_us:
             expiry, handle = heapq.heappop(self._expiring)
-            if self.rows["status"][handle] != ENDED and self.rows["expires_us"][handle] == expiry:
+            row = self.rows[handle]
+            if row["status"] < ENDED and row["expires_us"] == expiry:
                 found.append(handle)
         return [*dict.fromkeys(found)]
 
     def unended(self) -> NDArray[np.int64]:
         """Return the handles of subscriptions that have not ended."""
-        return np.flatnonzero(self.rows["status"] != ENDED)
+        return np.flatnonzero(self.rows["status"] < ENDED)
 
     # --- on disk ---------------------------------------------------------------------------------
 
@@ -246,7 +265,7 @@ class Registry:
         slots, keys = [], []
         for handle, name in zip(arrays["named"].tolist(), _strings("names", arrays), strict=True):
             registry._names[handle] = name
-            if status[handle] != ENDED:
+            if status[handle] < DELETED:
                 slots.append(handle)
                 keys.append(f"{tenant[handle]}\0{name}")
         registry._ids.add(Ids.of(keys))

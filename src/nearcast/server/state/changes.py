@@ -22,6 +22,7 @@ from nearcast.server.state.tables import (
     DEFINITIONS,
     IDEMPOTENCY,
     KEYS,
+    PLACES,
     SINK_PROGRESS,
     SINKS,
     SUBSCRIBERS,
@@ -32,6 +33,7 @@ from nearcast.server.state.tables import (
     Definition,
     Idempotency,
     Key,
+    Place,
     Sink,
     Subscriber,
     Superseded,
@@ -55,6 +57,7 @@ __all__ = [
     "PutDefinition",
     "PutIdempotency",
     "PutKey",
+    "PutPlace",
     "PutSink",
     "PutSubscriber",
     "PutTenant",
@@ -101,6 +104,16 @@ class SetStatus(NamedTuple):
     time_us: int
 
 
+class PutPlace(NamedTuple):
+    """A subscription moved; ``box`` is that of its new place."""
+
+    seq: int
+    handle: int
+    place: bytes
+    time_us: int
+    box: Box
+
+
 class PutTenant(NamedTuple):
     """A tenant was created, or its name or limits changed."""
 
@@ -138,7 +151,7 @@ class PutChannel(NamedTuple):
 
 
 class PutSink(NamedTuple):
-    """A sink was created or changed; its progress stays."""
+    """A sink was created or changed; its start, its progress and when it was created stay."""
 
     seq: int
     row: Sink
@@ -161,6 +174,7 @@ class PutIdempotency(NamedTuple):
 Change = (
     PutDefinition
     | SetStatus
+    | PutPlace
     | PutTenant
     | PutKey
     | RevokeKey
@@ -176,24 +190,25 @@ _TABLE_OF: dict[type[Any], Table[Any]] = {
     PutKey: KEYS,
     PutSubscriber: SUBSCRIBERS,
     PutChannel: CHANNELS,
-    PutSink: SINKS,
     PutIdempotency: IDEMPOTENCY,
 }
 
 
 def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
     """Write changes that come in the order of the log."""
-    definitions = [c for c in changes if isinstance(c, (PutDefinition, SetStatus))]
+    definitions = [c for c in changes if isinstance(c, (PutDefinition, SetStatus, PutPlace))]
     with _indexes_rebuilt(transaction, len(definitions)):
         for start in range(0, len(definitions), _BATCH):
             _write_definitions(transaction, definitions[start : start + _BATCH])
     for change in changes:
-        if isinstance(change, (PutDefinition, SetStatus)):
+        if isinstance(change, (PutDefinition, SetStatus, PutPlace)):
             continue
         if isinstance(change, RevokeKey):
             _revoke(transaction, change)
         elif isinstance(change, RemoveSink):
             _remove_sink(transaction, change.id)
+        elif isinstance(change, PutSink):
+            _put_sink(transaction, change.row)
         else:
             table = _TABLE_OF[type(change)]
             transaction.execute(table.upsert, table.pack(change.row))
@@ -213,9 +228,10 @@ def _indexes_rebuilt(transaction: Transaction, rows: int) -> Iterator[None]:
 
 
 def _write_definitions(
-    transaction: Transaction, changes: Sequence[PutDefinition | SetStatus]
+    transaction: Transaction, changes: Sequence[PutDefinition | SetStatus | PutPlace]
 ) -> None:
     puts = [change for change in changes if isinstance(change, PutDefinition)]
+    moved = [change for change in changes if isinstance(change, PutPlace)]
     defined = _defined(puts)
     handles = {change.handle for change in changes}
     before = _existing(transaction, handles)
@@ -229,13 +245,15 @@ def _write_definitions(
     ordered = sorted(after.values(), key=lambda row: row.status != DELETED)
     transaction.execute_many(DEFINITIONS.upsert, map(DEFINITIONS.pack, ordered))
     transaction.execute_many(SUPERSEDED.upsert, map(SUPERSEDED.pack, superseded))
+    places = [Place(change.handle, change.seq, change.place) for change in moved]
+    transaction.execute_many(PLACES.upsert, map(PLACES.pack, places))
     counts = Counter((row.tenant, row.status) for row in after.values())
     counts.subtract((row.tenant, row.status) for row in before.values())
     add_counts(transaction, counts)
 
 
 def _changed(
-    changes: Sequence[PutDefinition | SetStatus],
+    changes: Sequence[PutDefinition | SetStatus | PutPlace],
     stored: dict[int, Definition],
     defined: Iterator[Definition],
 ) -> tuple[dict[int, Definition], list[Superseded]]:
@@ -251,13 +269,15 @@ def _changed(
                 superseded.append(
                     Superseded(old.handle, old.defined_seq, change.seq, old.definition)
                 )
-        elif old is not None:
-            new = old._replace(status=change.status, version=change.seq, updated_us=change.time_us)
-        else:
+        elif old is None:
             raise StorageError(
-                f"the log sets the status of subscription {change.handle}, which the state does "
-                "not have; rebuild the state from the log"
+                f"the log changes subscription {change.handle}, which the state does not have; "
+                "rebuild the state from the log"
             )
+        elif isinstance(change, PutPlace):
+            new = _moved(change, old)
+        else:
+            new = old._replace(status=change.status, version=change.seq, updated_us=change.time_us)
         rows[change.handle] = new
     return rows, superseded
 
@@ -288,6 +308,21 @@ def _defined(puts: Sequence[PutDefinition]) -> Iterator[Definition]:
             put.kind,
             cell,
         )
+
+
+def _moved(change: PutPlace, before: Definition) -> Definition:
+    west, south, east, north = map(float, change.box)
+    [cell] = cells_of_boxes(np.array([change.box], np.float64)).tolist()
+    return before._replace(
+        version=change.seq,
+        updated_us=change.time_us,
+        west=west,
+        south=south,
+        east=east,
+        north=north,
+        cell=cell,
+        place=change.place,
+    )
 
 
 def _existing(transaction: Transaction, handles: Iterable[int]) -> dict[int, Definition]:
@@ -325,6 +360,18 @@ def _revoke(transaction: Transaction, change: RevokeKey) -> None:
     ):
         row = KEYS.unpack(stored)._replace(revoked_us=change.revoked_us)
         transaction.execute(KEYS.upsert, KEYS.pack(row))
+
+
+def _put_sink(transaction: Transaction, row: Sink) -> None:
+    """Write a sink; the events of its first subscription must not be skipped."""
+    for stored in transaction.execute(
+        f"SELECT {SINKS.selected} FROM {SINKS.name} WHERE id = ?", (row.id,)
+    ):
+        before = SINKS.unpack(stored)
+        row = row._replace(
+            start_seq=before.start_seq, start_k=before.start_k, created_us=before.created_us
+        )
+    transaction.execute(SINKS.upsert, SINKS.pack(row))
 
 
 def _remove_sink(transaction: Transaction, sink_id: str) -> None:

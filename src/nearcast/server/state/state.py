@@ -28,6 +28,7 @@ from nearcast.server.state.tables import (
     KEY_USES,
     KEYS,
     META,
+    PLACES,
     SECRETS,
     SINK_PROGRESS,
     SINKS,
@@ -119,7 +120,7 @@ class State:
         """The sequence number up to which the log was applied; 0 at first."""
         return self._meta("applied_seq")
 
-    def apply(self, changes: Sequence[Change], applied_seq: int) -> None:
+    def apply(self, changes: Sequence[Change], applied_seq: int, *, durable: bool = False) -> None:
         """Write what the log says up to and including a sequence number, in one transaction.
 
         Changes that were applied before are skipped.
@@ -130,24 +131,31 @@ class State:
             In the order of the log. They include all changes above the previous ``applied_seq``.
         applied_seq
             The last sequence number of the stretch, at least that of every change.
+        durable
+            Whether everything that was applied so far is on disk when this returns.
         """
 
         def work(transaction: Transaction) -> None:
             done = _stored_meta(transaction, "applied_seq")
-            if applied_seq > done:
+            if applied_seq > done or durable:
                 write_changes(transaction, [change for change in changes if change.seq > done])
-                row = META.pack(Meta("applied_seq", applied_seq))
+                row = META.pack(Meta("applied_seq", max(applied_seq, done)))
                 transaction.execute(META.upsert, row)
 
         if changes and changes[-1].seq > applied_seq:
             raise ValueError(f"a change has seq {changes[-1].seq}, above {applied_seq=}")
-        self._database.write(work, durable=False)
+        self._database.write(work, durable=durable)
 
     def forget_before(self, seq: int) -> None:
         """Remove definitions that were superseded or deleted before a sequence number."""
 
         def work(transaction: Transaction) -> None:
             transaction.execute("DELETE FROM superseded WHERE to_seq <= ?", (seq,))
+            transaction.execute(
+                "DELETE FROM places WHERE seq < ? AND EXISTS (SELECT 1 FROM places later WHERE "
+                "later.handle = places.handle AND later.seq > places.seq AND later.seq <= ?)",
+                (seq, seq),
+            )
             gone = transaction.execute(
                 "SELECT tenant, COUNT(*) FROM definitions "
                 "WHERE status = 'DELETED' AND version < ? GROUP BY tenant",
@@ -181,18 +189,27 @@ class State:
         """Return a subscription by its handle, deleted ones too."""
         return self._one(DEFINITIONS, "handle = ?", {"handle": handle})
 
-    def definition_at(self, handle: int, seq: int) -> bytes | None:
-        """Return the definition of a subscription as it was when ``seq`` was matched."""
+    def definition_at(self, handle: int, seq: int) -> tuple[bytes, bytes | None] | None:
+        """Return the definition of a subscription as it was when ``seq`` was matched.
+
+        The second value is where it had moved by then, if it had.
+        """
         current = self.definition_of(handle)
         if current is not None and current.defined_seq <= seq:
-            return current.definition
+            return current.definition, self._place_at(handle, current.defined_seq, seq)
         found = self._rows(
             SUPERSEDED, "handle = ? AND from_seq <= ? AND to_seq > ?", (handle, seq, seq)
         )
         for row in found:
             if row.handle == handle and row.from_seq <= seq < row.to_seq:
-                return row.definition
+                return row.definition, self._place_at(handle, row.from_seq, seq)
         return None
+
+    def _place_at(self, handle: int, after: int, seq: int) -> bytes | None:
+        """Return the last place of a subscription after one record, up to another."""
+        where = "handle = ? AND seq > ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
+        found = self._rows(PLACES, where, (handle, after, seq))
+        return found[0].place if found else None
 
     def external_ids(self, tenant: int, handles: Sequence[int]) -> dict[int, str]:
         """Return the external ids of a tenant's handles, deleted ones too."""
@@ -226,13 +243,13 @@ class State:
         after
             Only those with a higher handle.
         limit
-            At most so many.
+            The maximum number of rows.
         bbox
             Only those whose bounding box overlaps this one.
         status
             Only those with a status; all but deleted ones if None.
         """
-        where = ["d.tenant = ?", "+d.handle > ?" if bbox else "d.handle > ?"]
+        where = ["d.tenant = ?", "d.handle > ?"]
         values: list[Value] = [tenant, after]
         if subscriber is not None:
             where.append("d.subscriber = ?")
@@ -242,6 +259,8 @@ class State:
         source = "definitions d"
         if bbox is not None:
             source, condition, numbers = _overlapping(bbox)
+            if source != "definitions d":
+                where[1] = "+d.handle > ?"  # SQLite looks up the cells, not the handles.
             where.append(condition)
             values += numbers
         columns = ", ".join(f"d.{name}" for name in (*DEFINITIONS.columns, "crc"))

@@ -28,6 +28,7 @@ __all__ = [
     "KEYS",
     "KEY_USES",
     "META",
+    "PLACES",
     "SECRETS",
     "SINKS",
     "SINK_PROGRESS",
@@ -86,6 +87,16 @@ class Definition(NamedTuple):
     kind: str
     cell: int
     """The quadtree cell of the box, see `nearcast.server.state.cells`."""
+    place: bytes | None = None
+    """Where it has moved since it was defined."""
+
+
+class Place(NamedTuple):
+    """Where a subscription moved, and in which record."""
+
+    handle: int
+    seq: int
+    place: bytes
 
 
 class Superseded(NamedTuple):
@@ -352,6 +363,7 @@ DEFINITIONS = Table(
     ),
 )
 SUPERSEDED = Table("superseded", Superseded, ("handle", "from_seq"))
+PLACES = Table("places", Place, ("handle", "seq"))
 TENANTS = Table("tenants", Tenant, ("number",))
 KEYS = Table("api_keys", Key, ("id",))
 KEY_USES = Table("key_uses", KeyUse, ("id",))
@@ -371,6 +383,7 @@ TABLES: tuple[Table[Any], ...] = (
     META,
     DEFINITIONS,
     SUPERSEDED,
+    PLACES,
     COUNTS,
     TENANTS,
     KEYS,

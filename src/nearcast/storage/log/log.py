@@ -26,7 +26,8 @@ from __future__ import annotations
 import errno
 import threading
 from bisect import bisect_right
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -35,14 +36,14 @@ from nearcast.errors import InvalidInput, NoSpace, StorageError, Trimmed
 from nearcast.locks import LOCKS, lock_file, unlock_file
 from nearcast.storage.log.disk import Disk
 from nearcast.storage.log.history import History
-from nearcast.storage.log.records import Entry, encode, find_at, measure, scan
+from nearcast.storage.log.records import Entry, encode, measure, scan
 from nearcast.storage.log.segment import Marks, Segment
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
-    from nearcast.storage.log.records import Found, Gap, Group, Record, Sizes
+    from nearcast.storage.log.records import Group, Record, Sizes
 
 __all__ = ["Log", "Ticket"]
 
@@ -148,11 +149,10 @@ class Log:
             self._history = History(self.folder / "epoch", repair=repair)
             self._open(repair)
             self._opened = True
-        except OSError as error:
+        except BaseException as error:
             self.close()
-            raise self._storage_error(error, "cannot be opened") from error
-        except BaseException:
-            self.close()
+            if isinstance(error, OSError) and not isinstance(error, StorageError):
+                raise self._storage_error(error, "cannot be opened") from error
             raise
 
     @property
@@ -276,7 +276,6 @@ class Log:
             self._waiting = []
             return
         marks = self._segments[-1].marks
-        assert marks is not None
         for seq, at in written.marks:
             marks.add(seq, self._end + at)
         self._end += len(written.data)
@@ -308,6 +307,8 @@ class Log:
             self._disk.close(self._file)
         self._file = self._disk.open(segment.path)
         self._end, self._capacity, self._spare_bytes = 0, segment.size, 0
+        if self._segments:
+            self._segments[-1].after = segment.first
         self._segments = [*self._segments, segment]
 
     def _make_spare(self, size: int) -> None:
@@ -336,8 +337,6 @@ class Log:
         )
 
     def _storage_error(self, error: OSError, problem: str) -> StorageError:
-        if isinstance(error, StorageError):
-            return error
         kind = NoSpace if error.errno in _FULL else StorageError
         return kind(f"{self.folder}: {problem}: {error.strerror}")
 
@@ -358,10 +357,10 @@ class Log:
         after, segments = self._last_seq + 1, self._current()
         if first < segments[0].first:
             raise self._gone(first)
-        ends = [*(segment.first for segment in segments[1:]), after]
-        for segment, end in zip(segments, ends, strict=True):
-            if first < min(end, after):
-                yield from self._read_segment(segment, max(first, segment.first), min(end, after))
+        for segment in segments:
+            end = after if segment.after is None else min(segment.after, after)
+            if first < end:
+                yield from self._read_segment(segment, max(first, segment.first), end)
 
     def find(self, seq: int) -> Record:
         """Return the record that has a number; any thread may call this at any time.
@@ -381,9 +380,7 @@ class Log:
         if seq < segments[0].first or self._history.lost_range(seq):
             raise self._gone(seq)
         segment = segments[bisect_right(segments, seq, key=_first) - 1]
-        marks = self._marks(segment)
-        self._check_gaps(segment, marks, seq)
-        return next(self._records(segment, marks, seq, seq + 1, 1))
+        return next(segment.records(seq, seq + 1))
 
     def epoch_of(self, seq: int) -> int:
         """Return the epoch that a number was, or will be, written in.
@@ -403,6 +400,7 @@ class Log:
                 segments = self._current()
                 if len(segments) < 2 or segments[1].first > before:
                     return
+                segments[0].trimmed = True
                 self._segments = segments[1:]
             try:
                 self._disk.remove(segments[0].path)
@@ -426,72 +424,17 @@ class Log:
 
     def _read_segment(self, segment: Segment, seq: int, after: int) -> Iterator[Record]:
         """Yield the records of a segment with numbers in a range; skip what is lost."""
-        marks = self._marks(segment)
-        breaks = sorted(
-            [first for first, _ in self._history.lost] + [gap.first for gap in marks.gaps]
-        )
+        gaps = [gap.first for gap in segment.marks.gaps]
+        breaks = sorted([first for first, _ in self._history.lost] + gaps)
         while seq < after:
             lost = self._history.lost_range(seq)
             if lost is not None:
                 seq = lost[1] + 1
                 continue
-            self._check_gaps(segment, marks, seq)
             following = bisect_right(breaks, seq)
             stop = min(after, breaks[following]) if following < len(breaks) else after
-            yield from self._records(segment, marks, seq, stop, _READ_BYTES)
+            yield from segment.records(seq, stop, _READ_BYTES)
             seq = stop
-
-    def _records(
-        self, segment: Segment, marks: Marks, first: int, stop: int, size: int
-    ) -> Iterator[Record]:
-        """Yield records of a segment that has no gap in this range of numbers."""
-        seq, at = marks.before(first)
-        with self._file_of(segment) as file:
-            while seq < stop:
-                begin, view = at, memoryview(self._disk.read(file, marks.stop(at, size) - at, at))
-                while seq < stop and (at == begin or at - begin < len(view)):
-                    found = find_at(view, at - begin)
-                    if found is None or found.seq != seq:
-                        raise self._damage(segment, at, seq)
-                    seq, at = seq + found.count, begin + found.end
-                    if seq > first:
-                        yield found.record(view)
-
-    def _marks(self, segment: Segment) -> Marks:
-        """Return the marks of a segment; scan it if nobody has yet."""
-        if segment.marks is None:
-            with segment.marking:
-                if segment.marks is None:
-                    segment.marks = Marks.of(self._scan(segment))
-        return segment.marks
-
-    def _scan(self, segment: Segment) -> Iterator[Found | Gap]:
-        """Yield the records and gaps of a segment that is not the last."""
-        with self._file_of(segment) as file:
-            content = self._disk.read(file, self._disk.size(file), 0)
-        following = bisect_right(self._segments, segment.first, key=_first)
-        if following == len(self._segments):
-            raise self._gone(segment.first)
-        after = self._segments[following].first
-        return scan(content, segment.first, after=after, acknowledged=after - 1)
-
-    def _check_gaps(self, segment: Segment, marks: Marks, seq: int) -> None:
-        for gap in marks.gaps:
-            if gap.first <= seq <= gap.last:
-                raise self._damage(segment, gap.at, gap.first)
-
-    @contextmanager
-    def _file_of(self, segment: Segment) -> Iterator[int]:
-        try:
-            file = self._disk.open(segment.path)
-        except OSError as error:
-            if segment not in self._segments:
-                raise self._gone(segment.first) from None
-            raise self._storage_error(error, f"{segment.path.name} cannot be read") from error
-        try:
-            yield file
-        finally:
-            self._disk.close(file)
 
     def _gone(self, seq: int) -> StorageError:
         lost = self._history.lost_range(seq)
@@ -499,12 +442,6 @@ class Log:
             return Trimmed(f"{self.folder}: record {seq:,} was damaged, and given up by a repair")
         first = self._current()[0].first
         return Trimmed(f"{self.folder}: record {seq:,} is gone; the first is {first:,}")
-
-    def _damage(self, segment: Segment, at: int, seq: int) -> StorageError:
-        return StorageError(
-            f"{segment.path}: damaged at byte {at:,}, where record {seq:,} should be; "
-            "restore the file from a backup, or open the log with repair to give it up"
-        )
 
     def __enter__(self) -> Self:
         return self
@@ -521,6 +458,8 @@ class Log:
             self._disk.remove(spare)
         names = sorted(self.folder.glob(f"{'[0-9]' * 20}{_SUFFIX}"))
         self._segments = [self._segment(int(path.stem), path.stat().st_size) for path in names]
+        for segment, following in pairwise(self._segments):
+            segment.after = following.first
         previous = 0
         if self._segments:
             previous = self._open_last(repair)
@@ -549,11 +488,12 @@ class Log:
         marks = Marks.of(scan(content, last.first, after=None, acknowledged=acknowledged))
         last.marks = marks
         if repair:
-            self._give_up()
+            gaps = [gap for segment in self._segments for gap in segment.marks.gaps]
+            self._history.add_lost((gap.first, gap.last) for gap in gaps)
         for gap in marks.gaps:
             lost = self._history.lost_range(gap.first)
             if lost is None or lost[1] < gap.last:
-                raise self._damage(last, gap.at, gap.first)
+                raise last.damage(gap.at, gap.first)
         self._end, self._last_seq = marks.end, max(marks.after, last.first) - 1
         self._capacity = max(last.size, self._segment_bytes)
         if len(content.rstrip(b"\0")) > self._end or last.size < self._capacity:
@@ -563,15 +503,8 @@ class Log:
             self._disk.sync(self._file)  # a killed process may have written without a sync
         return marks.epoch
 
-    def _give_up(self) -> None:
-        """Note all records that cannot be read as lost, on disk."""
-        gaps = [gap[1:] for segment in self._segments for gap in self._marks(segment).gaps]
-        if not set(gaps) <= set(self._history.lost):
-            self._history.add_lost(gaps)
-            self._history.save()
-
     def _segment(self, first: int, size: int) -> Segment:
-        return Segment(self.folder / f"{first:020d}{_SUFFIX}", first, size)
+        return Segment(self._disk, self.folder / f"{first:020d}{_SUFFIX}", first, size)
 
 
 def _complete(entries: Sequence[AnyEntry]) -> list[Entry]:

@@ -1,19 +1,26 @@
-"""A segment of a log: a file, and marks that say where some of its records begin."""
+"""A segment of a log: a file, and marks that say where some of its records begin.
+
+A record is found by the last mark before it, and a few steps from there. Files are opened for each
+look: a log may have thousands of segments.
+"""
 
 from __future__ import annotations
 
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nearcast.storage.log.records import MARK_BYTES, Gap
+from nearcast.errors import StorageError, Trimmed
+from nearcast.storage.log.records import MARK_BYTES, Gap, find_at, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from nearcast.storage.log.records import Found
+    from nearcast.storage.log.disk import Disk
+    from nearcast.storage.log.records import Found, Record
 
 __all__ = ["Marks", "Segment"]
 
@@ -74,19 +81,106 @@ class Marks:
 
 
 class Segment:
-    """A file of records.
+    """A file of records, which threads read while one appends.
 
     Parameters
     ----------
-    path, first
-        The file, and the number that it begins with.
+    disk, path
+        The file.
+    first
+        The number that it begins with.
     size
         How large the file is, in bytes.
+
+    Attributes
+    ----------
+    after
+        The number that the next segment begins with; None for the last one.
+    trimmed
+        Whether the file is gone, or about to be.
     """
 
-    def __init__(self, path: Path, first: int, size: int) -> None:
+    def __init__(self, disk: Disk, path: Path, first: int, size: int) -> None:
+        self._disk = disk
         self.path = path
         self.first = first
         self.size = size
-        self.marks: Marks | None = None
-        self.marking = threading.Lock()
+        self.after: int | None = None
+        self.trimmed = False
+        self._marks: Marks | None = None
+        self._marking = threading.Lock()
+
+    @property
+    def marks(self) -> Marks:
+        """The marks; the file is scanned if nobody has needed them yet."""
+        if self._marks is None:
+            with self._marking:
+                if self._marks is None:
+                    self._marks = self._scan()
+        return self._marks
+
+    @marks.setter
+    def marks(self, marks: Marks) -> None:
+        self._marks = marks
+
+    def records(self, first: int, stop: int, size: int = 1) -> Iterator[Record]:
+        """Yield the records that have a number in a range, and in which there is no gap.
+
+        ``size`` bytes or more are read at a time.
+
+        Raises
+        ------
+        Trimmed
+            If the segment is gone.
+        StorageError
+            If one is damaged.
+        """
+        marks = self.marks
+        self.check_gaps(first)
+        seq, at = marks.before(first)
+        with self._file() as file:
+            while seq < stop:
+                begin, view = at, memoryview(self._disk.read(file, marks.stop(at, size) - at, at))
+                while seq < stop and (at == begin or at - begin < len(view)):
+                    found = find_at(view, at - begin)
+                    if found is None or found.seq != seq:
+                        raise self.damage(at, seq)
+                    seq, at = seq + found.count, begin + found.end
+                    if seq > first:
+                        yield found.record(view)
+
+    def check_gaps(self, seq: int) -> None:
+        """Raise an error if a number is in a gap."""
+        for gap in self.marks.gaps:
+            if gap.first <= seq <= gap.last:
+                raise self.damage(gap.at, gap.first)
+
+    def damage(self, at: int, seq: int) -> StorageError:
+        """Return the error that names a damaged place."""
+        return StorageError(
+            f"{self.path}: damaged at byte {at:,}, where record {seq:,} should be; "
+            "restore the file from a backup, or open the log with repair to give it up"
+        )
+
+    def _scan(self) -> Marks:
+        """Return the marks of a segment that is not the last."""
+        with self._file() as file:
+            content = self._disk.read(file, self._disk.size(file), 0)
+        assert self.after is not None
+        return Marks.of(scan(content, self.first, after=self.after, acknowledged=self.after - 1))
+
+    @contextmanager
+    def _file(self) -> Iterator[int]:
+        file = -1
+        try:
+            file = self._disk.open(self.path)
+            yield file
+        except StorageError:
+            raise
+        except OSError as error:
+            if self.trimmed:
+                raise Trimmed(f"{self.path}: is gone; the log was trimmed") from None
+            raise StorageError(f"{self.path}: cannot be read: {error.strerror}") from error
+        finally:
+            if file >= 0:
+                self._disk.close(file)

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request
 from starlette.responses import Response
 
 from nearcast.errors import InvalidInput

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends
 from fastapi.security import HTTPBearer
-
-# FastAPI reads these annotations when it makes the routes.
-from starlette.requests import HTTPConnection  # noqa: TC002
+from starlette.requests import HTTPConnection
 
 from nearcast.server.delivery.paced import Pace, PacedFeed
 from nearcast.server.delivery.pacing import PacingSettings

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Query
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.rendering import event_id, json_text, sse_frame
-from nearcast.server.http.auth import Principal  # noqa: TC001
+from nearcast.server.http.auth import Principal
 from nearcast.server.http.context import Context, context_of, may
 from nearcast.server.http.messages import JSON, NDJSON
 from nearcast.server.http.problems import Problem

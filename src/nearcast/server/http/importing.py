@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Depends, Query
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request
+from starlette.responses import Response
 
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
@@ -23,8 +24,6 @@ from nearcast.server.matching.registry import Channel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from starlette.responses import Response
 
     from nearcast.server.http.definitions import Definition
 

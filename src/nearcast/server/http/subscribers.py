@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request
+from starlette.responses import Response
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.pacing import PacingSettings
@@ -27,8 +28,6 @@ from nearcast.server.matching.registry import Channel
 from nearcast.server.service import parse_event_id
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
-
     from nearcast.server.service import Gap
     from nearcast.server.state import Subscriber as Row
 

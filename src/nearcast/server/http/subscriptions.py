@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.signing import new_secret

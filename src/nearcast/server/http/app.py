@@ -13,6 +13,7 @@ from nearcast import __version__
 from nearcast.server.http import (
     administration,
     events,
+    explaining,
     importing,
     problems,
     publishing,
@@ -36,6 +37,7 @@ _ROUTERS = (
     importing.router,
     subscriptions.router,
     subscribers.router,
+    explaining.router,
     administration.router,
 )
 

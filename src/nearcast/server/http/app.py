@@ -19,6 +19,7 @@ from nearcast.server.http import (
     publishing,
     subscribers,
     subscriptions,
+    webhooks,
 )
 from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.correlators import CorrelatorMiddleware
@@ -38,6 +39,7 @@ _ROUTERS = (
     subscriptions.router,
     subscribers.router,
     explaining.router,
+    webhooks.router,
     administration.router,
 )
 
@@ -57,12 +59,14 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await asyncio.to_thread(open_service)
         service.start()
-        app.state.context = Context(service, settings or Settings())
+        context = app.state.context = Context(service, settings or Settings())
+        await context.start()
         beating = asyncio.create_task(_beat(service))
         try:
             yield
         finally:
             beating.cancel()
+            await context.close()
             await service.close()
 
     app = FastAPI(

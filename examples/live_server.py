@@ -35,6 +35,7 @@ EXAMPLES = {
 
 
 def main() -> None:
+    """Start the server, show what it does, and stop it."""
     given = arguments()
     data, folder = Path(given.folder), Path(given.folder) / "server"
     shutil.rmtree(folder, ignore_errors=True)  # a sample starts from nothing
@@ -62,6 +63,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
+    """Return what the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--subscriptions", type=int, default=20_000)
@@ -83,6 +85,7 @@ def started(server: "subprocess.Popen[str]") -> tuple[str, str]:
 
 
 def found(pattern: str, line: str) -> str | None:
+    """Return the first part of a line that fits a pattern."""
     match = re.search(pattern, line)
     return match[0] if match else None
 
@@ -125,6 +128,7 @@ def show(client: Client, data: Path, count: int, seconds: float | None, url: str
 
 
 def batches(messages: Iterator[dict[str, object]], size: int) -> Iterator[list[dict[str, object]]]:
+    """Yield messages a few at a time, each with the time at which it is sent."""
     while batch := [{**m, "properties": {"sent": time.time()}} for m in islice(messages, size)]:
         yield batch
 
@@ -148,6 +152,7 @@ class Heard(threading.Thread):
         self.last = "none"
 
     def run(self) -> None:
+        """Receive events until the server stops."""
         try:
             for event in self._stream:
                 if event.type == "match" and event.message is not None:
@@ -159,9 +164,11 @@ class Heard(threading.Thread):
 
     @property
     def events(self) -> int:
+        """How many matches have arrived."""
         return len(self._delays_s)
 
     def median_ms(self) -> float:
+        """Return how long half of them took at most, from publishing to receiving."""
         ordered = sorted(self._delays_s) or [0.0]
         return 1000 * ordered[len(ordered) // 2]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field, JsonValue, model_validator
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request  # FastAPI reads annotations
 
 from nearcast.errors import StorageError
 from nearcast.model import Message, Subscription

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request  # FastAPI reads annotations
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.rendering import event_id

@@ -15,11 +15,16 @@ import asyncio
 import json
 import random
 import sys
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import aiohttp
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+T = TypeVar("T")
 WORDS = ["red", "green", "blue", "amber"]
 END = "sentinel"
 SUBSCRIBERS = ["ann", "bob", "cleo"]
@@ -94,6 +99,7 @@ class Checker:
         self.history: dict[str, list[Changed]] = {}
         self.deletions: list[tuple[str, Definition, int]] = []
         self.streams: dict[tuple[str, int], list[Event]] = {}
+        self.last = (0, 0)
         self.retries = self.resumptions = self.resolved = 0
         self.arrived = asyncio.Condition()
 
@@ -272,6 +278,8 @@ class Checker:
                     if b"data" in frame:
                         await self.take(received, last, frame)
                         limit -= 1
+                        if received[-1].position == self.last:
+                            return last
                     frame = {}
                     if not limit:
                         break
@@ -333,14 +341,14 @@ class Checker:
         for seq, (_, message) in self.messages.items():
             ids = []
             for id, history in self.history.items():
-                before = [changed for changed in history if changed.seq < seq]
-                now = before[-1].definition if before else None
+                known = [changed for changed in history if changed.seq < seq]
+                now = known[-1].definition if known else None
                 if now is not None and now.subscriber == subscriber and now.matches(message):
                     ids.append(id)
             if ids:
                 found.append((seq, "match", (message, sorted(ids))))
         for id, history in self.history.items():
-            for before, after in zip(history, history[1:], strict=False):
+            for before, after in pairwise(history):
                 if after.definition is None and before.definition is not None:
                     if before.definition.subscriber == subscriber:
                         found.append((after.seq, "subscription-ended", id))
@@ -402,15 +410,15 @@ class Checker:
             ]
             await self.command("finish", [*working, *listening])
             self.finishing = True
-            await asyncio.gather(*working)
-            await self.end()
+            await self.unless_failed(asyncio.gather(*working), listening)
+            await self.unless_failed(self.end(), listening)
             self.date_deletions()
             total = self.check_streams()
             await self.check_lists()
             for task in listening:
                 task.cancel()
             counts = f"{len(self.messages)} messages {total} events {self.resolved} resolved"
-            print(f"checked {counts} {self.retries} retries {self.resumptions} resumptions")
+            say(f"checked {counts} {self.retries} retries {self.resumptions} resumptions")
             await self.command("compare", [])
             for subscriber in SUBSCRIBERS:
                 again: list[Event] = []
@@ -418,16 +426,26 @@ class Checker:
                 while not again or again[-1].position < self.last:
                     last = await self.receive(subscriber, again, last)
                 assert again == self.streams[subscriber, 0]
-            print("same")
+            say("same")
 
     async def command(self, expected: str, tasks: list[asyncio.Task[None]]) -> None:
         """Wait for a line of standard input; a task that fails fails everything."""
-        line = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
-        done, _ = await asyncio.wait([line, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {line}:
+        line = await self.unless_failed(asyncio.to_thread(sys.stdin.readline), tasks)
+        assert line == expected + "\n"
+
+    async def unless_failed(self, work: Awaitable[T], tasks: list[asyncio.Task[None]]) -> T:
+        """Return what a work returns, unless a task ends before it: they only end by failing."""
+        main = asyncio.ensure_future(work)
+        done, _ = await asyncio.wait([main, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {main}:
             task.result()
-        assert line in done
-        assert line.result() == expected + "\n"
+        return await main
+
+
+def say(line: str) -> None:
+    """Answer a command."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def difference(received: list[Any], expected: list[Any]) -> str:
@@ -439,5 +457,4 @@ def difference(received: list[Any], expected: list[Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     asyncio.run(Checker(Path(sys.argv[1]), sys.argv[2], random.Random(int(sys.argv[3]))).run())

@@ -15,6 +15,7 @@ import asyncio
 import json
 import random
 import sys
+from bisect import bisect_left
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -338,11 +339,12 @@ class Checker:
     def expected(self, subscriber: str) -> list[tuple[int, str, Any]]:
         """Return what a subscriber has to get: by number, the type and what it is about."""
         found: list[tuple[int, str, Any]] = []
+        seqs = {id: [changed.seq for changed in all] for id, all in self.history.items()}
         for seq, (_, message) in self.messages.items():
             ids = []
             for id, history in self.history.items():
-                known = [changed for changed in history if changed.seq < seq]
-                now = known[-1].definition if known else None
+                at = bisect_left(seqs[id], seq)
+                now = history[at - 1].definition if at else None
                 if now is not None and now.subscriber == subscriber and now.matches(message):
                     ids.append(id)
             if ids:
@@ -357,6 +359,7 @@ class Checker:
     def check_streams(self) -> int:
         """Compare what streams received with what the acknowledged history implies."""
         total = 0
+        everything = {subscriber: self.expected(subscriber) for subscriber in SUBSCRIBERS}
         for (subscriber, _), events in self.streams.items():
             received = []
             for event in events:
@@ -366,7 +369,7 @@ class Checker:
                     about = data["message"], sorted(m["subscriptionId"] for m in data["matches"])
                     assert event.id == f"{self.messages[event.position[0]][0]}-{event.position[0]}"
                 received.append((event.position[0], event.type, about))
-            expected = self.expected(subscriber)
+            expected = everything[subscriber]
             assert received == expected, difference(received, expected)
             total += len(received)
         for subscriber in SUBSCRIBERS:

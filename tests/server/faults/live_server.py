@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Client", "LiveServer", "Stream", "box", "subscription"]
 
 _PROCESS = Path(__file__).with_name("server_process.py")
-_ANSWER_S = 60
+_ANSWER_S = 30
 _START_S = 120
 _STOP_S = 60
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import random
 import re
@@ -100,7 +101,7 @@ def test_log(data: Data, tmp_path: Path, seed: int) -> None:
         stream = Stream(client, "ann")
         client.publish({"id": "new", "text": "tea", "lon": 0, "lat": 1})
         with stream._changed:
-            assert stream._changed.wait_for(lambda: is_last(stream.events, "new"), 60)
+            assert stream._changed.wait_for(lambda: is_last(stream.events, "new"), 15)
         stream.close()
         known = {event["id"]: event for event in before}
         found = [event for event in stream.events[:-1] if event["id"] in known]
@@ -130,7 +131,7 @@ def test_log_beside_events_and_a_checkpoint(data: Data, tmp_path: Path, seed: in
         stream = Stream(client, "ann")
         client.publish({"id": "new", "text": "tea", "lon": 0, "lat": 1})
         with stream._changed:
-            assert stream._changed.wait_for(lambda: is_last(stream.events, "new"), 60)
+            assert stream._changed.wait_for(lambda: is_last(stream.events, "new"), 15)
         stream.close()
         known = {event["id"]: event for event in data.answers["ann"]}
         assert all(known[event["id"]] == event for event in stream.events[:-1])
@@ -145,8 +146,12 @@ def test_what_can_be_computed_again(data: Data, tmp_path: Path, part: str, seed:
     rng = random.Random(f"{part} {SEED} {seed}")
     with damaged_copy(data, tmp_path / "data") as server:
         flip(rng.choice(files(server.folder / part)), rng)
-        assert answers(server.start()) == data.answers
-        server.kill()
+        try:
+            assert answers(server.start()) == data.answers
+            server.kill()
+        except (OSError, http.client.HTTPException):
+            assert server.wait() == 70
+            assert "start the server again, it computes them" in "".join(server.output)
         assert answers(server.start()) == data.answers
 
 

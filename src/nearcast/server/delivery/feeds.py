@@ -222,8 +222,8 @@ class Feed:
 
     async def _read_store(self) -> list[Rendered]:
         self._blocks.clear()  # blocks from now on are kept; the store has those before
-        events = await asyncio.to_thread(self._stored)
-        if len(events) >= _READ_EVENTS:
+        events, more = await asyncio.to_thread(self._stored)
+        if more:
             self._behind = True
         return events
 
@@ -239,8 +239,8 @@ class Feed:
             self._behind = True
         return self._feeds.renderer.render(found, self.subscriber)
 
-    def _stored(self) -> list[Rendered]:
-        """Read the store, and say if events are gone."""
+    def _stored(self) -> tuple[list[Rendered], bool]:
+        """Read the store, and say if events are gone; return whether there may be more."""
         events, renderer = self._feeds.events, self._feeds.renderer
         while True:
             after, gaps, first_seq = self.position, [], self._feeds.first_seq
@@ -250,7 +250,23 @@ class Feed:
                 after = Position(first_seq - 1)
             try:
                 refs = events.read(self.channel, after, _READ_EVENTS)
-                return gaps + renderer.render(refs, self.subscriber)
+                return gaps + self._rendered(refs, after), len(refs) == _READ_EVENTS
             except Trimmed:
                 if self._feeds.first_seq == first_seq:  # not because of trimming
                     raise
+
+    def _rendered(self, refs: list[EventRef], after: Position) -> list[Rendered]:
+        """Render events, with a gap for each range of the log that a repair gave up."""
+        events, renderer = self._feeds.events, self._feeds.renderer
+        until = refs[-1].seq if len(refs) == _READ_EVENTS else events.last_seq
+        rendered: list[Rendered] = []
+        for first, last in renderer.lost:
+            if last <= after.seq or until < first:
+                continue
+            before = [ref for ref in refs if ref.seq < first]
+            refs = [ref for ref in refs if ref.seq > last]
+            rendered += renderer.render(before, self.subscriber)
+            begin = max(after, Position(first - 1))
+            counted = events.count(self.channel, begin) - events.count(self.channel, Position(last))
+            rendered.append(renderer.gap(begin, last + 1, counted or None))
+        return rendered + renderer.render(refs, self.subscriber)

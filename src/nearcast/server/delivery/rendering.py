@@ -143,6 +143,11 @@ class Renderer:
         """The first record that the log has; events of those before it cannot be rendered."""
         return self._log.first_seq
 
+    @property
+    def lost(self) -> list[tuple[int, int]]:
+        """The ranges of the log, first and last, whose events cannot be rendered either."""
+        return self._log.lost
+
     def message(self, seq: int) -> bytes:
         """Return the JSON of a message; ``null`` if its record was trimmed."""
         try:

@@ -38,6 +38,7 @@ from nearcast.server.matching.postings import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from nearcast.intake import MessageBatch
     from nearcast.server.audit.scanning import Asked
     from nearcast.server.log.records import Change, Definition
     from nearcast.storage.log import Record
@@ -136,6 +137,42 @@ class Replay:
         self._run: list[tuple[int, int, int, bytes]] = []  # seq, tenant, time, message
         self._posted: list[Posting] = []
 
+    def resume(
+        self,
+        subscriptions: list[Subscription],
+        waiting: dict[tuple[int, int], tuple[int, int, float]],
+        counted: int,
+    ) -> None:
+        """Begin with subscriptions of a later moment, and what was waiting then.
+
+        Parameters
+        ----------
+        subscriptions
+            All of them, by handle.
+        waiting
+            When updates may be posted, of which kind they are, and scores, by handle and message.
+        counted
+            How many ranked subscriptions there were when weights were counted.
+        """
+        self.subscriptions = subscriptions
+        self._waiting, self._counted = waiting, counted
+        self._next_waiting_us = min((due_us for due_us, _, _ in waiting.values()), default=NEVER)
+        unended = [one for one in subscriptions if one.status != ENDED]
+        for one in unended:
+            self._ranked += one.definition.kind != "boolean"
+            if one.name is not None:
+                self._named[one.tenant, one.name] = one.handle
+            if one.definition.expires_us is not None:
+                self._expiring[one.handle] = one.definition.expires_us
+        self._next_expiry_us = min(self._expiring.values(), default=NEVER)
+        for tenant in {one.tenant for one in unended}:
+            self._read([one for one in unended if one.tenant == tenant and one.status == ACTIVE])
+
+    def remember(self, record: Record) -> None:
+        """Keep the messages of an earlier record that stay alive; nothing is posted."""
+        if record.kind == MESSAGES:
+            self._keep(*_messages(record))
+
     def process(self, record: Record) -> None:
         """Process the next record; `take` returns what it leads to."""
         time_us = time_of(record)
@@ -143,11 +180,7 @@ class Replay:
             self._match()
         self._pass_time(record.seq, time_us)
         if record.kind == MESSAGES:
-            body = read_messages_body(record)
-            self._run += [
-                (seq, body.tenant, time_us, blob)
-                for seq, blob in enumerate(body.messages, record.seq)
-            ]
+            self._run += _messages(record)[1]
         elif record.kind == CHANGES:
             self._change(record, time_us)
         elif record.kind == MOVES:
@@ -185,13 +218,7 @@ class Replay:
             self._match_of(tenant, [one for one in run if one[1] == tenant])
 
     def _match_of(self, tenant: int, run: list[tuple[int, int, int, bytes]]) -> None:
-        batch = self.scanner.messages([blob for *_, blob in run])
-        ttl_us = batch.ttl_us.tolist()
-        living = self._living.setdefault(tenant, Living())
-        for row, (seq, _, time_us, blob) in enumerate(run):
-            if ttl_us[row] > 0:
-                living.add(seq, min(time_us + ttl_us[row], NEVER), batch.box[row], blob)
-        messages = self.scanner.number(batch)
+        messages = self.scanner.number(self._keep(tenant, run))
         updates = [
             _Update(run[found.message][0], run[found.message][0], found.handle, MATCH, found.score)
             for limited in (True, False)
@@ -199,6 +226,16 @@ class Replay:
             for found in self._table(tenant, limited).match(self.scanner, messages)
         ]
         self._post(updates)
+
+    def _keep(self, tenant: int, run: list[tuple[int, int, int, bytes]]) -> MessageBatch:
+        """Return messages of a tenant, and keep those that stay alive."""
+        batch = self.scanner.messages([blob for *_, blob in run])
+        ttl_us = batch.ttl_us.tolist()
+        living = self._living.setdefault(tenant, Living())
+        for row, (seq, _, time_us, blob) in enumerate(run):
+            if ttl_us[row] > 0:
+                living.add(seq, min(time_us + ttl_us[row], NEVER), batch.box[row], blob)
+        return batch
 
     def _post(self, updates: Iterable[_Update]) -> None:
         """Post matches that begin and end, as far as somebody wants them."""
@@ -448,6 +485,12 @@ class Replay:
             found = self.subscriptions[handle]
             updates += self._compared(found, asked, found.version, time_us)
         self._update(updates, time_us)
+
+
+def _messages(record: Record) -> tuple[int, list[tuple[int, int, int, bytes]]]:
+    """Return the tenant of messages, and seq, tenant, time and JSON of each."""
+    time_us, tenant, blobs, _ = read_messages_body(record)
+    return tenant, [(seq, tenant, time_us, blob) for seq, blob in enumerate(blobs, record.seq)]
 
 
 def _placed(row: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:

@@ -372,9 +372,9 @@ def test_a_difference_is_explained(folder: Path) -> None:
 def test_a_bug_in_matching_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     post = Matcher._post
 
-    def drop_one(self: Matcher, *columns: Any) -> None:
+    def drop_one(self: Matcher, *columns: Any) -> list[tuple[int, int]]:
         keep = ~((columns[0] == 30) & (columns[1] == 2))
-        post(self, *(column[keep] for column in columns))
+        return post(self, *(column[keep] for column in columns))
 
     monkeypatch.setattr(Matcher, "_post", drop_one)
     subscriptions = [Change(None, definition("tea")) for _ in range(4)]

@@ -101,7 +101,8 @@ class Subscription:
 
     def wants(self, type: str) -> bool:
         """Return whether it wants a type of events."""
-        return self.definition.types is None or type in self.definition.types
+        types = self.definition.types
+        return types is None or type in types or f"org.nearcast.{type}" in types
 
     @property
     def limited(self) -> bool:
@@ -258,10 +259,7 @@ class Replay:
     def _put(
         self, seq: int, subscription: Subscription, message: int, kind: int, score: float
     ) -> None:
-        for channel in (subscription.channel, subscription.sink):
-            if channel:
-                posting = Posting(seq, channel, subscription.handle, message, kind, score)
-                self._posted.append(posting)
+        self._posted += _postings(seq, subscription, message, kind, score)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -313,14 +311,12 @@ class Replay:
         """Apply the changes of a record; of several definitions, only the last one is matched."""
         body = read_changes(record)
         before: dict[int, Asked | None] = {}
-        life: list[tuple[int, int, int]] = []
+        life: list[Posting] = []
         for seq, change in enumerate(body.changes, record.seq):
             self._apply(body.tenant, change, seq, before, life)
         changed = [self.subscriptions[handle] for handle in before]
         refused = self._read([one for one in changed if one.status == ACTIVE])
-        for seq, handle, kind in life:
-            if handle not in refused:
-                self._put(seq, self.subscriptions[handle], 0, kind, math.nan)
+        self._posted += [posting for posting in life if posting.handle not in refused]
         updates: list[_Update] = []
         for subscription in changed:
             if subscription.asked is not None:
@@ -336,7 +332,7 @@ class Replay:
         change: Change,
         seq: int,
         before: dict[int, Asked | None],
-        life: list[tuple[int, int, int]],
+        life: list[Posting],
     ) -> None:
         """Apply one change, unless it is refused; ``before`` gets what was matched until now."""
         id, definition, expected, must_exist = change
@@ -351,8 +347,9 @@ class Replay:
             assert found is not None
             before.setdefault(found.handle, None)
             self._forget(found)
+            self._stop_waiting(found)
             if found.wants("subscription-ended"):
-                life.append((seq, found.handle, ENDED_DELETED))
+                life += _postings(seq, found, 0, ENDED_DELETED, math.nan)
             return
         kind, type = UPDATED, "subscription-updated"
         if found is None:
@@ -362,8 +359,14 @@ class Replay:
         self._define(found, definition, seq)
         if found.status == PAUSED:
             before[found.handle] = None  # when it is active again, it begins again
+            self._stop_waiting(found)
         if found.wants(type):
-            life.append((seq, found.handle, kind))
+            life += _postings(seq, found, 0, kind, math.nan)
+
+    def _stop_waiting(self, subscription: Subscription) -> None:
+        """Forget the updates of a subscription that wait."""
+        for pair in [pair for pair in self._waiting if pair[0] == subscription.handle]:
+            del self._waiting[pair]
 
     def _new(self, tenant: int, id: str | None, definition: Definition) -> Subscription:
         handle = len(self.subscriptions)
@@ -378,6 +381,8 @@ class Replay:
         self._take_out(subscription)
         self._ranked += definition.kind != "boolean"
         self._ranked -= subscription.definition.kind != "boolean"
+        if definition.max_events != subscription.definition.max_events:
+            subscription.events = 0
         subscription.definition, subscription.row = definition, definition.row
         subscription.status = ACTIVE if definition.active else PAUSED
         subscription.version = seq
@@ -443,9 +448,11 @@ class Replay:
         for update in updates:
             dwell_us = self.subscriptions[update.handle].definition.dwell_us
             pair = update.handle, update.message
+            if self._waiting.pop(pair, None) is not None:
+                continue
             if not dwell_us:
                 now.append(update)
-            elif self._waiting.pop(pair, None) is None:
+            else:
                 self._waiting[pair] = time_us + dwell_us, update.kind, update.score
                 self._next_waiting_us = min(self._next_waiting_us, time_us + dwell_us)
         self._post(now)
@@ -485,6 +492,17 @@ class Replay:
             found = self.subscriptions[handle]
             updates += self._compared(found, asked, found.version, time_us)
         self._update(updates, time_us)
+
+
+def _postings(
+    seq: int, subscription: Subscription, message: int, kind: int, score: float
+) -> list[Posting]:
+    """Return what the subscriber and the sink of a subscription, as it is now, have to get."""
+    return [
+        Posting(seq, channel, subscription.handle, message, kind, score)
+        for channel in (subscription.channel, subscription.sink)
+        if channel
+    ]
 
 
 def _messages(record: Record) -> tuple[int, list[tuple[int, int, int, bytes]]]:

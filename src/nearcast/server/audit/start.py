@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["start_at"]
 
 _KIND = "server-registry"
-_STATUSES = {1: ACTIVE, 2: PAUSED, 3: ENDED}
+_STATUSES = {1: ACTIVE, 2: PAUSED, 3: ENDED, 4: ENDED}
 _TYPES = (
     "match",
     "unmatch",

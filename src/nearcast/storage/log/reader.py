@@ -72,7 +72,7 @@ class LogReader(Log):
         """Find the last record that is whole; another one may be written at this moment."""
         acknowledged = self._history.acknowledged
         for _ in range(_ATTEMPTS):  # what was being written is no gap the next time
-            content = last.path.read_bytes()
+            content = last.content()
             marks = Marks.of(scan(content, last.first, after=None, acknowledged=acknowledged))
             gaps = [gap for gap in marks.gaps if not self._history.lost_range(gap.first)]
             if not gaps:

@@ -337,7 +337,6 @@ class Matcher:
         outcomes = changes.apply(body.changes, record.seq)
         self._changes += changes.stored  # before what an update may end
         self._pieces.add_lifecycle(changes.lifecycle)
-        self._changes += changes.stored  # first: an initial event may be the last one that it has
         self._update(changes.updates, changes.seq_of, body.time_us)
         self._outcomes[record.seq] = outcomes
         self._count_weights()
@@ -387,7 +386,6 @@ class Matcher:
                     outcomes[at] = Outcome("INVALID_ARGUMENT", reason)
             for handle, (seq, place) in last.items():
                 if handle not in refused:
-                    rows["version"][handle] = seq
                     change = PutPlace(seq, handle, _pack(place), body.time_us, place_box(place))
                     self._changes.append(change)
             self._update(moved.updates, {h: seq for h, (seq, _) in last.items()}, body.time_us)

@@ -314,7 +314,6 @@ def _moved(change: PutPlace, before: Definition) -> Definition:
     west, south, east, north = map(float, change.box)
     [cell] = cells_of_boxes(np.array([change.box], np.float64)).tolist()
     return before._replace(
-        version=change.seq,
         updated_us=change.time_us,
         west=west,
         south=south,

@@ -120,7 +120,8 @@ class _Pieces:
         """Add events in the life of subscriptions."""
         if not events:
             return
-        seq, handle, kind, channel, sink = np.array(events, np.int64).T
+        columns = (np.array(column, np.int64) for column in zip(*events, strict=True))
+        seq, handle, kind, channel, sink = columns
         own = Postings(
             seq,
             channel.astype(np.uint32),

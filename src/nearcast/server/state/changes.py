@@ -171,7 +171,6 @@ Change = (
 
 _TABLE_OF: dict[type[Any], Table[Any]] = {
     PutTenant: TENANTS,
-    PutKey: KEYS,
     PutSubscriber: SUBSCRIBERS,
     PutChannel: CHANNELS,
     PutIdempotency: IDEMPOTENCY,
@@ -179,22 +178,27 @@ _TABLE_OF: dict[type[Any], Table[Any]] = {
 
 
 def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
-    """Write changes that come in the order of the log."""
+    """Write changes that come in the order of the log; that of different tables is of no matter."""
     _write_definitions(
         transaction, [c for c in changes if isinstance(c, (PutDefinition, SetStatus))]
     )
+    rows: dict[type[Any], list[Any]] = {}
     for change in changes:
         if isinstance(change, (PutDefinition, SetStatus)):
             continue
-        if isinstance(change, RevokeKey):
+        if isinstance(change, PutKey):
+            transaction.execute(KEYS.upsert, KEYS.pack(change.row))
+        elif isinstance(change, RevokeKey):
             _revoke(transaction, change)
         elif isinstance(change, RemoveSink):
             _remove_sink(transaction, change.id)
         elif isinstance(change, PutSink):
             _put_sink(transaction, change.row)
         else:
-            table = _TABLE_OF[type(change)]
-            transaction.execute(table.upsert, table.pack(change.row))
+            rows.setdefault(type(change), []).append(change.row)
+    for kind, given in rows.items():
+        table = _TABLE_OF[kind]
+        transaction.execute_many(table.upsert, map(table.pack, given))
 
 
 def _write_definitions(

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nearcast.columns import NEVER
 from nearcast.server.matching.postings import ENDED_DELETED, STARTED, UPDATED
-from nearcast.server.matching.registry import ACTIVE, ENDED, PAUSED, WANTS, Channel, Row
+from nearcast.server.matching.registry import ACTIVE, ENDED, NEW, PAUSED, WANTS, Channel, Row
 from nearcast.server.matching.tables import subscription_table
 from nearcast.server.state import changes as stored
 from nearcast.server.state.cells import Box
@@ -145,7 +145,7 @@ class Changes:
         registry, new = self._registry, handle < 0
         if new:
             handle = registry.add(self._tenant, id)
-        old = registry.row(handle)
+        old = NEW if new else registry.row(handle)
         row = self._row(definition, old, seq)
         registry.put(handle, old, row)
         before = self._put.pop(handle, None)

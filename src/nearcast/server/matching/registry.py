@@ -84,7 +84,8 @@ class Row(NamedTuple):
     version: int
 
 
-_NEW = Row(0, 0, 0, 0, 0, 0, 0, False, False, NEVER, 0, 0)
+NEW = Row(0, 0, 0, 0, 0, 0, 0, False, False, NEVER, 0, 0)
+"""What is known of a subscription that was just added."""
 
 
 class Channel(NamedTuple):
@@ -213,7 +214,7 @@ class Registry:
         self._names.append(id)
         if id is not None:
             self._ids.setdefault(tenant, {})[id] = handle
-        self._rows.push(_NEW)
+        self._rows.push(NEW)
         self.per_tenant[tenant] = self.per_tenant.get(tenant, 0) + 1
         return handle
 

@@ -7,7 +7,7 @@ Every change has the sequence number of its record. A change whose number is not
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -178,27 +178,24 @@ _TABLE_OF: dict[type[Any], Table[Any]] = {
 
 
 def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
-    """Write changes that come in the order of the log; that of different tables is of no matter."""
+    """Write changes that come in the order of the log."""
     _write_definitions(
         transaction, [c for c in changes if isinstance(c, (PutDefinition, SetStatus))]
     )
-    rows: dict[type[Any], list[Any]] = {}
     for change in changes:
         if isinstance(change, (PutDefinition, SetStatus)):
             continue
-        if isinstance(change, PutKey):
-            transaction.execute(KEYS.upsert, KEYS.pack(change.row))
-        elif isinstance(change, RevokeKey):
+        if isinstance(change, RevokeKey):
             _revoke(transaction, change)
         elif isinstance(change, RemoveSink):
             _remove_sink(transaction, change.id)
         elif isinstance(change, PutSink):
             _put_sink(transaction, change.row)
-        else:
-            rows.setdefault(type(change), []).append(change.row)
-    for kind, given in rows.items():
-        table = _TABLE_OF[kind]
-        transaction.execute_many(table.upsert, map(table.pack, given))
+        elif isinstance(change, PutKey):
+            transaction.execute(KEYS.upsert, KEYS.pack(change.row))
+    for kind, table in _TABLE_OF.items():
+        rows = [cast("Any", change).row for change in changes if type(change) is kind]
+        transaction.execute_many(table.upsert, map(table.pack, rows))
 
 
 def _write_definitions(

@@ -7,7 +7,7 @@ Every change has the sequence number of its record. A change whose number is not
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -194,7 +194,7 @@ def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
         elif isinstance(change, PutKey):
             transaction.execute(KEYS.upsert, KEYS.pack(change.row))
     for kind, table in _TABLE_OF.items():
-        rows = [cast("Any", change).row for change in changes if type(change) is kind]
+        rows = [row for change in changes if type(change) is kind for row in change[1:]]
         transaction.execute_many(table.upsert, map(table.pack, rows))
 
 

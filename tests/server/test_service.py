@@ -539,6 +539,7 @@ def test_a_cancelled_reader_misses_nothing(tmp_path: Path) -> None:
             for _ in range(3):
                 reading = asyncio.ensure_future(feed.next())
                 await asyncio.sleep(0)
+                service.feeds.beat()
                 reading.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await reading

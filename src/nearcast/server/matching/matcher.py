@@ -372,7 +372,7 @@ class Matcher:
             elif rows["status"][handle] == PAUSED:
                 outcomes.append(Outcome("CONFLICT", "it is paused; activate it first"))
             else:
-                outcomes.append(Outcome("", "", handle, id, int(rows["version"][handle])))
+                outcomes.append(Outcome("", "", handle, id, seq))
                 last[handle] = seq, place
         if last:
             places = [place for _, place in last.values()]

@@ -133,10 +133,21 @@ class Renderer:
             self._recent = [*self._recent, *records][-_RECENT_RECORDS:]
             self._recent_seqs = [record.seq for record in self._recent]
 
-    def render(self, refs: list[EventRef], subscriber: str) -> list[Rendered]:
-        """Return events of a subscriber as bytes."""
+    def render(
+        self, refs: list[EventRef], subscriber: str, max_bytes: int | None = None
+    ) -> list[Rendered]:
+        """Return events of a subscriber as bytes: all, or the first ones that have this size."""
         subject = json_text(subscriber)
-        return [self._event(ref, subject) for ref in refs]
+        if max_bytes is None:
+            return [self._event(ref, subject) for ref in refs]
+        rendered: list[Rendered] = []
+        for ref in refs:
+            event = self._event(ref, subject)
+            rendered.append(event)
+            max_bytes -= len(event.body)
+            if max_bytes <= 0:
+                break
+        return rendered
 
     @property
     def first_seq(self) -> int:

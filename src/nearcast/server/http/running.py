@@ -79,7 +79,8 @@ def serve(
         Is called when it listens, with the URL, the first key if there was none, and the
         application.
     """
-    app = create_app(lambda: open_service(where), settings)
+    service = open_service(where)  # here, where what goes wrong is the caller's to tell
+    app = create_app(lambda: service, settings)
     config = uvicorn.Config(
         app,
         host=host,
@@ -98,7 +99,6 @@ def serve(
         while not server.started and not serving.done():
             await asyncio.sleep(0.01)
         if server.started:
-            service = app.state.context.service
             service.on_failure = _fail
             key = await first_key(service)
             if ready is not None:

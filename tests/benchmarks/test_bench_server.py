@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,9 @@ from nearcast.benchmarks.server.load import Latencies, PublishResult, StreamResu
 from nearcast.benchmarks.server.scenarios import SCENARIOS, Sizes
 from nearcast.cli import app
 from nearcast.errors import InvalidInput, NearcastError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TINY = (
     "--subscriptions 1000 --connections 20 --messages-per-s 500 --seconds 1 --rounds 1 "
@@ -105,11 +109,11 @@ def test_streams_count_events_however_they_arrive(seqs: list[int], cuts: list[in
     latencies = Latencies()
     stream = load._Stream(latencies)
     edges = sorted({0, len(sent), *(cut for cut in cuts if cut < len(sent))})
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         stream.data_received(sent[begin:end])
     assert stream.open
     assert stream.received == len(seqs)
-    repeated = sum(b <= a for a, b in zip(seqs, seqs[1:], strict=False))
+    repeated = sum(b <= a for a, b in pairwise(seqs))
     assert stream.disordered == repeated
 
 

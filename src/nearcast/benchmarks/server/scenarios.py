@@ -99,9 +99,7 @@ class Sizes:
 
     def __post_init__(self) -> None:
         if self.connections % STREAMS_PER_TAG or self.connections < STREAMS_PER_TAG:
-            problem = (
-                f"must be a multiple of {STREAMS_PER_TAG}, the streams of a tag"
-            )
+            problem = f"must be a multiple of {STREAMS_PER_TAG}, the streams of a tag"
             raise InvalidInput("connections", self.connections, problem)
 
     @property

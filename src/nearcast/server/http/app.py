@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from starlette.responses import PlainTextResponse
 
 from nearcast import __version__
 from nearcast.server.http import (
@@ -15,6 +14,8 @@ from nearcast.server.http import (
     events,
     explaining,
     importing,
+    monitoring,
+    openapi,
     problems,
     publishing,
     subscribers,
@@ -23,6 +24,8 @@ from nearcast.server.http import (
 )
 from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.correlators import CorrelatorMiddleware
+from nearcast.server.http.logs import RequestLogMiddleware
+from nearcast.server.http.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -41,6 +44,7 @@ _ROUTERS = (
     explaining.router,
     webhooks.router,
     administration.router,
+    monitoring.router,
 )
 
 
@@ -54,12 +58,14 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     settings
         How the server was started.
     """
+    metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await asyncio.to_thread(open_service)
         service.start()
-        context = app.state.context = Context(service, settings or Settings())
+        service.observer = monitoring.MetricsObserver(metrics)
+        context = app.state.context = Context(service, settings or Settings(), metrics)
         await context.start()
         beating = asyncio.create_task(_beat(service))
         try:
@@ -78,15 +84,11 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
         redoc_url=None,
     )
     problems.install(app)
+    app.add_middleware(RequestLogMiddleware, metrics=metrics)
     app.add_middleware(CorrelatorMiddleware)
     for router in _ROUTERS:
-        app.include_router(router, prefix="/v1")
-
-    @app.get("/healthz", response_class=PlainTextResponse, include_in_schema=False)
-    async def health() -> str:
-        return "ok\n"
-
-    del health
+        app.router.routes.extend(router.routes)
+    app.openapi = lambda: openapi.describe(app)  # type: ignore[method-assign]
     return app
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["events"])
+router = APIRouter(prefix="/v1", tags=["events"])
 SSE = "text/event-stream"
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _EXAMPLE = (
@@ -92,12 +92,13 @@ async def read_events(
     given = request.headers.get("last-event-id") or cursor or "now"
     position, gap = await resolved_position(context, principal, name, given)
     feed = await context.feed(principal.tenant, name, position)
+    lines = NDJSON in request.headers.get("accept", "")
+    context.missing(gap, "poll" if poll else "ndjson" if lines else "sse")
     if poll:
         try:
             return await _poll(context, feed, gap, limit, wait_s)
         finally:
             feed.feed.close()
-    lines = NDJSON in request.headers.get("accept", "")
     return EventStream(context, feed, gap, lines=lines)
 
 
@@ -118,6 +119,9 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
     paced = await context.feed(principal.tenant, name, position)
     feed = paced.feed
     watcher = asyncio.create_task(_watch(websocket, feed))
+    context.missing(gap, "websocket")
+    streams = context.metrics.streams.labels("websocket")
+    streams.inc()
     try:
         await websocket.accept()
         if gap is not None:
@@ -131,6 +135,7 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
     except (WebSocketDisconnect, RuntimeError):
         pass  # it is gone
     finally:
+        streams.dec()
         watcher.cancel()
         feed.close()
 
@@ -188,6 +193,9 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client or the server ends."""
         watcher = asyncio.create_task(self._watch(receive))
+        kind = "ndjson" if self._lines else "sse"
+        streams = self._context.metrics.streams.labels(kind)
+        streams.inc()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await self._write(send, self._opening())
@@ -195,12 +203,13 @@ class EventStream(Response):
                 events = await self._paced.next()
                 if events:
                     await self._write(send, b"".join(map(self._frame, events)))
-                    self._context.delivered(events, "ndjson" if self._lines else "sse")
+                    self._context.delivered(events, kind)
                 else:
                     await self._write(send, self._bookmark())
             with suppress(OSError):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
+            streams.dec()
             watcher.cancel()
             self._feed.close()
 

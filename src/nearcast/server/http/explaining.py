@@ -10,6 +10,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field, JsonValue, model_validator
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.responses import Response  # noqa: TC002
 
 from nearcast.errors import StorageError
 from nearcast.model import Message, Subscription
@@ -37,15 +38,13 @@ from nearcast.server.matching.registry import Channel
 from nearcast.server.service import parse_event_id
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
-
     from nearcast.engine import Engine
     from nearcast.model import Explanation
     from nearcast.server.service import Service
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["explanations"])
+router = APIRouter(prefix="/v1", tags=["explanations"])
 Reader = Annotated[Principal, Depends(may("subscribe"))]
 
 MAX_SCANNED = 200_000

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.responses import Response  # noqa: TC002
 
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
@@ -24,15 +25,13 @@ from nearcast.server.matching.registry import Channel
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from starlette.responses import Response
-
     from nearcast.server.http.definitions import Definition
 
 __all__ = ["router"]
 
 T = TypeVar("T")
 
-router = APIRouter(tags=["subscriptions"])
+router = APIRouter(prefix="/v1", tags=["subscriptions"])
 Subscriber = Annotated[Principal, Depends(may("subscribe"))]
 
 MAX_IMPORT_BYTES = 256 << 20

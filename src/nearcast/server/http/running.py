@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from nearcast.server.http.app import create_app
+from nearcast.server.http.logs import JsonFormatter
 from nearcast.server.opening import first_key, open_service
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ class NearcastServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """End streams, then do what uvicorn does."""
-        self._app.state.context.service.feeds.end()
+        context = self._app.state.context
+        context.stopping = True
+        context.service.feeds.end()
         await super().shutdown(sockets)
 
 
@@ -68,7 +71,7 @@ def serve(
         app,
         host=host,
         port=port,
-        log_level="warning",
+        log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
@@ -88,7 +91,19 @@ def serve(
                 ready(_url(server, host), key, app)
         await serving
 
-    asyncio.run(run())
+    _log_to_stderr()
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(run())
+
+
+def _log_to_stderr() -> None:
+    """Write logs as lines of JSON to the standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    for name, level in (("nearcast", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
 
 
 def _url(server: uvicorn.Server, host: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.responses import Response  # noqa: TC002
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.pacing import PacingSettings
@@ -27,14 +28,12 @@ from nearcast.server.matching.registry import Channel
 from nearcast.server.service import parse_event_id
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
-
     from nearcast.server.service import Gap
     from nearcast.server.state import Subscriber as Row
 
 __all__ = ["named_subscriber", "resolved_position", "router"]
 
-router = APIRouter(tags=["events"])
+router = APIRouter(prefix="/v1", tags=["events"])
 Reader = Annotated[Principal, Depends(may("subscribe"))]
 CursorName = Annotated[str, Path(min_length=1, max_length=256)]
 Whose = Annotated[

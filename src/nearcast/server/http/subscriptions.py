@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_quota", "known_secret", "problem_of_outcome", "router", "subscriber_of"]
 
-router = APIRouter(tags=["subscriptions"])
+router = APIRouter(prefix="/v1", tags=["subscriptions"])
 Subscriber = Annotated[Principal, Depends(may("subscribe"))]
 
 _BODY: dict[str, Any] = {

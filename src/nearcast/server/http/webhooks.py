@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.responses import Response  # noqa: TC002
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.rendering import event_id
@@ -30,15 +31,13 @@ from nearcast.server.matching.postings import Position
 from nearcast.server.service import parse_event_id
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
-
     from nearcast.server.delivery.sinks import Attempt
     from nearcast.server.state import Attempt as AttemptRow
     from nearcast.server.state import Sink as Row
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["webhooks"])
+router = APIRouter(prefix="/v1", tags=["webhooks"])
 Reader = Annotated[Principal, Depends(may("subscribe"))]
 
 

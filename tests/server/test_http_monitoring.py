@@ -130,14 +130,13 @@ def test_the_description_is_complete(server: Running) -> None:
         assert operation["description"], path
         for status, answer in operation["responses"].items():
             assert "x-correlator" in answer["headers"]
-            if int(status) >= 400:
+            if status[0] in "45":
                 schema = answer["content"]["application/problem+json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/Problem"}
-        assert "500" in operation["responses"]
+        assert {"4XX", "5XX"} <= operation["responses"].keys()
         if path.startswith("/v1/"):
             assert "Role: `" in operation["description"], path
             assert operation["security"] == [{"HTTPBearer": []}]
-            assert "401" in operation["responses"]
         if method in ("post", "put", "patch") and "requestBody" not in operation:
             assert path in ("/v1/sinks/{id}/test", "/v1/sinks/{id}/enable")
     for reference in _references(document):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1", tags=["administration"])
+router = APIRouter(tags=["administration"])
 Admin = Annotated[Principal, Depends(may("admin"))]
 _NO_TENANT = "there is no such tenant"
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
+from starlette.responses import PlainTextResponse
 
 from nearcast import __version__
 from nearcast.server.http import (
@@ -14,8 +15,6 @@ from nearcast.server.http import (
     events,
     explaining,
     importing,
-    monitoring,
-    openapi,
     problems,
     publishing,
     subscribers,
@@ -24,8 +23,11 @@ from nearcast.server.http import (
 )
 from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.correlators import CorrelatorMiddleware
+from nearcast.server.http.description import complete_description
 from nearcast.server.http.logs import RequestLogMiddleware
 from nearcast.server.http.metrics import Metrics
+from nearcast.server.http.monitoring import MetricsObserver
+from nearcast.server.http.monitoring import router as monitoring
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -44,7 +46,6 @@ _ROUTERS = (
     explaining.router,
     webhooks.router,
     administration.router,
-    monitoring.router,
 )
 
 
@@ -63,8 +64,9 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await asyncio.to_thread(open_service)
+        complete_description(app, _ROUTERS, "/v1")
+        service.observer = MetricsObserver(metrics)
         service.start()
-        service.observer = monitoring.MetricsObserver(metrics)
         context = app.state.context = Context(service, settings or Settings(), metrics)
         await context.start()
         beating = asyncio.create_task(_beat(service))
@@ -83,12 +85,18 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
         docs_url=None,
         redoc_url=None,
     )
+    app.include_router(monitoring)
     problems.install(app)
     app.add_middleware(RequestLogMiddleware, metrics=metrics)
     app.add_middleware(CorrelatorMiddleware)
     for router in _ROUTERS:
-        app.router.routes.extend(router.routes)
-    app.openapi = lambda: openapi.describe(app)  # type: ignore[method-assign]
+        app.include_router(router, prefix="/v1")
+
+    @app.get("/healthz", response_class=PlainTextResponse, include_in_schema=False)
+    async def health() -> str:
+        return "ok\n"
+
+    del health
     return app
 
 

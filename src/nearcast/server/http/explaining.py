@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field, JsonValue, model_validator
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
-from starlette.responses import Response  # noqa: TC002
+from starlette.requests import Request
+from starlette.responses import Response
 
 from nearcast.errors import StorageError
 from nearcast.model import Message, Subscription
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1", tags=["explanations"])
+router = APIRouter(tags=["explanations"])
 Reader = Annotated[Principal, Depends(may("subscribe"))]
 
 MAX_SCANNED = 200_000

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Depends, Query
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
-from starlette.responses import Response  # noqa: TC002
+from starlette.requests import Request
+from starlette.responses import Response
 
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
@@ -31,7 +31,7 @@ __all__ = ["router"]
 
 T = TypeVar("T")
 
-router = APIRouter(prefix="/v1", tags=["subscriptions"])
+router = APIRouter(tags=["subscriptions"])
 Subscriber = Annotated[Principal, Depends(may("subscribe"))]
 
 MAX_IMPORT_BYTES = 256 << 20

@@ -75,12 +75,6 @@ async def read_metrics(request: Request) -> Response:
     return Response(context.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
 
-@router.get("/healthz", response_class=PlainTextResponse)
-async def read_health() -> PlainTextResponse:
-    """Answer `ok` while the process lives. It needs no key."""
-    return PlainTextResponse("ok\n")
-
-
 @router.get("/readyz", response_class=PlainTextResponse)
 async def read_readiness(request: Request) -> PlainTextResponse:
     """Answer `ready` if requests can be served without long waits. It needs no key."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1", tags=["messages"])
+router = APIRouter(tags=["messages"])
 Publisher = Annotated[Principal, Depends(may("publish"))]
 
 _PARSED_HERE = 256 << 10

@@ -14,7 +14,7 @@ from nearcast.server.http.logs import JsonFormatter
 from nearcast.server.opening import first_key, open_service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from socket import socket
 
     from fastapi import FastAPI
@@ -66,6 +66,7 @@ def serve(
         Is called when it listens, with the URL, the first key if there was none, and the
         application.
     """
+    _log_to_stderr()
     app = create_app(lambda: open_service(where), settings)
     config = uvicorn.Config(
         app,
@@ -91,19 +92,17 @@ def serve(
                 ready(_url(server, host), key, app)
         await serving
 
-    _log_to_stderr()
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(run())
+    _run(run())
 
 
-def _log_to_stderr() -> None:
-    """Write logs as lines of JSON to the standard error."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter())
-    for name, level in (("nearcast", logging.INFO), ("uvicorn", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """Run the event loop; that of uvloop, where there is one, is twice as fast."""
+    try:
+        import uvloop
+    except ImportError:  # there is none for Windows
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
 
 
 def _url(server: uvicorn.Server, host: str) -> str:
@@ -115,3 +114,13 @@ def _fail(error: BaseException) -> None:
     """End at once: what is on disk is unknown until the log is opened again."""
     _log.critical("the server ends: %s", error)
     os._exit(FAILED)
+
+
+def _log_to_stderr() -> None:
+    """Write logs as lines of JSON to the standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    for name, level in (("nearcast", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
-from starlette.responses import Response  # noqa: TC002
+from starlette.requests import Request
+from starlette.responses import Response
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.pacing import PacingSettings
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["named_subscriber", "resolved_position", "router"]
 
-router = APIRouter(prefix="/v1", tags=["events"])
+router = APIRouter(tags=["events"])
 Reader = Annotated[Principal, Depends(may("subscribe"))]
 CursorName = Annotated[str, Path(min_length=1, max_length=256)]
 Whose = Annotated[

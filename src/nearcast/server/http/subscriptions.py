@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_quota", "known_secret", "problem_of_outcome", "router", "subscriber_of"]
 
-router = APIRouter(prefix="/v1", tags=["subscriptions"])
+router = APIRouter(tags=["subscriptions"])
 Subscriber = Annotated[Principal, Depends(may("subscribe"))]
 
 _BODY: dict[str, Any] = {
@@ -138,7 +138,9 @@ async def replace(id: str, request: Request, principal: Subscriber) -> Response:
     if before is None:
         check_quota(context, principal, 1)
         # A key for one subscriber does not see the subscriptions of others, nor replaces them.
-        expected = 0 if principal.subscriber is not None and expected is None else expected
+        if principal.subscriber is not None and expected is not None and expected > 0:
+            raise Problem(412, "PRECONDITION_FAILED", _NO_SUCH)
+        expected = 0 if principal.subscriber is not None else expected
     change = Change(id, stored_definition(given), expected)
     [outcome] = await context.service.change(principal.tenant, [change])
     return await _answer(context, principal, outcome, 201 if before is None else 200, made)

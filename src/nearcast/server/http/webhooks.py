@@ -9,8 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
-from starlette.responses import Response  # noqa: TC002
+from starlette.requests import Request
+from starlette.responses import Response
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.rendering import event_id
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1", tags=["webhooks"])
+router = APIRouter(tags=["webhooks"])
 Reader = Annotated[Principal, Depends(may("subscribe"))]
 
 

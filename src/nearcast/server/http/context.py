@@ -120,7 +120,9 @@ class Context:
         self._paces: dict[int, Pace] = {}
         self.sinks = StoredSinks(service.state, service.events, service.renderer, self._attempted)
         self._client = SinkClient(SinkNetworks.of(settings.allow_sinks))
-        self.webhooks = WebhookSender(self.sinks, self._client)
+        self.webhooks = WebhookSender(
+            self.sinks, self._client, delivered=metrics.delivered.labels("webhook").inc
+        )
         self._sink_channels = SinkChannels(service.registry)
 
     async def start(self) -> None:

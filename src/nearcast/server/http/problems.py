@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from nearcast.errors import (
@@ -229,6 +230,7 @@ def install(app: Starlette) -> None:
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(NearcastError, _answer_library_error)
     app.add_exception_handler(RequestValidationError, _answer_validation)
+    app.add_exception_handler(ClientDisconnect, _answer_nobody)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_exception_handler(Exception, _answer_unexpected)
 
@@ -300,6 +302,12 @@ async def _answer_library_error(request: Request, error: Exception) -> Response:
     except NearcastError:
         return await _answer_unexpected(request, error)
     return _answer(request, problem)
+
+
+async def _answer_nobody(request: Request, error: Exception) -> Response:
+    """Answer a client that went away before its request was complete: for the log only."""
+    del error
+    return _answer(request, Problem(400, "INVALID_ARGUMENT", "the request is not complete"))
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:

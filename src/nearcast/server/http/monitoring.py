@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from nearcast.server.http.context import Context, context_of

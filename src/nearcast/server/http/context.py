@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from fastapi import Depends
 from fastapi.security import HTTPBearer
 
@@ -118,7 +119,9 @@ class Context:
         self.limiter = RateLimiter(lambda tenant: self.limits(tenant).rates)
         self._limits: dict[int, TenantLimits] = {}
         self._paces: dict[int, Pace] = {}
-        self.sinks = StoredSinks(service.state, service.events, service.renderer, self._attempted)
+        self.sinks = StoredSinks(
+            service.state, service.feeds, self._attempted, lambda lost: self.lost(lost, "webhook")
+        )
         self._client = SinkClient(SinkNetworks.of(settings.allow_sinks))
         self.webhooks = WebhookSender(
             self.sinks, self._client, delivered=metrics.delivered.labels("webhook").inc
@@ -179,8 +182,11 @@ class Context:
 
     def delivered(self, events: list[Rendered], kind: str) -> None:
         """Count events that were handed to a connection."""
-        if events:
-            self.metrics.delivered.labels(kind).inc(len(events))
+        gaps = [event for event in events if event.type == b"gap"]
+        for gap in gaps:
+            self.lost(msgspec.json.decode(gap.body)["lost"], kind)
+        if len(events) > len(gaps):
+            self.metrics.delivered.labels(kind).inc(len(events) - len(gaps))
             delay_s = time.time() - events[-1].time_us / 1e6
             if 0 <= delay_s < _LIVE_S:
                 self.metrics.write_s.observe(delay_s)
@@ -188,8 +194,12 @@ class Context:
     def missing(self, gap: Gap | None, kind: str) -> None:
         """Count events that cannot be had any more."""
         if gap is not None:
-            self.metrics.gaps.labels(kind).inc()
-            self.metrics.lost.labels(kind).inc(gap.lost or 0)
+            self.lost(gap.lost, kind)
+
+    def lost(self, events: int | None, kind: str) -> None:
+        """Count a gap, and the events in it if their number is known."""
+        self.metrics.gaps.labels(kind).inc()
+        self.metrics.lost.labels(kind).inc(events or 0)
 
     def forget(self) -> None:
         """Read keys and limits again: something about tenants has changed."""

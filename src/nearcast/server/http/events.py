@@ -129,7 +129,7 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
         while not feed.ended:
             events = await paced.next()
             for event in events:
-                await websocket.send_text(event.body.decode())
+                await websocket.send_text(_object(event).decode())
             context.delivered(events, "websocket")
         await websocket.close(1012)
     except (WebSocketDisconnect, RuntimeError):
@@ -167,10 +167,12 @@ async def _poll(
     context.delivered(events, "poll")
     position = events[-1].position if events else paced.position
     epoch = context.service.epoch_at(position)
+    gaps = [] if gap is None else [_gap_data(gap)]
+    gaps += [event.body for event in events if event.type == b"gap"]
     body = b'{"events":[%s],"cursor":"%s"%s}' % (
-        b",".join([event.body for event in events]),
+        b",".join([event.body for event in events if event.type != b"gap"]),
         event_id(epoch, position).encode(),
-        b',"gap":' + _gap_data(gap) if gap is not None else b"",
+        b',"gap":' + gaps[0] if gaps else b"",
     )
     return Response(body, media_type=JSON, headers=_HEADERS)
 
@@ -241,5 +243,10 @@ class EventStream(Response):
         return b"id: %s\n\n" % event_id(epoch, position).encode()
 
 
+def _object(event: Rendered) -> bytes:
+    """Return an event without a type beside it: a gap says what it is."""
+    return b'{"gap":%s}' % event.body if event.type == b"gap" else event.body
+
+
 def _line(event: Rendered) -> bytes:
-    return event.body + b"\n"
+    return _object(event) + b"\n"

@@ -11,7 +11,7 @@ import pytest
 from receiving import receiving
 from running import BERLIN, Running, resource, running_server
 
-from nearcast.server.matching.events import Seal
+from nearcast.server.matching.recovery import Seal
 from nearcast.server.matching.retention import Retention
 from nearcast.server.service import Service
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import httpx
 
 COUNT = 300
+SEGMENT = 60
+"""Of a segment that was read in part, lost events are counted from its beginning."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
     def opens() -> Service:
         retention = Retention(age_s=1e-6)
-        return Service.open(folder, seal=Seal(rows=50), segment_bytes=8192, retention=retention)
+        return Service.open(folder, seal=Seal(40, SEGMENT), segment_bytes=8192, retention=retention)
 
     with running_server(folder, opens, allow_sinks=("127.0.0.0/8",)) as running:
         yield running
@@ -71,10 +73,11 @@ def test_lost_events_are_counted(server: Running) -> None:
         publish(client, COUNT)
         trim(server, client)
         kept = client.get("/v1/subscribers/default").json()["recorded"]
-        lost = COUNT + 3 - kept - 1  # those after the first one that are gone
+        exact = COUNT + 3 - kept - 1  # those after the first one that are gone
 
         polled = client.get(f"/v1/events?poll=1&cursor={first}").json()
-        assert polled["gap"]["lost"] == lost
+        lost = polled["gap"]["lost"]
+        assert exact <= lost < exact + SEGMENT
         assert polled["gap"]["from"] == first
         counts = client.get(f"/v1/subscribers/default?cursor={first}").json()
         assert (counts["pending"], counts["lost"]) == (kept, lost)
@@ -95,7 +98,7 @@ def test_lost_events_are_counted(server: Running) -> None:
         client.post(f"/v1/sinks/{sink['id']}/enable").raise_for_status()
         sent = {_id(receiver.next().body) for _ in range(kept)}
         assert sent == {event["id"] for event in events}
-        assert metric(client, 'nearcast_events_lost_total{channel="webhook"}') == lost + 1
+        assert metric(client, 'nearcast_events_lost_total{channel="webhook"}') == exact + 1
 
 
 def test_a_stream_that_falls_behind_says_so(server: Running) -> None:
@@ -126,7 +129,8 @@ def test_a_stream_that_falls_behind_says_so(server: Running) -> None:
     events = [one["id"] for one in received if "id" in one]
     assert len(set(events)) == len(events)
     assert len(gaps) == 1
-    assert len(events) + gaps[0] == 1 + 2 * COUNT + 2 + 1
+    published = 1 + 2 * COUNT + 2 + 1
+    assert published <= len(events) + gaps[0] < published + SEGMENT
 
 
 def _id(body: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import queue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,22 +103,40 @@ def test_a_stream_is_counted_while_it_is_open(server: Running) -> None:
             pass
 
 
-def test_requests_are_logged_without_secrets(
-    server: Running, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO, "nearcast.server.requests"), server.client() as client:
-        headers = {"x-correlator": "my-request"}
-        client.get("/v1/events?poll=1&access_token=nct_secret", headers=headers)
-    [record] = [
-        record
-        for record in caplog.records
-        if getattr(record, "fields", {}).get("correlator") == "my-request"
-    ]
-    line = json.loads(JsonFormatter().format(record))
+def test_requests_are_logged_without_secrets(server: Running) -> None:
+    lines: queue.Queue[str] = queue.Queue()
+    handler = QueueHandler(lines)
+    handler.setFormatter(JsonFormatter())
+    logger = logging.getLogger("nearcast.server.requests")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        with server.client() as client:
+            headers = {"x-correlator": "my-request"}
+            client.get("/v1/events?poll=1&access_token=nct_secret", headers=headers)
+        text = lines.get(timeout=30)
+        while "my-request" not in text:  # the end of an earlier stream
+            text = lines.get(timeout=30)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+    line = json.loads(text)
     assert (line["method"], line["route"], line["tenant"]) == ("GET", "/v1/events", 0)
-    assert line["status"] == 200
-    assert "secret" not in JsonFormatter().format(record)
-    assert server.key not in caplog.text
+    assert (line["status"], line["correlator"]) == (200, "my-request")
+    assert "secret" not in text
+    assert server.key not in text
+
+
+class QueueHandler(logging.Handler):
+    """Puts formatted lines into a queue."""
+
+    def __init__(self, lines: queue.Queue[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.put(self.format(record))
 
 
 def test_the_description_is_complete(server: Running) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from nearcast.server.http.app import create_app
+from nearcast.server.http.logs import JsonFormatter
 from nearcast.server.opening import first_key, open_service
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ class NearcastServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """End streams, then do what uvicorn does."""
-        self._app.state.context.service.feeds.end()
+        context = self._app.state.context
+        context.stopping = True
+        context.service.feeds.end()
         await super().shutdown(sockets)
 
 
@@ -65,12 +68,13 @@ def serve(
         Is called when it listens, with the URL, the first key if there was none, and the
         application.
     """
+    _log_to_stderr()
     app = create_app(lambda: open_service(where), settings)
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        log_level="warning",
+        log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
@@ -124,3 +128,13 @@ def _fail(error: BaseException) -> None:
     """End at once: what is on disk is unknown until the log is opened again."""
     _log.critical("the server ends: %s", error)
     os._exit(FAILED)
+
+
+def _log_to_stderr() -> None:
+    """Write logs as lines of JSON to the standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    for name, level in (("nearcast", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)

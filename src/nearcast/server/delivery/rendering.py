@@ -137,15 +137,31 @@ class Renderer:
         """Keep records that were just matched, so that their messages are not read again."""
         self._recent.add(records)
 
-    def render(self, refs: list[EventRef], subscriber: str) -> list[Rendered]:
-        """Return events of a subscriber as bytes."""
+    def render(
+        self, refs: list[EventRef], subscriber: str, max_bytes: int | None = None
+    ) -> list[Rendered]:
+        """Return events of a subscriber as bytes: all, or the first ones that have this size."""
         subject = json_text(subscriber)
-        return [self._event(ref, subject) for ref in refs]
+        if max_bytes is None:
+            return [self._event(ref, subject) for ref in refs]
+        rendered: list[Rendered] = []
+        for ref in refs:
+            event = self._event(ref, subject)
+            rendered.append(event)
+            max_bytes -= len(event.body)
+            if max_bytes <= 0:
+                break
+        return rendered
 
     @property
     def first_seq(self) -> int:
         """The first record that the log has; events of those before it cannot be rendered."""
         return self._log.first_seq
+
+    @property
+    def lost(self) -> list[tuple[int, int]]:
+        """The ranges of the log, first and last, whose events cannot be rendered either."""
+        return self._log.lost
 
     def message(self, seq: int) -> bytes:
         """Return the JSON of a message; ``null`` if its record was trimmed."""

@@ -191,6 +191,7 @@ class EventStream(Response):
         self._feed = paced.feed
         self._frame: Callable[[Rendered], bytes] = _line if lines else sse_frame
         self._lines = lines
+        self._abort: Callable[[], object] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client or the server ends."""
@@ -198,6 +199,7 @@ class EventStream(Response):
         kind = "ndjson" if self._lines else "sse"
         streams = self._context.metrics.streams.labels(kind)
         streams.inc()
+        self._abort = scope.get("state", {}).get("abort")
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await self._write(send, self._opening())
@@ -216,7 +218,7 @@ class EventStream(Response):
             self._feed.close()
 
     async def _write(self, send: Send, data: bytes) -> None:
-        self._feed.writing()
+        self._feed.writing(self._abort)
         try:
             await send({"type": "http.response.body", "body": data, "more_body": True})
         except (OSError, RuntimeError):  # the connection is gone, and nobody has noticed yet

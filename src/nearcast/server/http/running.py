@@ -6,9 +6,11 @@ import asyncio
 import gc
 import logging
 import os
+from socket import SO_SNDBUF, SOL_SOCKET
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nearcast.server.http.app import create_app
 from nearcast.server.http.logs import JsonFormatter
@@ -28,8 +30,22 @@ __all__ = ["NearcastServer", "serve"]
 _log = logging.getLogger("nearcast.server")
 _GRACE_S = 10
 _COLLECT_AFTER = 50_000
+_SEND_BUFFER_BYTES = 256 << 10
 FAILED = 70
 """The exit code when nothing can be written or matched any more."""
+
+
+class _Protocol(HttpToolsProtocol):
+    """Bounds what the system keeps for a client that does not read, and lets it be given up."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(SOL_SOCKET, SO_SNDBUF, _SEND_BUFFER_BYTES)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"]["abort"] = self.transport.abort
 
 
 class NearcastServer(uvicorn.Server):
@@ -79,6 +95,7 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
         timeout_keep_alive=75,
+        http=_Protocol,
     )
     server = NearcastServer(config, app)
 

@@ -82,16 +82,19 @@ def scripted(*script: list[bytes | object]) -> Iterator[tuple[str, Requests]]:
 
 
 @contextmanager
-def cutting(url: str, allowed: Callable[[int], int | None]) -> Iterator[str]:
+def cutting(
+    urls: str | list[str], allowed: Callable[[int], int | None] = lambda n: None
+) -> Iterator[str]:
     """Run a proxy that ends connection number n after ``allowed(n)`` bytes of answers.
 
     The request reaches the server as a whole, and so does its answer the proxy: only the client
-    sees a broken connection. None means that a connection is left alone.
+    sees a broken connection. None means that a connection is left alone. Connections go to the
+    address that a list has at that moment.
     """
-    target = urlsplit(url)
     count = iter(range(1 << 30))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        target = urlsplit(urls if isinstance(urls, str) else urls[0])
         left = allowed(next(count))
         upstream = None
         try:

@@ -299,10 +299,7 @@ class AsyncEventStream(AsyncIterator[Event]):
 
     async def __anext__(self) -> Event:
         while True:
-            try:
-                command = await self._step()
-            except StopIteration:
-                raise StopAsyncIteration from None
+            command = await self._step()
             if isinstance(command, Emit):
                 return command.event
 
@@ -335,7 +332,10 @@ class AsyncEventStream(AsyncIterator[Event]):
     async def _step(self) -> Command:
         """Do the next thing; one that was interrupted is done again."""
         if self._command is None:
-            self._command = self._flow.send(self._reply)
+            try:
+                self._command = self._flow.send(self._reply)
+            except StopIteration:
+                raise StopAsyncIteration from None
         command = self._command
         self._reply = await self._perform(command)
         self._command = None

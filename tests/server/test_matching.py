@@ -11,6 +11,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from matching_oracle import (
+    WIDE,
+    Oracle,
+    Told,
+    message_json,
+    operations,
+    random_records,
+    records_of,
+)
 from nearcast.server.log.records import (
     CHANGES,
     MESSAGES,
@@ -26,7 +35,6 @@ from nearcast.server.matching.matcher import Matcher, Processed, new_engine
 from nearcast.server.matching.postings import Postings
 from nearcast.server.state import Sqlite, State
 from nearcast.storage.log import Record
-from server.matching_oracle import WIDE, Oracle, Told, message_json, operations, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +48,8 @@ def told_by(matcher: Matcher, postings: Postings) -> list[Told]:
     for seq, channel, handle, message, kind, score in rows:
         whose = matcher.registry.channel(channel)
         scored = None if math.isnan(score) else score
-        found.append(Told(seq, tuple(whose), handle, message, kind, scored))  # type: ignore[arg-type]
+        named = whose.tenant, whose.subscriber, whose.url
+        found.append(Told(seq, named, handle, message, kind, scored))
     return found
 
 
@@ -86,7 +95,18 @@ def columns(parts: Sequence[Processed]) -> list[bytes]:
 @given(logs)
 def test_matching_is_what_plain_python_says(drawn: list[Any]) -> None:
     oracle = Oracle()
-    records = records_of(drawn, oracle)
+    compare(records_of(drawn, oracle), oracle)
+
+
+def test_long_logs_too() -> None:
+    for seed in range(4):
+        oracle = Oracle()
+        compare(random_records(seed, 150, oracle), oracle)
+        assert {told.kind for told in oracle.told} == {*range(7)}
+        assert len(oracle.told) > 300
+
+
+def compare(records: Sequence[Record], oracle: Oracle) -> None:
     with new_engine() as engine, tempfile.TemporaryDirectory() as folder:
         matcher, state = Matcher(engine), State(Sqlite(Path(folder) / "state.db"))
         processed = matcher.process(records)

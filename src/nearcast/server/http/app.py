@@ -13,6 +13,7 @@ from nearcast import __version__
 from nearcast.server.http import (
     administration,
     events,
+    explaining,
     importing,
     openapi,
     pages,
@@ -20,6 +21,7 @@ from nearcast.server.http import (
     publishing,
     subscribers,
     subscriptions,
+    webhooks,
 )
 from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.correlators import CorrelatorMiddleware
@@ -38,6 +40,8 @@ _ROUTERS = (
     importing.router,
     subscriptions.router,
     subscribers.router,
+    explaining.router,
+    webhooks.router,
     administration.router,
 )
 
@@ -57,12 +61,14 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await asyncio.to_thread(open_service)
         service.start()
-        app.state.context = Context(service, settings or Settings())
+        context = app.state.context = Context(service, settings or Settings())
+        await context.start()
         beating = asyncio.create_task(_beat(service))
         try:
             yield
         finally:
             beating.cancel()
+            await context.close()
             await service.close()
 
     app = FastAPI(

@@ -14,6 +14,8 @@ __all__ = [
     "Cap",
     "Cursor",
     "CursorRequest",
+    "DeadEvent",
+    "DeadEvents",
     "DeliverySettings",
     "Digest",
     "Key",
@@ -22,9 +24,12 @@ __all__ = [
     "Limits",
     "NewKey",
     "QuietHours",
+    "ReplayRequest",
     "Role",
     "Sink",
     "SinkAttempt",
+    "SinkAttempts",
+    "SinkList",
     "Subscriber",
     "Tenant",
     "TenantList",
@@ -204,7 +209,14 @@ class Sink(Resource):
     reason: str | None = Field(default=None, description="Why it is disabled.")
     cursor: str | None = None
     failures: int = Field(ge=0, description="Failed attempts since the last success.")
+    pending: int = Field(ge=0, description="Events after its cursor.")
     nextAttemptAt: Timestamp | None = None
+
+
+class SinkList(Resource):
+    """Sinks."""
+
+    sinks: list[Sink]
 
 
 class SinkAttempt(Resource):
@@ -217,3 +229,35 @@ class SinkAttempt(Resource):
     )
     error: str | None = None
     durationMs: float = Field(ge=0)
+
+
+class SinkAttempts(Resource):
+    """The last attempts of a sink, the newest first."""
+
+    attempts: list[SinkAttempt]
+
+
+class DeadEvent(Resource):
+    """An event that was given up."""
+
+    eventId: str
+    at: Timestamp
+    reason: str
+
+
+class DeadEvents(Resource):
+    """A page of events that were given up, in their order."""
+
+    dead: list[DeadEvent]
+    next: str | None = Field(default=None, description="`after` of the next page.")
+
+
+class ReplayRequest(Resource):
+    """From where on events are sent once more."""
+
+    cursor: str = Field(
+        min_length=1,
+        max_length=128,
+        description="The id of an event, `earliest` or a time; what comes after it is sent.",
+        examples=["1795888800-42"],
+    )

@@ -84,7 +84,7 @@ async def replace_settings(
     pacing = PacingSettings.of(settings)
     change = {"op": "subscriber", "tenant": principal.tenant, "name": name, "settings": settings}
     outcome = await context.service.administer(change)
-    await context.change_pace(outcome.handle, pacing)
+    await context.change_pace(principal.tenant, name, outcome.handle, pacing)
     return await read_subscriber(name, request, principal)
 
 

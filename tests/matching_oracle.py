@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
 from hypothesis import strategies as st
 
 from nearcast.server.log.records import (
@@ -48,6 +50,10 @@ NAMES = {
     ENDED_EXPIRED: "subscription-ended",
     ENDED_MAX_EVENTS: "subscription-ended",
 }
+
+
+Row = tuple[int, int, int, int, float | None]
+"""A match that begins or ends: seq, message, handle, sign and score."""
 
 
 class Sent(NamedTuple):
@@ -131,7 +137,7 @@ class Oracle:
         for sub in self.subs:
             score = _score(sub.definition, sub.place, message)
             if sub.in_engine and sub.tenant == message.tenant and score is not None:
-                rows.append((message.seq, message.seq, sub.handle, 1, score))
+                rows.append((message.seq, message.seq, sub.handle, 1, _shown(sub, score)))
         self._post(rows)
         if message.ends_us > self.time_us:
             self.messages.append(message)
@@ -143,7 +149,7 @@ class Oracle:
         for seq, change in enumerate(changes, first):
             codes.append(self._change_one(tenant, change, seq, put, before))
         self.outcomes[first] = codes
-        updates: list[tuple[int, int, int, int, float]] = []
+        updates: list[Row] = []
         for handle, seq in put.items():
             sub = self.subs[handle]
             old = before.get(handle)
@@ -231,7 +237,7 @@ class Oracle:
 
     def _difference(
         self, sub: Sub, old: tuple[Definition, dict[str, Any], int] | None, seq: int
-    ) -> list[tuple[int, int, int, int, float]]:
+    ) -> list[Row]:
         found = []
         for message in self.messages:
             if message.ends_us <= self.time_us or message.tenant != sub.tenant:
@@ -241,12 +247,11 @@ class Oracle:
             was = None if old is None else _score(old[0], old[1], message)
             now = _score(sub.definition, sub.place, message)
             if (was is None) != (now is None):
-                score = was if now is None else now
-                assert score is not None
-                found.append((seq, message.seq, sub.handle, 1 if was is None else -1, score))
+                sign = 1 if was is None else -1
+                found.append((seq, message.seq, sub.handle, sign, _shown(sub, now)))
         return found
 
-    def _update(self, updates: list[tuple[int, int, int, int, float]]) -> None:
+    def _update(self, updates: list[Row]) -> None:
         rows = []
         for seq, message, handle, sign, score in updates:
             dwell_us = self.subs[handle].definition.dwell_us
@@ -258,15 +263,14 @@ class Oracle:
                 rows.append((seq, message, handle, sign, score))
         self._post(rows)
 
-    def _post(self, rows: list[Any]) -> None:
+    def _post(self, rows: list[Row]) -> None:
         ends = []
         for seq, message, handle, sign, score in sorted(rows, key=lambda r: r[:3]):
             sub, kind = self.subs[handle], MATCH if sign > 0 else UNMATCH
             limit = sub.definition.max_events
             if sub.status != "active" or not _wants(sub, kind) or (limit and sub.events >= limit):
                 continue
-            ranked = sub.definition.kind != "boolean"
-            self._tell(sub, seq, message, kind, score if ranked else None)
+            self._tell(sub, seq, message, kind, score)
             sub.events += bool(limit)
             if limit and sub.events == limit:
                 ends.append((sub, seq))
@@ -294,6 +298,10 @@ def _wants(sub: Sub, kind: int) -> bool:
 
 def _expiry(sub: Sub) -> float:
     return math.inf if sub.definition.expires_us is None else sub.definition.expires_us
+
+
+def _shown(sub: Sub, score: float | None) -> float | None:
+    return None if sub.definition.kind == "boolean" else score
 
 
 def _score(definition: Definition, place: dict[str, Any], message: Sent) -> float | None:
@@ -359,22 +367,20 @@ _changes = st.tuples(
 )
 _messages = st.tuples(_words, _points, st.sampled_from([None, 0, 2, 20, 20]))
 _tenants = st.sampled_from([0, 0, 0, 1])
-_admin = st.sampled_from(
-    [
-        {"op": "tenant", "name": "acme", "limits": {}},
-        {"op": "subscriber", "tenant": 0, "name": "w", "settings": {"cap": 3}},
-        {
-            "op": "key",
-            "id": "k1",
-            "tenant": 0,
-            "sha256": b"x",
-            "roles": ["admin"],
-            "subscriber": None,
-            "name": "key",
-        },
-        {"op": "revoke", "id": "k1"},
-    ]
-)
+ADMIN_CHANGES: list[dict[str, Any]] = [
+    {"op": "tenant", "name": "acme", "limits": {}},
+    {"op": "subscriber", "tenant": 0, "name": "w", "settings": {"cap": 3}},
+    {
+        "op": "key",
+        "id": "k1",
+        "tenant": 0,
+        "sha256": b"x",
+        "roles": ["admin"],
+        "subscriber": None,
+        "name": "key",
+    },
+    {"op": "revoke", "id": "k1"},
+]
 operations = st.tuples(
     st.sampled_from([0, 0, 1, 2, 5, 11]),
     st.one_of(
@@ -386,9 +392,67 @@ operations = st.tuples(
             st.lists(st.tuples(st.sampled_from(IDS), _boxes, _points), min_size=1, max_size=3),
         ),
         st.tuples(st.just(TICK), st.just(0), st.none()),
-        st.tuples(st.just(ADMIN), st.just(0), _admin),
+        st.tuples(st.just(ADMIN), st.just(0), st.sampled_from(ADMIN_CHANGES)),
     ),
 )
+
+
+def random_records(seed: int, count: int, oracle: Oracle | None = None) -> list[Record]:
+    """Return a long log with something of everything."""
+    rng = random.Random(seed)
+
+    def box() -> dict[str, int]:
+        (west, east), (south, north) = (sorted(rng.choices(range(4), k=2)) for _ in "xy")
+        return {"west": west, "south": south, "east": east, "north": north}
+
+    def point() -> dict[str, int]:
+        return {"lon": rng.randrange(4), "lat": rng.randrange(4)}
+
+    def defined() -> tuple[Definition, int | None]:
+        ranked = rng.random() < 0.3
+        words = [rng.choice(["tea", "milk"])]
+        row = {"keywords": words, **point(), **WIDE} if ranked else {"keywords": words, **box()}
+        sink = rng.choice([None, None, "https://one.example", "https://two.example"])
+        definition = Definition(
+            rng.choice("uv"),
+            row,
+            (0.0, 0.0, 3.0, 3.0),
+            "proximity" if ranked else "boolean",
+            {},
+            sink=None if sink is None else SinkDefinition(sink, ("s",)),
+            types=rng.choice(_TYPES),
+            max_events=rng.choice([0, 0, 0, 5, 2]),
+            initial=rng.random() < 0.5,
+            dwell_us=rng.choice([0, 0, 4 * SECOND]),
+            active=rng.random() < 0.9,
+        )
+        return definition, rng.choice([None, None, None, 30, 10])
+
+    def change() -> tuple[Any, ...]:
+        expected = rng.choice([None, None, None, None, 0, "right", "wrong"])
+        what = None if rng.random() < 0.15 else defined()
+        return rng.choice([*IDS, *"defgh"]), what, expected, rng.random() < 0.1
+
+    def message() -> tuple[Any, ...]:
+        words = rng.choice([["tea"], ["tea", "milk"], ["milk"], []])
+        return words, point(), rng.choice([None, 0, 2, 20, 20])
+
+    def operation() -> tuple[int, Any]:
+        kind = rng.choices([MESSAGES, CHANGES, MOVES, TICK, ADMIN], [5, 5, 4, 1, 1])[0]
+        many = rng.randint(1, 5)
+        what: Any = None
+        if kind == MESSAGES:
+            what = [message() for _ in range(many)]
+        elif kind == CHANGES:
+            what = [change() for _ in range(many)]
+        elif kind == MOVES:
+            what = [(rng.choice([*IDS, *"defgh"]), box(), point()) for _ in range(many)]
+        elif kind == ADMIN:
+            what = rng.choice(ADMIN_CHANGES)
+        tenant = 0 if kind in (TICK, ADMIN) or rng.random() < 0.8 else 1
+        return rng.choice([0, 0, 0, 1, 2, 5]), (kind, tenant, what)
+
+    return records_of([operation() for _ in range(count)], oracle or Oracle())
 
 
 def records_of(drawn: list[Any], oracle: Oracle) -> list[Record]:
@@ -410,7 +474,9 @@ def _entry(kind: int, tenant: int, what: Any, oracle: Oracle, seq: int, time_us:
         blobs = []
         for number, (words, point, ttl_s) in enumerate(what):
             ends_us = time_us + (ttl_s or 0) * SECOND
-            message = Sent(seq + number, tenant, frozenset(words), *point.values(), ends_us)
+            message = Sent(
+                seq + number, tenant, frozenset(words), point["lon"], point["lat"], ends_us
+            )
             oracle.publish(message)
             blobs.append(message_json(words, **point, ttl_s=ttl_s))
         return messages_body(tenant, blobs)
@@ -451,8 +517,6 @@ def _change(tenant: int, given: Any, oracle: Oracle, time_us: int) -> Change:
 
 def message_json(words: list[str], lon: int, lat: int, ttl_s: float | None = None) -> bytes:
     """Return a message as the log has it."""
-    import msgspec
-
     fields: dict[str, Any] = {"text": " ".join(words), "lon": float(lon), "lat": float(lat)}
     if ttl_s is not None:
         fields["ttl_s"] = float(ttl_s)

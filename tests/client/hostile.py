@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 __all__ = ["HANG", "answer", "cutting", "event", "scripted", "stream_head"]
 
@@ -58,7 +58,7 @@ class Requests(list[bytes]):
 
 
 @contextmanager
-def scripted(*script: list[bytes | object]) -> Iterator[tuple[str, Requests]]:
+def scripted(*script: Sequence[object]) -> Iterator[tuple[str, Requests]]:
     """Run a server that answers each request with the next part of a script, then disconnects."""
     requests = Requests()
 
@@ -142,7 +142,7 @@ async def _request(reader: asyncio.StreamReader) -> bytes:
 
 @contextmanager
 def _running(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], object],
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> Iterator[int]:
     """Run a server of raw connections in a thread; yield its port."""
     started = threading.Event()

@@ -136,9 +136,10 @@ def test_a_page_of_a_proxy_is_no_answer(kind: str) -> None:
     page = answer(b"<html>Sign in</html>")
     with scripted([page], [page], [stream_head("text/html") + b"<html>"]) as (url, _):
         with opened(kind, url, KEY) as client:
-            for call in (lambda: client.publish(tea(1)), lambda: client.get("s1")):
-                with pytest.raises(InvalidAnswer, match="Sign in"):
-                    call()
+            with pytest.raises(InvalidAnswer, match="Sign in"):
+                client.publish(tea(1))
+            with pytest.raises(InvalidAnswer, match="Sign in"):
+                client.get("s1")
             with client.events("7-1") as events, pytest.raises(InvalidAnswer, match="text/html"):
                 next(events)
 
@@ -183,7 +184,7 @@ def test_characters_are_cut_between_chunks(kind: str) -> None:
 
 
 def test_bookmarks_move_the_cursor(kind: str) -> None:
-    script = [[stream_head(), b"id: 7-8\n\n"], [stream_head(), event("7-9"), HANG]]
+    script: list[list[Any]] = [[stream_head(), b"id: 7-8\n\n"], [stream_head(), event("7-9"), HANG]]
     with scripted(*script) as (url, requests):
         with opened(kind, url, KEY) as client, client.events("earliest") as events:
             assert next(events).id == "7-9"
@@ -192,7 +193,7 @@ def test_bookmarks_move_the_cursor(kind: str) -> None:
 
 def test_a_gap_comes_once_even_if_the_connection_breaks_after_it(kind: str) -> None:
     gap = b'event: gap\ndata: {"from":"7-1","to":"9-5","lost":3}\n\n'
-    script = [[stream_head(), gap], [stream_head(), event("9-5"), HANG]]
+    script: list[list[Any]] = [[stream_head(), gap], [stream_head(), event("9-5"), HANG]]
     with scripted(*script) as (url, requests):
         with opened(kind, url, KEY) as client, client.events("7-1") as events:
             found = [next(events), next(events)]

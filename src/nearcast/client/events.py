@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from nearcast.client.administration import cursor as named_cursor
+from nearcast.client.delivery import cursor as named_cursor
 from nearcast.client.errors import ConnectionFailed, EventsLost, InvalidAnswer
 from nearcast.client.exchange import (
     Answer,
     Call,
+    Document,
     Failure,
     Request,
     Sleep,
@@ -43,6 +44,7 @@ __all__ = [
     "Read",
     "Ready",
     "Save",
+    "explain",
     "follow",
     "poll",
 ]
@@ -361,6 +363,25 @@ def poll(
     if subscriber is not None:
         query["subscriber"] = subscriber
     return Call(Request("GET", path("events"), query, repeatable=True), _polled)
+
+
+def explain(
+    id: str, *, subscriber: str | None = None, subscription_id: str | None = None
+) -> Call[Document]:
+    """Return why an event came, or why a message did not match a subscription.
+
+    Parameters
+    ----------
+    id
+        The id of an event; with ``subscription_id``, that of a message.
+    subscriber
+        Whose event; the key's own subscriber if left out.
+    subscription_id
+        Explain this subscription, whether it matched or not.
+    """
+    given = {"subscriber": subscriber, "subscriptionId": subscription_id}
+    query = {name: value for name, value in given.items() if value is not None}
+    return Call(Request("GET", path("events", id, "explain"), query, repeatable=True), document)
 
 
 def _now(subscriber: str | None) -> Call[str]:

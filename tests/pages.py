@@ -3,7 +3,7 @@
 - A block with ``>>>``: pytest runs it as a doctest, so it is left out here.
 - ``python``: run as it stands; the blocks of a page share their names.
 - Any block with ``title="alerts.py"``: written to that file.
-- ``console``: each line is a command, which must succeed.
+- ``console``: each line is a command, which must succeed, or ``NAME=$(command)``.
 - ``text`` right after a ``console`` block: what its commands print; ``...`` stands for anything.
 
 A comment in the line before a block changes this:
@@ -157,7 +157,7 @@ class _Runner:
             self._printed = (self._serve if serves else self._background)(command, where)
         elif block.language == "console":
             fails = block.verb == "fails"
-            commands = _commands(code)
+            commands = [one for one in _commands(code) if not self._assign(one, where)]
             ran = [_run(one, block.arguments, where, fails=fails) for one in commands]
             self._printed = "".join(ran)
             self._of_curl = all(one.startswith("curl") for one in commands)
@@ -183,9 +183,19 @@ class _Runner:
         (home / ".curlrc").write_text(_CURL)
         found = {"NEARCAST_URL": url[0], "NEARCAST_KEY": key[0], "CURL_HOME": str(home)}
         for name, value in found.items():
-            self._stack.callback(_restore, name, os.environ.get(name))
-            os.environ[name] = value
+            self._set(name, value)
         return printed
+
+    def _assign(self, command: str, where: str) -> bool:
+        """Set a variable of the shell for all later commands, if this is what a command does."""
+        found = re.fullmatch(r"(\w+)=\$\((.*)\)", command, re.DOTALL)
+        if found is not None:
+            self._set(found[1], _run(found[2], [], where).strip())
+        return found is not None
+
+    def _set(self, name: str, value: str) -> None:
+        self._stack.callback(_restore, name, os.environ.get(name))
+        os.environ[name] = value
 
     def _background(self, command: str, where: str) -> None:
         """Start a command that goes on, and wait for the first line that it prints."""
@@ -242,7 +252,8 @@ def _run(command: str, arguments: list[str], where: str, *, fails: bool = False)
         return done.stdout
     assert name in _PROGRAMS, f"{where}: cannot run {command}"
     line = f"{shlex.quote(sys.executable)} {command[len(name) :]}" if name == "python" else command
-    environment = {**os.environ, "PYTHONSAFEPATH": ""}
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PYTHONSAFEPATH": "", "PATH": programs}
     ran = subprocess.run(
         line, shell=True, capture_output=True, text=True, env=environment, check=False
     )

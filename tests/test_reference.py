@@ -120,7 +120,7 @@ def test_the_page_of_http_has_all_routes_and_no_others() -> None:
     pytest.importorskip("fastapi")
     from nearcast.server.http.app import create_app
     from nearcast.server.http.problems import CODES
-    from nearcast.server.service import Service
+    from nearcast.server.service import Service  # noqa: TC001
 
     def never() -> Service:
         raise AssertionError

@@ -8,6 +8,7 @@ run it, so that streams of both behave in the same way.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -57,6 +58,7 @@ SAVE_EVERY_S = 1.0
 """How often a cursor is saved on the server at most."""
 
 _EARLIEST = "earliest"
+_ID = re.compile(r"(\d{1,18})-(\d{1,18})(?:\.(\d{1,18}))?", re.ASCII)
 _PREFIX = "org.nearcast."
 _RETRIED = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -435,12 +437,8 @@ def _object(data: str) -> dict[str, Any]:
 
 def _order(id: str) -> tuple[int, int, int] | None:
     """Return epoch, number and place of an id, by which ids are ordered; None if it is no id."""
-    epoch, _, rest = id.partition("-")
-    seq, dot, k = rest.partition(".")
-    numbers = (epoch, seq, k if dot else "0")
-    if not all(n.isascii() and n.isdigit() for n in numbers):
-        return None
-    return int(epoch), int(seq), int(numbers[2])
+    found = _ID.fullmatch(id)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
 
 
 def _is_after(id: str, cursor: str) -> bool:

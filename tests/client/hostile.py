@@ -150,8 +150,12 @@ def _running(
     loop = asyncio.new_event_loop()
     ended = asyncio.Event()
 
+    async def serve_quietly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.CancelledError):
+            await serve(reader, writer)
+
     async def run() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(serve_quietly, "127.0.0.1", 0)
         ports.append(server.sockets[0].getsockname()[1])
         started.set()
         await ended.wait()

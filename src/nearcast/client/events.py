@@ -228,9 +228,8 @@ class Following:
         self._saved_at = time.monotonic()
 
     def request(self) -> Request:
-        """Return the request that goes on after what was handled."""
+        """Return the request that goes on after what was received; a part of a frame is dropped."""
         self._parser = FrameParser()
-        self.cursor = self.consumed
         query = {"cursor": self.cursor}
         if self.subscriber is not None:
             query["subscriber"] = self.subscriber

@@ -31,11 +31,11 @@ java:
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
 		{ echo "This Python cannot make environments; on Debian: apt-get install python3-venv"; exit 1; }
 	@echo "Installing Nearcast and what it needs into .venv:"
-	@$(PIP_INSTALL) --editable '.[bench]' $(NAME_PACKAGES)
+	@$(PIP_INSTALL) --editable '.[bench,client,server]' $(NAME_PACKAGES)
 	@touch $@
 
 .venv/spark-installed: .venv/library-installed
-	@$(PIP_INSTALL) --quiet --no-compile --editable '.[bench,spark]'
+	@$(PIP_INSTALL) --quiet --no-compile --editable '.[bench,client,server,spark]'
 	@echo "Spark is installed."
 	@touch $@
 
@@ -52,10 +52,15 @@ first-look: .venv/library-installed
 	@$(BIN)/nearcast match --subscriptions out/first/subscriptions.parquet --messages out/first/messages.parquet \
 		--out out/first/matches.parquet --map out/first/matches.png
 
+# The pipeline, then the live server with a sample stream, until Ctrl-C. ONCE=1 ends it after a minute, with a summary.
+PORT ?= 8080
+RUN_SECONDS ?= 60
 run: .venv/library-installed
 	@$(MAKE) --no-print-directory --jobs 3 first-look .venv/spark-installed java
 	@echo; echo "The whole pipeline: with the library, on Spark, and as a stream."
 	@$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
+	@echo
+	@$(BIN)/python examples/live_server.py out/first --port $(PORT) $(if $(ONCE),--seconds $(RUN_SECONDS))
 
 # Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.
 test: lint layers

@@ -16,6 +16,7 @@ EXTRAS = {
     "server": ("aiohttp", "fastapi", "msgspec", "prometheus_client", "uvicorn", "websockets"),
     "postgres": ("psycopg",),
     "kafka": ("confluent_kafka",),
+    "client": ("httpx",),
 }
 """The modules of each extra that whole packages or data sets need. Readers and tokenizers name the
 extras ``geo`` and ``stem`` in errors about the file or the tokenizer."""

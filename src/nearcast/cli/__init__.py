@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli import bench, generate, indexes, match, plot, serve, spark
+from nearcast.cli import audit, bench, generate, indexes, match, plot, serve, spark
 from nearcast.cli.commands import add_command, examples
 from nearcast.cli.output import OneLineErrors
 
@@ -48,6 +48,13 @@ add_command(
     "--out matches.parquet",
     "nearcast match --subscriptions subs.csv --messages messages.csv --moves moves.csv --ttl 600 "
     "--out updates.csv",
+)
+add_command(
+    app,
+    "audit",
+    audit.audit,
+    "nearcast audit nearcast-data",
+    "nearcast audit nearcast-data --from 2026-01-31T12:00:00Z --to 2026-01-31T13:00:00Z",
 )
 add_command(app, "indexes", indexes.indexes)
 add_command(

@@ -320,18 +320,23 @@ class Engine(Registering):
         [Match(message_id=1, subscription_id='me', score=0.75)]
         """
         self._check_open()
-        now_us, vocabulary, scorer = self._clock.now_us(), Vocabulary(), self._store.state.scorer
+        now_us = self._clock.now_us()
         if is_table(messages):
             table, _ = table_of(messages, "messages")
             batch, _ = read_messages(table, self._tokenizer, now_us=now_us)
         else:
             batch = messages_from(list_of(messages, Message), self._tokenizer, now_us=now_us)
+        return _matches(deliver([self._segment_of(subscription)], batch), batch)
+
+    def _segment_of(self, subscription: Subscription) -> Segment:
+        """Return a segment of one subscription, which is not registered."""
+        vocabulary, scorer = Vocabulary(), self._store.state.scorer
         [given] = list_of(subscription, Subscription)
         columns = subscriptions_from([given], vocabulary, self._tokenizer)
         index = self._store.builder.build_small(scorer.content(columns, vocabulary))
-        return _matches(deliver([Segment(columns, index, vocabulary, scorer)], batch), batch)
+        return Segment(columns, index, vocabulary, scorer)
 
-    def explain(self, message: Message, subscription_id: Id) -> Explanation:
+    def explain(self, message: Message, subscription_id: Id | Subscription) -> Explanation:
         """Return why a subscription matches a message, or why not.
 
         Nothing is published.
@@ -341,7 +346,7 @@ class Engine(Registering):
         message
             Any message.
         subscription_id
-            The id of a registered subscription.
+            The id of a registered subscription, or any subscription.
 
         Raises
         ------
@@ -356,9 +361,13 @@ class Engine(Registering):
         >>> print(engine.explain(Message("m1", (0.5, 0.5), "Tea and cake"), "s1"))
         The message is inside the region.
         It lacks required words: hot.
+        >>> engine.explain(Message(1, (0, 0), "Tea"), Subscription(2, Rect(0, 0, 1, 1))).matches
+        True
         """
         [given] = list_of(message, Message)
         batch = messages_from([given], self._tokenizer, now_us=self._clock.now_us())
+        if isinstance(subscription_id, Subscription):
+            return explain_row(self._segment_of(subscription_id), 0, batch)
         return explain_row(*self._find(subscription_id), batch)
 
     def _publish(

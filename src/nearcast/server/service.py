@@ -358,7 +358,7 @@ class Service:
         """Return the channel of a subscriber; a new subscriber gets one."""
         number = self.registry.channel_of(Channel(tenant, subscriber))
         if not number:
-            change = {"op": "subscriber", "tenant": tenant, "name": subscriber, "settings": {}}
+            change = {"op": "subscriber", "tenant": tenant, "name": subscriber, "settings": None}
             number = (await self.administer(change)).handle
         return number
 
@@ -390,7 +390,8 @@ class Service:
         if parsed is None:
             return Position(self.seq_at(_time_us(cursor)) - 1), None
         epoch, position = parsed
-        if first - 1 <= position.seq <= last and (
+        # A message that is on disk is a cursor, even if it is not matched yet.
+        if first - 1 <= position.seq <= self.log.last_seq and (
             position.seq < first or self.log.epoch_of(position.seq) == epoch
         ):
             return position, None
@@ -433,6 +434,7 @@ class Service:
         """Hear that records were matched, in the thread of the matcher."""
         if self.link is not None:
             self.link.wake()
+        self.renderer.remember(records)
         self._loop.call_soon_threadsafe(self._on_matched, processed, block)
 
     def failed(self, error: BaseException) -> None:

@@ -11,6 +11,7 @@ from nearcast.cli.bench import (
     moving,
     paper,
     read,
+    server,
     sliders,
     spark,
     tables,
@@ -43,6 +44,12 @@ add_command(app, "text", costs.text)
 add_command(app, "start", costs.start)
 add_command(app, "read", read.read)
 add_command(app, "spark", spark.spark)
+add_command(
+    app,
+    "server",
+    server.server,
+    "nearcast bench server --subscriptions 100000 --seconds 5 --scenario publish,streams",
+)
 app.add_typer(paper.app, name="paper")
 add_command(app, "sliders", sliders.sliders)
 add_command(

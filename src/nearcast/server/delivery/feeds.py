@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time as clocks
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,6 +101,11 @@ class Feeds:
             for feed in feeds:
                 feed.beat(self._last_seq)
 
+    def wake(self, channel: int) -> None:
+        """Wake the feeds of a channel: it may be time for events that wait."""
+        for feed in self._of_channel.get(channel, ()):
+            feed.wake()
+
     def end(self) -> None:
         """End all feeds."""
         for feeds in self._of_channel.values():
@@ -124,6 +130,7 @@ class Feed:
         self._blocks: deque[Block] = deque()
         self._behind = True
         self._awake = asyncio.Event()
+        self._interrupted = asyncio.Event()
         self._woken = False
         self._writer: tuple[asyncio.Task[object] | None, float] | None = None
         self.ended = False
@@ -141,6 +148,7 @@ class Feed:
     def end(self) -> None:
         """End: nothing comes any more."""
         self.ended = True
+        self._interrupted.set()
         self._awake.set()
 
     def close(self) -> None:
@@ -166,9 +174,23 @@ class Feed:
         self.wake()
 
     def wake(self) -> None:
-        """Let `next` return, even if there is nothing."""
+        """Let `next` and `hold` return, even if there is nothing."""
         self._woken = True
+        self._interrupted.set()
         self._awake.set()
+
+    async def hold(self, seconds: float) -> bool:
+        """Wait, with events that may not be sent yet; return whether the feed was woken or ended.
+
+        New events do not end the wait.
+        """
+        if not self._woken and not self.ended:
+            self._interrupted.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._interrupted.wait()
+        interrupted, self._woken = self._woken or self.ended, False
+        return interrupted
 
     async def next(self) -> list[Rendered]:
         """Return the next events; an empty list if the feed was woken or has ended.

@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from nearcast.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Cap", "Digest", "Pacing", "PacingSettings", "QuietHours"]
 
@@ -147,6 +147,31 @@ class PacingSettings:
     digest: Digest | None = None
     quiet_hours: QuietHours | None = None
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> PacingSettings:
+        """Return the settings that a subscriber's JSON describes.
+
+        Raises
+        ------
+        InvalidInput
+            When a value is out of its range.
+
+        Examples
+        --------
+        >>> PacingSettings.of({"cap": {"events": 3, "periodS": 60}}).caps
+        (Cap(events=3, period_us=60000000),)
+        """
+        cap, digest, quiet = (given.get(name) for name in ("cap", "digest", "quietHours"))
+        return cls(
+            () if cap is None else (Cap(cap["events"], round(cap["periodS"] * _SECOND_US)),),
+            None if digest is None else Digest(round(digest["everyS"] * _SECOND_US)),
+            None
+            if quiet is None
+            else QuietHours(
+                _minute(quiet["from"]), _minute(quiet["to"]), quiet.get("timeZone", "UTC")
+            ),
+        )
+
 
 class Pacing:
     """When events may be sent.
@@ -231,6 +256,12 @@ class Pacing:
         if self._quiet is not None:
             time_us = self._quiet.end_us(time_us)
         return time_us
+
+
+def _minute(clock: str) -> int:
+    """Return the minutes since midnight of a time of day such as ``22:00``."""
+    hours, _, minutes = clock.partition(":")
+    return 60 * int(hours) + int(minutes)
 
 
 def _check_period(field: str, period_us: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time as clocks
+from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from nearcast.server.log import Log
     from nearcast.server.matching.postings import EventRef
     from nearcast.server.matching.registry import Registry
+    from nearcast.storage.log import Record
 
 __all__ = ["TYPE_PREFIX", "Rendered", "Renderer", "event_id", "json_text", "rfc3339", "sse_frame"]
 
@@ -48,21 +51,25 @@ _REASONS = {
 }
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _KEPT_RECORDS = 4096
+_KEPT_IDS = 100_000
+_RECENT_RECORDS = 256
 
 
 class Rendered(NamedTuple):
-    """An event as bytes: its position, id, type (``match``) and the CloudEvent."""
+    """An event as bytes: its position, id, type (``match``), the CloudEvent and its time."""
 
     position: Position
     id: str
     type: bytes
     body: bytes
+    time_us: int
 
 
 class _Source(NamedTuple):
     """What every event of a record shares."""
 
     epoch: int
+    time_us: int
     time: bytes
     message: bytes
 
@@ -116,6 +123,15 @@ class Renderer:
         self._registry = registry
         self._lock = threading.Lock()
         self._sources: dict[int, _Source] = {}
+        self._ids: dict[int, bytes] = {}
+        self._recent: list[Record] = []
+        self._recent_seqs: list[int] = []
+
+    def remember(self, records: list[Record]) -> None:
+        """Keep records that were just matched, so that their messages are not read again."""
+        with self._lock:
+            self._recent = [*self._recent, *records][-_RECENT_RECORDS:]
+            self._recent_seqs = [record.seq for record in self._recent]
 
     def render(self, refs: list[EventRef], subscriber: str) -> list[Rendered]:
         """Return events of a subscriber as bytes."""
@@ -146,7 +162,7 @@ class Renderer:
         resumed = Position(first_seq - 1)
         since, id = self.cursor(after), self.cursor(resumed)
         body = json.dumps({"from": since, "to": id, "lost": lost}, separators=(",", ":"))
-        return Rendered(resumed, id, b"gap", body.encode())
+        return Rendered(resumed, id, b"gap", body.encode(), clocks.time_ns() // 1000)
 
     def _event(self, ref: EventRef, subject: bytes) -> Rendered:
         source = self._source(ref.seq)
@@ -169,17 +185,17 @@ class Renderer:
                 b"}",
             ]
         )
-        return Rendered(ref.position, id, name, body)
+        return Rendered(ref.position, id, name, body, source.time_us)
 
     def _data(self, ref: EventRef, kind: int, message: bytes) -> bytes:
         if not ref.message:
-            id = json_text(self._registry.id_of(ref.matches[0][0]))
+            id = self._id(ref.matches[0][0])
             return b'{"subscriptionId":%s%s}' % (id, _REASONS.get(kind, b""))
         matches = b",".join([self._match(*match) for match in ref.matches])
         return b'{"message":%s,"matches":[%s]}' % (message, matches)
 
     def _match(self, handle: int, kind: int, score: float) -> bytes:
-        id = json_text(self._registry.id_of(handle))
+        id = self._id(handle)
         sign = b"1" if kind == MATCH else b"-1"
         scored = b"" if math.isnan(score) else b',"score":' + repr(score).encode()
         return b'{"subscriptionId":%s%s,"sign":%s}' % (id, scored, sign)
@@ -187,9 +203,10 @@ class Renderer:
     def _source(self, seq: int) -> _Source:
         source = self._sources.get(seq)
         if source is None:
-            record = self._log.find(seq)
+            record = self._find(seq)
             message = message_at(record, seq)[1] if record.kind == MESSAGES else b""
-            source = _Source(record.epoch, rfc3339(time_of(record)).encode(), message)
+            time_us = time_of(record)
+            source = _Source(record.epoch, time_us, rfc3339(time_us).encode(), message)
             with self._lock:
                 if len(self._sources) >= _KEPT_RECORDS:
                     for old in [*self._sources][: _KEPT_RECORDS // 2]:
@@ -197,8 +214,28 @@ class Renderer:
                 self._sources[seq] = source
         return source
 
+    def _find(self, seq: int) -> Record:
+        """Return the record with a number: a recent one, or from the log."""
+        with self._lock:
+            at = bisect_right(self._recent_seqs, seq) - 1
+            if at >= 0 and seq <= self._recent[at].last_seq:
+                return self._recent[at]
+        return self._log.find(seq)
+
+    def _id(self, handle: int) -> bytes:
+        """Return the id of a subscription as JSON."""
+        found = self._ids.get(handle)
+        if found is None:
+            found = json_text(self._registry.id_of(handle))
+            if len(self._ids) >= _KEPT_IDS:
+                self._ids.clear()
+            self._ids[handle] = found
+        return found
+
 
 def _kind(ref: EventRef) -> int:
     """Return the kind of an event: a match if one of its matches begins."""
-    kinds = [kind for _, kind, _ in ref.matches]
-    return MATCH if MATCH in kinds else kinds[0]
+    kind = ref.matches[0][1]
+    if kind == MATCH or len(ref.matches) == 1:
+        return kind
+    return MATCH if any(other == MATCH for _, other, _ in ref.matches) else kind

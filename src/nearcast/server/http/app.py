@@ -10,7 +10,19 @@ from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 
 from nearcast import __version__
-from nearcast.server.http import events, pages, problems, publishing, subscriptions
+from nearcast.server.http import (
+    administration,
+    events,
+    explaining,
+    importing,
+    openapi,
+    pages,
+    problems,
+    publishing,
+    subscribers,
+    subscriptions,
+    webhooks,
+)
 from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.correlators import CorrelatorMiddleware
 
@@ -22,6 +34,16 @@ if TYPE_CHECKING:
 __all__ = ["create_app"]
 
 _BEAT_S = 15.0
+_ROUTERS = (
+    publishing.router,
+    events.router,
+    importing.router,
+    subscriptions.router,
+    subscribers.router,
+    explaining.router,
+    webhooks.router,
+    administration.router,
+)
 
 
 def create_app(open_service: Callable[[], Service], settings: Settings | None = None) -> FastAPI:
@@ -39,12 +61,14 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await asyncio.to_thread(open_service)
         service.start()
-        app.state.context = Context(service, settings or Settings())
+        context = app.state.context = Context(service, settings or Settings())
+        await context.start()
         beating = asyncio.create_task(_beat(service))
         try:
             yield
         finally:
             beating.cancel()
+            await context.close()
             await service.close()
 
     app = FastAPI(
@@ -57,7 +81,7 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     )
     problems.install(app)
     app.add_middleware(CorrelatorMiddleware)
-    for router in (publishing.router, events.router, subscriptions.router):
+    for router in _ROUTERS:
         app.include_router(router, prefix="/v1")
     app.include_router(pages.router)
 
@@ -66,6 +90,7 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
         return "ok\n"
 
     del health
+    openapi.install(app)
     return app
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends
 from fastapi.security import HTTPBearer
+from starlette.requests import HTTPConnection
 
-# FastAPI reads these annotations when it makes the routes.
-from starlette.requests import HTTPConnection  # noqa: TC002
-
+from nearcast.server.delivery.addresses import SinkNetworks
+from nearcast.server.delivery.paced import Pace, PacedFeed
+from nearcast.server.delivery.pacing import PacingSettings
+from nearcast.server.delivery.posting import SinkClient
+from nearcast.server.delivery.sending import SinkChannels, StoredSinks
+from nearcast.server.delivery.webhooks import WebhookSender
 from nearcast.server.http.auth import Authenticator, Principal
 from nearcast.server.http.definitions import DefinitionLimits
 from nearcast.server.http.limits import RateLimiter, Rates
@@ -21,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from nearcast.server.delivery.rendering import Rendered
+    from nearcast.server.delivery.sinks import Attempt
+    from nearcast.server.matching.events import Block
+    from nearcast.server.matching.postings import Position
     from nearcast.server.service import Service
 
 __all__ = ["Context", "Settings", "TenantLimits", "context_of", "may"]
@@ -94,9 +102,33 @@ class Context:
 
     def __init__(self, service: Service, settings: Settings) -> None:
         self.service, self.settings = service, settings
-        self.authenticator = Authenticator(self._authenticate, service.state.secret("tokens"))
+        self.token_secret = service.state.secret("tokens")
+        self.authenticator = Authenticator(self._authenticate, self.token_secret)
+        self.administering = asyncio.Lock()
         self.limiter = RateLimiter(lambda tenant: self.limits(tenant).rates)
         self._limits: dict[int, TenantLimits] = {}
+        self._paces: dict[int, Pace] = {}
+        self.sinks = StoredSinks(service.state, service.events, service.renderer, self._attempted)
+        self._client = SinkClient(SinkNetworks.of(settings.allow_sinks))
+        self.webhooks = WebhookSender(self.sinks, self._client)
+        self._sink_channels = SinkChannels(service.registry)
+
+    async def start(self) -> None:
+        """Send what webhooks have not sent yet, and what comes from now on."""
+        self.service.on_block.append(self._wake_sinks)
+        self.webhooks.start(await self.sinks.all())
+
+    async def close(self) -> None:
+        """Stop webhooks, and save how far they are."""
+        await self.webhooks.close()
+        await self.sinks.close()
+        await self._client.close()
+
+    def _wake_sinks(self, block: Block) -> None:
+        self.webhooks.wake(self._sink_channels.of_block(block))
+
+    def _attempted(self, attempt: Attempt) -> None:
+        """Count an attempt to call a sink."""
 
     def limits(self, tenant: int) -> TenantLimits:
         """Return the limits of a tenant."""
@@ -106,7 +138,32 @@ class Context:
             found = self._limits[tenant] = TenantLimits.of(given, self.settings)
         return found
 
-    def delivered(self, events: list[Rendered]) -> None:
+    async def feed(self, tenant: int, subscriber: str, after: Position) -> PacedFeed:
+        """Return the events of a subscriber after a position, when it wants them.
+
+        The feed must be closed.
+        """
+        feed = await self.service.feed(tenant, subscriber, after)
+        pace = self._paces.get(feed.channel)
+        if pace is None:
+            row = await asyncio.to_thread(self.service.state.subscriber, tenant, subscriber)
+            settings = PacingSettings() if row is None else PacingSettings.of(row.settings)
+            pace = self._paces.setdefault(feed.channel, Pace(settings))
+        return PacedFeed(feed, pace)
+
+    async def change_pace(
+        self, tenant: int, subscriber: str, channel: int, settings: PacingSettings
+    ) -> None:
+        """Deliver the events of a subscriber when it wants them now."""
+        pace = self._paces.get(channel)
+        if pace is not None:
+            pace.change(settings)
+            self.service.feeds.wake(channel)
+        for sink in await asyncio.to_thread(self.service.state.sinks, tenant):
+            if sink.subscriber == subscriber:
+                await self.webhooks.reload(sink.id)
+
+    def delivered(self, events: list[Rendered], kind: str) -> None:
         """Count events that were handed to a connection."""
 
     def forget(self) -> None:

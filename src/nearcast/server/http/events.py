@@ -7,16 +7,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Query
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.rendering import event_id, json_text, sse_frame
-from nearcast.server.http.auth import Principal  # noqa: TC001
-from nearcast.server.http.context import DEFAULT_SUBSCRIBER, Context, context_of, may
+from nearcast.server.http.auth import Principal
+from nearcast.server.http.context import Context, context_of, may
 from nearcast.server.http.messages import JSON, NDJSON
 from nearcast.server.http.problems import Problem
+from nearcast.server.http.subscribers import named_subscriber, resolved_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from nearcast.server.delivery.feeds import Feed
+    from nearcast.server.delivery.paced import PacedFeed
     from nearcast.server.delivery.rendering import Rendered
     from nearcast.server.service import Gap
 
@@ -64,8 +66,11 @@ async def read_events(
     cursor: Annotated[
         str | None,
         Query(
-            max_length=64,
-            description="After which event: an id, `now` (the default), `earliest` or a time.",
+            max_length=260,
+            description=(
+                "After which event: an id, `now` (the default), `earliest`, a time, or `@name` for "
+                "a cursor that the server keeps."
+            ),
         ),
     ] = None,
     poll: Annotated[bool, Query(description="Return what is there, and end.")] = False,
@@ -83,15 +88,15 @@ async def read_events(
     on after it. If that is no longer possible, the first event is a `gap`.
     """
     context = context_of(request)
-    name = _subscriber(principal, subscriber)
+    name = named_subscriber(principal, subscriber)
     given = request.headers.get("last-event-id") or cursor or "now"
-    position, gap = context.service.position(given)
-    feed = await context.service.feed(principal.tenant, name, position)
+    position, gap = await resolved_position(context, principal, name, given)
+    feed = await context.feed(principal.tenant, name, position)
     if poll:
         try:
             return await _poll(context, feed, gap, limit, wait_s)
         finally:
-            feed.close()
+            feed.feed.close()
     lines = NDJSON in request.headers.get("accept", "")
     return EventStream(context, feed, gap, lines=lines)
 
@@ -104,20 +109,24 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
         principal = context.authenticator.principal(websocket.scope)
         context.limiter.check_request(principal.tenant)
         principal.require("subscribe")
-        name = _subscriber(principal, websocket.query_params.get("subscriber"))
-        position, gap = context.service.position(websocket.query_params.get("cursor") or "now")
+        name = named_subscriber(principal, websocket.query_params.get("subscriber"))
+        given = websocket.query_params.get("cursor") or "now"
+        position, gap = await resolved_position(context, principal, name, given)
     except (Problem, InvalidInput) as error:
         await websocket.close(4400, str(error)[:120])
         return
-    feed = await context.service.feed(principal.tenant, name, position)
+    paced = await context.feed(principal.tenant, name, position)
+    feed = paced.feed
     watcher = asyncio.create_task(_watch(websocket, feed))
     try:
         await websocket.accept()
         if gap is not None:
             await websocket.send_text((b'{"gap":%s}' % _gap_data(gap)).decode())
         while not feed.ended:
-            for event in await feed.next():
+            events = await paced.next()
+            for event in events:
                 await websocket.send_text(event.body.decode())
+            context.delivered(events, "websocket")
         await websocket.close(1012)
     except (WebSocketDisconnect, RuntimeError):
         pass  # it is gone
@@ -134,31 +143,24 @@ async def _watch(websocket: WebSocket, feed: Feed) -> None:
     feed.end()
 
 
-def _subscriber(principal: Principal, given: str | None) -> str:
-    name = given or principal.subscriber or DEFAULT_SUBSCRIBER
-    if len(name) > 256 or not name.isprintable():
-        raise InvalidInput("subscriber", name, "must have 1 to 256 printable characters")
-    principal.require_subscriber(name)
-    return name
-
-
 def _gap_data(gap: Gap) -> bytes:
     lost = b"null" if gap.lost is None else b"%d" % gap.lost
     return b'{"from":%s,"to":%s,"lost":%s}' % (json_text(gap.after), json_text(gap.to), lost)
 
 
 async def _poll(
-    context: Context, feed: Feed, gap: Gap | None, limit: int, wait_s: float
+    context: Context, paced: PacedFeed, gap: Gap | None, limit: int, wait_s: float
 ) -> Response:
     """Return events that are there, or the first ones that come until a time."""
     events: list[Rendered] = []
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s or None):
             if not wait_s:
-                feed.wake()
-            events = await feed.next()
+                paced.feed.wake()
+            events = await paced.next()
     events = events[:limit]
-    position = events[-1].position if events else feed.position
+    context.delivered(events, "poll")
+    position = events[-1].position if events else paced.position
     epoch = context.service.epoch_at(position)
     body = b'{"events":[%s],"cursor":"%s"%s}' % (
         b",".join([event.body for event in events]),
@@ -175,10 +177,11 @@ class EventStream(Response):
     writer wait, and its feed goes back to the event store later.
     """
 
-    def __init__(self, context: Context, feed: Feed, gap: Gap | None, *, lines: bool) -> None:
+    def __init__(self, context: Context, paced: PacedFeed, gap: Gap | None, *, lines: bool) -> None:
         super().__init__(media_type=NDJSON if lines else SSE, headers=_HEADERS)
         del self.headers["content-length"]
-        self._context, self._feed, self._gap = context, feed, gap
+        self._context, self._paced, self._gap = context, paced, gap
+        self._feed = paced.feed
         self._frame: Callable[[Rendered], bytes] = _line if lines else sse_frame
         self._lines = lines
 
@@ -189,14 +192,13 @@ class EventStream(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await self._write(send, self._opening())
             while not self._feed.ended:
-                events = await self._feed.next()
+                events = await self._paced.next()
                 if events:
-                    data = b"".join(map(self._frame, events))
-                    self._context.delivered(events)
+                    await self._write(send, b"".join(map(self._frame, events)))
+                    self._context.delivered(events, "ndjson" if self._lines else "sse")
                 else:
-                    data = self._bookmark()
-                await self._write(send, data)
-            with suppress(OSError):
+                    await self._write(send, self._bookmark())
+            with suppress(OSError, RuntimeError):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             watcher.cancel()
@@ -204,7 +206,10 @@ class EventStream(Response):
 
     async def _write(self, send: Send, data: bytes) -> None:
         self._feed.writing()
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+        try:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        except (OSError, RuntimeError):  # the connection is gone, and nobody has noticed yet
+            self._feed.end()
         self._feed.written()
 
     async def _watch(self, receive: Receive) -> None:
@@ -225,7 +230,7 @@ class EventStream(Response):
         """Return the present position, for clients to come back to; it keeps connections alive."""
         if self._lines:
             return b"\n"
-        position = self._feed.position
+        position = self._paced.position
         epoch = self._context.service.epoch_at(position)
         return b"id: %s\n\n" % event_id(epoch, position).encode()
 

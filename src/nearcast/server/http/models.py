@@ -432,6 +432,9 @@ class Subscription(_Envelope):
     expiresAt: Timestamp | None = None
     status: Literal["ACTIVE", "INACTIVE", "EXPIRED", "DELETED"]
     version: int = Field(ge=1, description="Raised by every change; also the ETag.")
+    sinkCredential: WebhookSecret | None = Field(
+        default=None, description="Only in the answer for which the server made the secret."
+    )
 
 
 class SubscriptionPage(Resource):

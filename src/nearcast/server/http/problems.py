@@ -15,6 +15,7 @@ import msgspec
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from nearcast.errors import (
     DuplicateId,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODES",
+    "MEDIA_TYPE",
     "PROBLEM_SCHEMA",
     "FieldError",
     "Problem",
@@ -57,7 +59,7 @@ CODES: dict[str, tuple[int, str]] = {
     "CONFLICT": (409, "The resource exists already, or the request contradicts another one."),
     "PRECONDITION_FAILED": (412, "The resource has another version than If-Match names."),
     "CONTENT_TOO_LARGE": (413, "The body, or the number of messages in it, is too large."),
-    "UNSUPPORTED_MEDIA_TYPE": (415, "The body has a media type that the route does not read."),
+    "UNSUPPORTEDMEDIA_TYPE": (415, "The body has a media type that the route does not read."),
     "UNPROCESSABLE": (422, "Some messages are invalid, and the request asked for all or none."),
     "TOO_MANY_REQUESTS": (429, "The tenant is above its limit; try again after Retry-After."),
     "INTERNAL": (500, "An error of the server; its log has the details under the correlator."),
@@ -95,8 +97,10 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 }
 """The JSON schema of a problem document, for OpenAPI."""
 
+MEDIA_TYPE = "application/problem+json"
+"""The media type of problem documents."""
+
 _MAX_ERRORS = 20
-_MEDIA_TYPE = "application/problem+json"
 _BY_STATUS = {status: code for code, (status, _) in reversed(CODES.items())}
 _OUT_OF_RANGE = frozenset(
     {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "out_of_range"}
@@ -186,7 +190,7 @@ class Problem(Exception):
         if correlator:
             document["instance"] = f"urn:correlator:{correlator}"
             headers["x-correlator"] = correlator
-        return Response(msgspec.json.encode(document), self.status, headers, media_type=_MEDIA_TYPE)
+        return Response(msgspec.json.encode(document), self.status, headers, media_type=MEDIA_TYPE)
 
 
 def problem_of(error: NearcastError) -> Problem:
@@ -313,7 +317,21 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     if code is None:
         code = "INVALID_ARGUMENT" if error.status_code < 500 else "INTERNAL"
     headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))
     return _answer(request, Problem(error.status_code, code, str(error.detail), headers=headers))
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods of all routes of a path; Starlette names those of the first one."""
+    return [
+        method
+        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> Response:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Query
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request
 from starlette.responses import Response
 
 from nearcast.errors import InvalidInput, StorageError

@@ -13,7 +13,7 @@ from nearcast.server.http.app import create_app
 from nearcast.server.opening import first_key, open_service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from socket import socket
 
     from fastapi import FastAPI
@@ -88,7 +88,17 @@ def serve(
                 ready(_url(server, host), key, app)
         await serving
 
-    asyncio.run(run())
+    _run(run())
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """Run the event loop; that of uvloop, where there is one, is twice as fast."""
+    try:
+        import uvloop
+    except ImportError:  # there is none for Windows
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
 
 
 def _url(server: uvicorn.Server, host: str) -> str:

@@ -14,17 +14,25 @@ __all__ = [
     "Cap",
     "Cursor",
     "CursorRequest",
+    "DeadEvent",
+    "DeadEvents",
     "DeliverySettings",
     "Digest",
     "Key",
+    "KeyList",
     "KeyRequest",
     "Limits",
     "NewKey",
     "QuietHours",
+    "ReplayRequest",
     "Role",
     "Sink",
     "SinkAttempt",
+    "SinkAttempts",
+    "SinkList",
+    "Subscriber",
     "Tenant",
+    "TenantList",
     "TenantRequest",
     "Token",
     "TokenRequest",
@@ -57,7 +65,7 @@ Roles = Annotated[
 class Cap(Resource):
     """At most this many events in any period; later ones wait."""
 
-    events: int = Field(ge=1, le=1_000_000, examples=[10])
+    events: int = Field(ge=1, le=1_000, examples=[10])
     periodS: float = Field(ge=1, le=86_400 * 31, examples=[3600])
 
 
@@ -83,6 +91,16 @@ class DeliverySettings(Resource):
     cap: Cap | None = None
     digest: Digest | None = None
     quietHours: QuietHours | None = None
+
+
+class Subscriber(Resource):
+    """A subscriber: when it wants events, and how many it has."""
+
+    name: Name
+    delivery: DeliverySettings
+    recorded: int = Field(ge=0, description="Events that are kept.")
+    pending: int = Field(ge=0, description="Events after the cursor of the request.")
+    lost: int | None = Field(description="Events after the cursor that are no longer kept.")
 
 
 class Limits(Resource):
@@ -116,6 +134,12 @@ class Tenant(TenantRequest):
     createdAt: Timestamp
 
 
+class TenantList(Resource):
+    """Tenants."""
+
+    tenants: list[Tenant]
+
+
 class KeyRequest(Resource):
     """A key to be made."""
 
@@ -139,6 +163,12 @@ class NewKey(Key):
     """A key, the only time that it is shown."""
 
     key: str = Field(examples=["nc_4f6k0a9d2mxq_..."])
+
+
+class KeyList(Resource):
+    """Keys without their secrets."""
+
+    keys: list[Key]
 
 
 class TokenRequest(Resource):
@@ -179,7 +209,14 @@ class Sink(Resource):
     reason: str | None = Field(default=None, description="Why it is disabled.")
     cursor: str | None = None
     failures: int = Field(ge=0, description="Failed attempts since the last success.")
+    pending: int = Field(ge=0, description="Events after its cursor.")
     nextAttemptAt: Timestamp | None = None
+
+
+class SinkList(Resource):
+    """Sinks."""
+
+    sinks: list[Sink]
 
 
 class SinkAttempt(Resource):
@@ -192,3 +229,35 @@ class SinkAttempt(Resource):
     )
     error: str | None = None
     durationMs: float = Field(ge=0)
+
+
+class SinkAttempts(Resource):
+    """The last attempts of a sink, the newest first."""
+
+    attempts: list[SinkAttempt]
+
+
+class DeadEvent(Resource):
+    """An event that was given up."""
+
+    eventId: str
+    at: Timestamp
+    reason: str
+
+
+class DeadEvents(Resource):
+    """A page of events that were given up, in their order."""
+
+    dead: list[DeadEvent]
+    next: str | None = Field(default=None, description="`after` of the next page.")
+
+
+class ReplayRequest(Resource):
+    """From where on events are sent once more."""
+
+    cursor: str = Field(
+        min_length=1,
+        max_length=128,
+        description="The id of an event, `earliest` or a time; what comes after it is sent.",
+        examples=["1795888800-42"],
+    )

@@ -1,4 +1,4 @@
-"""Routes of subscriptions: create, read, list, change, pause, move, import and delete them."""
+"""Routes of subscriptions: create, read, list, change, pause and delete them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 from fastapi import APIRouter, Depends, Query, Response
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotations
+from starlette.requests import Request
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.signing import new_secret
+from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
 from nearcast.server.http.context import DEFAULT_SUBSCRIBER, Context, context_of, may
 from nearcast.server.http.definitions import definition_of, patched, request_of
@@ -26,13 +26,16 @@ from nearcast.server.http.stored import (
     stored_definition,
 )
 from nearcast.server.log.records import Change
+from nearcast.server.matching.changes import sink_id
+from nearcast.server.matching.registry import Channel
 from nearcast.server.state import STATUSES, Box
 
 if TYPE_CHECKING:
     from nearcast.server.matching.changes import Outcome
+    from nearcast.server.service import Service
     from nearcast.server.state import Definition as Row
 
-__all__ = ["check_quota", "problem_of_outcome", "router", "subscriber_of"]
+__all__ = ["check_quota", "known_secret", "problem_of_outcome", "router", "subscriber_of"]
 
 router = APIRouter(tags=["subscriptions"])
 Subscriber = Annotated[Principal, Depends(may("subscribe"))]
@@ -64,7 +67,7 @@ async def create(request: Request, principal: Subscriber) -> Response:
     context = context_of(request)
     document = await _document(request, context, principal)
     given = _defined(context, principal, request_of(document))
-    made = _with_secret(given)
+    made = await _with_secret(context, principal, given)
     check_quota(context, principal, 1)
     change = Change(given["id"], stored_definition(given), expected=0)
     [outcome] = await context.service.change(principal.tenant, [change])
@@ -102,7 +105,7 @@ async def list_subscriptions(
     page: dict[str, Any] = {"subscriptions": [resource_of(row) for row in rows]}
     if len(rows) == limit:
         page["next"] = str(rows[-1].handle)
-    return _json(page)
+    return json_answer(page)
 
 
 @router.get("/subscriptions/{id}", response_model=Subscription)
@@ -130,10 +133,12 @@ async def replace(id: str, request: Request, principal: Subscriber) -> Response:
     before = await _row_or_none(context, principal, id)
     previous = None if before is None else as_given(definition_in(before))
     given = _defined(context, principal, request_of(document), previous)
-    made = _with_secret(given)
+    made = await _with_secret(context, principal, given)
     expected = 0 if request.headers.get("if-none-match") == "*" else _if_match(request)
     if before is None:
         check_quota(context, principal, 1)
+        # A key for one subscriber does not see the subscriptions of others, nor replaces them.
+        expected = 0 if principal.subscriber is not None and expected is None else expected
     change = Change(id, stored_definition(given), expected)
     [outcome] = await context.service.change(principal.tenant, [change])
     return await _answer(context, principal, outcome, 201 if before is None else 200, made)
@@ -152,7 +157,7 @@ async def change(id: str, request: Request, principal: Subscriber) -> Response:
         stored = definition_in(row)
         resource = patched({**stored.given, "status": row.status}, patch)
         given = _defined(context, principal, resource, as_given(stored))
-        made = _with_secret(given)
+        made = await _with_secret(context, principal, given)
         done = Change(id, stored_definition(given), row.version, must_exist=True)
         [outcome] = await context.service.change(principal.tenant, [done])
         lost = outcome.code == "PRECONDITION_FAILED" and expected is None
@@ -193,6 +198,13 @@ def subscriber_of(principal: Principal, given: str | None) -> str:
     return name
 
 
+def known_secret(service: Service, tenant: int, subscriber: str, url: str) -> str | None:
+    """Return the secret of the sink of a subscriber with an address; None if there is none."""
+    channel = service.registry.channel_of(Channel(tenant, subscriber, url))
+    row = service.state.sink(tenant, sink_id(channel)) if channel else None
+    return row.secrets[0] if row is not None and row.secrets else None
+
+
 async def _document(request: Request, context: Context, principal: Principal) -> Any:
     body = await read_body(request, context.limits(principal.tenant).messages.body_bytes)
     try:
@@ -215,13 +227,19 @@ def _defined(
     return given
 
 
-def _with_secret(given: dict[str, Any]) -> str | None:
-    """Give a sink a secret if it has none; return it, because this is the time to show it."""
+async def _with_secret(context: Context, principal: Principal, given: dict[str, Any]) -> str | None:
+    """Give a sink a secret if it has none; return a new one, because this is the time to show it.
+
+    The subscriptions of a subscriber with one address share one sink, and its secret.
+    """
     sink = given["sink"]
     if sink is None or sink["secret"] is not None:
         return None
-    sink["secret"] = new_secret()
-    return str(sink["secret"])
+    known = await asyncio.to_thread(
+        known_secret, context.service, principal.tenant, given["subscriber"], sink["url"]
+    )
+    sink["secret"] = known or new_secret()
+    return None if known else str(sink["secret"])
 
 
 def _if_match(request: Request) -> int | None:
@@ -265,11 +283,7 @@ def _shown(row: Row, status: int, secret: str | None = None) -> Response:
     headers = {"ETag": f'"{row.version}"'}
     if status == 201:
         headers["Location"] = f"/v1/subscriptions/{row.external_id}"
-    return _json(resource, status, headers)
-
-
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), status, headers, media_type=JSON)
+    return json_answer(resource, status, headers)
 
 
 def _after(text: str | None) -> int:

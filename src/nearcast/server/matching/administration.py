@@ -28,9 +28,9 @@ def administer(
     Parameters
     ----------
     change
-        ``op`` is ``tenant`` (``name``, ``limits``), ``key`` (``id``, ``tenant``, ``sha256``,
-        ``roles``, ``subscriber``, ``name``), ``revoke`` (``id``) or ``subscriber`` (``tenant``,
-        ``name``, ``settings``).
+        ``op`` is ``tenant`` (``name``, ``limits``, and ``created_us`` if it exists), ``key``
+        (``id``, ``tenant``, ``sha256``, ``roles``, ``subscriber``, ``name``), ``revoke`` (``id``)
+        or ``subscriber`` (``tenant``, ``name``, ``settings``; None keeps those it has).
     seq, time_us
         The number and the time of the record.
     tenants
@@ -42,7 +42,10 @@ def administer(
         case "tenant":
             name = change["name"]
             number = tenants.setdefault(name, len(tenants))
-            row = Tenant(number, name, change["limits"], time_us)
+            created_us = change.get("created_us")
+            row = Tenant(
+                number, name, change["limits"], time_us if created_us is None else created_us
+            )
             return Outcome("", "", number, name, seq), [stored.PutTenant(seq, row)]
         case "key":
             key = Key(
@@ -61,8 +64,10 @@ def administer(
         case "subscriber":
             tenant, name = change["tenant"], change["name"]
             number, new = registry.add_channel(Channel(tenant, name))
-            settings = Subscriber(tenant, name, number, change["settings"])
-            changes: list[stored.Change] = [stored.PutSubscriber(seq, settings)]
+            changes: list[stored.Change] = []
+            if new or change["settings"] is not None:
+                settings = Subscriber(tenant, name, number, change["settings"] or {})
+                changes.append(stored.PutSubscriber(seq, settings))
             if new:
                 changes.append(stored.PutChannel(seq, StoredChannel(number, tenant, name)))
             return Outcome("", "", number, name, seq), changes

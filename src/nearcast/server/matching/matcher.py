@@ -355,9 +355,10 @@ class Matcher:
         self._forget_ended()
         changes = Changes(self.engine, self.registry, self.dwelling, body.tenant, body.time_us)
         outcomes = changes.apply(body.changes, record.seq)
+        self._changes += changes.stored  # before what an update may end
         self._pieces.add_lifecycle(changes.lifecycle)
+        self._changes += changes.stored  # first: an initial event may be the last one that it has
         self._update(changes.updates, changes.seq_of, body.time_us)
-        self._changes += changes.stored
         self._outcomes[record.seq] = outcomes
         self._count_weights()
 

@@ -131,6 +131,11 @@ class Registry:
 
     # --- channels --------------------------------------------------------------------------------
 
+    @property
+    def channel_count(self) -> int:
+        """How many numbers of channels there are; the first one is 0."""
+        return len(self._channel_keys)
+
     def channel_of(self, channel: Channel) -> int:
         """Return the number of a channel; 0 if it never had a subscription."""
         with self._lock:

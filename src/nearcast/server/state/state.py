@@ -407,8 +407,12 @@ class State:
 
     def sink(self, tenant: int, sink_id: str) -> Sink | None:
         """Return a sink of a tenant."""
-        found = self._one(SINKS, "id = ?", {"id": sink_id})
+        found = self.sink_of(sink_id)
         return found if found is not None and found.tenant == tenant else None
+
+    def sink_of(self, sink_id: str) -> Sink | None:
+        """Return a sink of any tenant."""
+        return self._one(SINKS, "id = ?", {"id": sink_id})
 
     def progress(self, sink: Sink) -> SinkProgress:
         """Return how far a sink is; its start if nothing was saved."""

@@ -108,7 +108,7 @@ class History:
         return self.lost[at - 1] if at and seq <= self.lost[at - 1][1] else None
 
     def add_lost(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Add ranges of numbers that are lost; they are on disk with the next `save`."""
+        """Add ranges of numbers that are lost; `begin_epoch` brings them to the disk."""
         merged: list[tuple[int, int]] = []
         for first, last in sorted({*self.lost, *ranges}):
             if merged and first <= merged[-1][1]:

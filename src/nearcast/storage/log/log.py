@@ -488,7 +488,8 @@ class Log:
         marks = Marks.of(scan(content, last.first, after=None, acknowledged=acknowledged))
         last.marks = marks
         if repair:
-            self._give_up()
+            gaps = [gap for segment in self._segments for gap in segment.marks.gaps]
+            self._history.add_lost((gap.first, gap.last) for gap in gaps)
         for gap in marks.gaps:
             lost = self._history.lost_range(gap.first)
             if lost is None or lost[1] < gap.last:
@@ -501,13 +502,6 @@ class Log:
         else:
             self._disk.sync(self._file)  # a killed process may have written without a sync
         return marks.epoch
-
-    def _give_up(self) -> None:
-        """Note all records that cannot be read as lost, on disk."""
-        gaps = [gap[1:] for segment in self._segments for gap in segment.marks.gaps]
-        if not set(gaps) <= set(self._history.lost):
-            self._history.add_lost(gaps)
-            self._history.save()
 
     def _segment(self, first: int, size: int) -> Segment:
         return Segment(self._disk, self.folder / f"{first:020d}{_SUFFIX}", first, size)

@@ -1,0 +1,211 @@
+"""The sinks of a server: which there are, their events, and what became of them.
+
+`StoredSinks` is what a `WebhookSender` reads and writes, over the state and the event store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.server.delivery.pacing import PacingSettings
+from nearcast.server.delivery.sinks import Attempt, RenderedEvent, Sink
+from nearcast.server.matching.changes import sink_id
+from nearcast.server.matching.postings import Position
+from nearcast.server.state import Attempt as AttemptRow
+from nearcast.server.state import DeadLetter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nearcast.server.delivery.rendering import Renderer
+    from nearcast.server.delivery.sinks import SinkStatus
+    from nearcast.server.matching.events import Block, EventStore
+    from nearcast.server.matching.registry import Registry
+    from nearcast.server.state import Sink as SinkRow
+    from nearcast.server.state import SinkProgress, State
+
+__all__ = ["SinkChannels", "StoredSinks"]
+
+_FLUSH_S = 0.25
+"""How long attempts are collected before they are saved together."""
+
+
+class SinkChannels:
+    """Which channels belong to sinks.
+
+    Parameters
+    ----------
+    registry
+        Knows all channels.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._seen = 1  # channel 0 is no channel
+        self._channels = np.empty(0, np.uint32)
+
+    def of_block(self, block: Block) -> list[str]:
+        """Return the ids of the sinks that a block has events for."""
+        self._look()
+        found = np.intersect1d(block.channels, self._channels, assume_unique=True)
+        return [sink_id(channel) for channel in found.tolist()]
+
+    def _look(self) -> None:
+        """Take note of channels that are new."""
+        registry, last = self._registry, self._registry.channel_count
+        numbers = range(self._seen, last)
+        new = [number for number in numbers if registry.channel(number).url is not None]
+        self._seen = last
+        if new:
+            self._channels = np.concatenate([self._channels, np.array(new, np.uint32)])
+
+
+class StoredSinks:
+    """Sinks and their events; see `nearcast.server.delivery.sinks.SinkEvents`.
+
+    Used in the thread of the event loop.
+
+    Parameters
+    ----------
+    state
+        Keeps sinks and how far they are.
+    events, renderer
+        The events of their channels.
+    noted
+        Is called with every attempt.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        events: EventStore,
+        renderer: Renderer,
+        noted: Callable[[Attempt], None] = lambda attempt: None,
+    ) -> None:
+        self._state, self._events, self._renderer = state, events, renderer
+        self._noted = noted
+        self._rows: dict[str, SinkRow] = {}
+        self._disabled: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._attempts: list[AttemptRow] = []
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def all(self) -> list[Sink]:
+        """Return the sinks that get events."""
+        found = []
+        for row in await asyncio.to_thread(self._state.sinks):
+            sink = await self.sink(row.id)
+            if sink is not None and sink.status != "DISABLED":
+                found.append(sink)
+        return found
+
+    async def sink(self, sink_id: str) -> Sink | None:
+        """Return a sink as it was saved last; None if there is none."""
+        row, progress, pacing = await asyncio.to_thread(self._load, sink_id)
+        if row is None or progress is None:
+            return None
+        self._rows[sink_id] = row
+        disabled = progress.status == "DISABLED"
+        if disabled:
+            self._disabled.add(sink_id)
+        else:
+            self._disabled.discard(sink_id)
+        status: SinkStatus = "RETRYING" if progress.attempts else "ACTIVE"
+        return Sink(
+            sink_id,
+            row.url,
+            row.secrets,
+            Position(progress.seq, progress.k),
+            row.headers,
+            progress.attempts,
+            progress.next_try_us,
+            "DISABLED" if disabled else status,
+            pacing,
+            progress.send_times_us,
+        )
+
+    def _load(self, sink_id: str) -> tuple[SinkRow | None, SinkProgress | None, PacingSettings]:
+        state, pacing = self._state, PacingSettings()
+        row = state.sink_of(sink_id)
+        if row is None:
+            return None, None, pacing
+        subscriber = state.subscriber(row.tenant, row.subscriber)
+        if subscriber is not None:
+            pacing = PacingSettings.of(subscriber.settings)
+        return row, state.progress(row), pacing
+
+    async def read(self, sink: Sink, after: tuple[int, int], limit: int) -> list[RenderedEvent]:
+        """Return the first events after a position."""
+        row = self._rows[sink.id]
+        return await asyncio.to_thread(self._read, row, Position(*after), limit)
+
+    def _read(self, row: SinkRow, after: Position, limit: int) -> list[RenderedEvent]:
+        refs = self._events.read(row.channel, after, limit)
+        return [
+            RenderedEvent(event.position, event.id, event.body, event.time_us)
+            for event in self._renderer.render(refs, row.subscriber)
+        ]
+
+    async def save(
+        self,
+        sink_id: str,
+        position: tuple[int, int],
+        *,
+        attempts: int,
+        next_try_us: int,
+        status: SinkStatus,
+        sent: tuple[int, ...],
+    ) -> None:
+        """Save how far a sink is."""
+        state = self._state
+        if status == "ACTIVE" and sink_id in self._disabled:
+            await asyncio.to_thread(state.enable, sink_id)
+            self._disabled.discard(sink_id)
+        await asyncio.to_thread(state.save_position, sink_id, position, attempts, next_try_us, sent)
+
+    async def dead(self, sink_id: str, event: RenderedEvent, reason: str) -> None:
+        """Save an event that is given up."""
+        letter = DeadLetter(sink_id, *event.position, event.id, reason, event.time_us)
+        await asyncio.to_thread(self._state.add_dead, [letter])
+
+    async def disable(self, sink_id: str, reason: str) -> None:
+        """Save that a sink gets nothing until it is enabled."""
+        self._disabled.add(sink_id)
+        await asyncio.to_thread(self._state.disable, sink_id, reason)
+
+    async def note_attempt(self, sink_id: str, attempt: Attempt) -> None:
+        """Note an attempt; it is saved a moment later, with others."""
+        self._noted(attempt)
+        number = self._numbers.get(sink_id)
+        if number is None:
+            number = await asyncio.to_thread(self._last_number, sink_id)
+        number = max(number, self._numbers.get(sink_id, 0)) + 1
+        self._numbers[sink_id] = number
+        self._attempts.append(AttemptRow(sink_id, number, *attempt))
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush_later())
+
+    def _last_number(self, sink_id: str) -> int:
+        row = self._state.sink_of(sink_id)
+        found = [] if row is None else self._state.attempts(row.tenant, sink_id)
+        return found[0].number if found else 0
+
+    async def _flush_later(self) -> None:
+        while self._attempts:
+            await asyncio.sleep(_FLUSH_S)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Save the attempts that were noted."""
+        attempts, self._attempts = self._attempts, []
+        if attempts:
+            await asyncio.to_thread(self._state.note_attempts, attempts)
+
+    async def close(self) -> None:
+        """Save what was noted."""
+        await self.flush()
+        if self._flushing is not None:
+            await self._flushing

@@ -1,0 +1,67 @@
+"""A server whose time limits and disk can be changed: ``server_process.py SEAMS ARGUMENTS...``.
+
+``SEAMS`` is a JSON object. Everything else is what ``nearcast`` does with the arguments.
+
+``checkpoint_bytes``
+    A checkpoint is made after this much of the log.
+``segment_bytes``
+    The size of the segments of the log.
+``stuck_s``, ``beat_s``
+    When a connection that does not read is given up, and how often that is checked.
+``failing_sync``
+    From the time at which this file exists, syncing the log fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import nearcast.server.delivery.feeds as feeds
+import nearcast.server.http.app as app
+import nearcast.server.opening as opening
+from nearcast.cli import main
+from nearcast.server.matching.pipeline import CheckpointPolicy
+from nearcast.server.service import Service
+from nearcast.storage.log import Log
+from nearcast.storage.log.disk import Disk
+
+
+class FailingDisk(Disk):
+    """A disk that breaks."""
+
+    def __init__(self, sign: Path) -> None:
+        self._sign = sign
+
+    def sync(self, file: int) -> None:
+        """Sync, or fail."""
+        if self._sign.exists():
+            raise OSError(errno.EIO, "Input/output error")
+        super().sync(file)
+
+
+def change(seams: dict[str, Any]) -> None:
+    """Change what the server is made of."""
+    log: dict[str, Any] = {}
+    if "failing_sync" in seams:
+        log["disk"] = FailingDisk(Path(seams["failing_sync"]))
+    if "segment_bytes" in seams:
+        log["segment_bytes"] = seams["segment_bytes"]
+    if log:
+        setattr(opening, "Log", functools.partial(Log, **log))  # noqa: B010
+    if "checkpoint_bytes" in seams:
+        policy = CheckpointPolicy(log_bytes=seams["checkpoint_bytes"])
+        setattr(opening, "Service", functools.partial(Service, policy=policy))  # noqa: B010
+    if "stuck_s" in seams:
+        feeds._STUCK_S = seams["stuck_s"]
+    if "beat_s" in seams:
+        app._BEAT_S = seams["beat_s"]
+
+
+if __name__ == "__main__":
+    change(json.loads(sys.argv.pop(1)))
+    main()

@@ -1,0 +1,180 @@
+"""Delivery settings and cursors of subscribers, by requests to a real server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cloudevents.core.formats.json import JSONFormat
+from httpx_sse import connect_sse
+from running import BERLIN, Running, resource, running_server
+from websockets.sync.client import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+HOUR_S = 3600
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+def publish(client: httpx.Client, count: int) -> list[str]:
+    """Publish messages and return the ids of their events."""
+    messages = [{"text": f"tea {n}", "lon": BERLIN[0], "lat": BERLIN[1]} for n in range(count)]
+    answer = client.post("/v1/messages", json=messages).raise_for_status().json()
+    epoch = answer["firstId"].split("-")[0]
+    return [f"{epoch}-{seq}" for seq in range(answer["firstSeq"], answer["lastSeq"] + 1)]
+
+
+def poll(client: httpx.Client, cursor: str, subscriber: str, wait_s: int = 0) -> dict[str, Any]:
+    path = f"/v1/events?poll=1&waitS={wait_s}&cursor={cursor}&subscriber={subscriber}"
+    answer: dict[str, Any] = client.get(path).raise_for_status().json()
+    return answer
+
+
+def subscribe(client: httpx.Client, subscriber: str) -> None:
+    """Make a subscription of a subscriber, who only wants matches."""
+    body = resource("tea", subscriber=subscriber, types=["org.nearcast.match"])
+    client.post("/v1/subscriptions", json=body).raise_for_status()
+
+
+ROUTES: list[tuple[str, str, Any]] = [
+    ("GET", "/v1/subscribers/ann", None),
+    ("PUT", "/v1/subscribers/ann", {}),
+    ("GET", "/v1/cursors/phone", None),
+    ("PUT", "/v1/cursors/phone", {"cursor": "now"}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ROUTES)
+def test_the_routes_need_the_role(server: Running, method: str, path: str, body: Any) -> None:
+    with server.client("") as nobody:
+        assert nobody.request(method, path, json=body).status_code == 401
+    with server.client(server.make_key("publish")) as client:
+        assert client.request(method, path, json=body).status_code == 403
+    with server.client(server.make_key("subscribe", subscriber="bob")) as bob:
+        path = f"{path}?subscriber=ann"
+        assert bob.request(method, path, json=body).status_code == 403
+
+
+def test_a_cursor_is_kept(server: Running) -> None:
+    other = server.make_tenant("cursors")
+    with server.client() as client, server.client(other) as stranger:
+        assert client.get("/v1/cursors/kept").status_code == 404
+        subscribe(client, "default")
+        first, second, third = publish(client, 3)
+        saved = client.put("/v1/cursors/kept", json={"cursor": first})
+        assert saved.status_code == 200
+        assert client.get("/v1/cursors/kept").json() == saved.json()
+        assert saved.json()["cursor"] == first
+        events = poll(client, "@kept", "default", wait_s=10)["events"]
+        assert [event["id"] for event in events] == [second, third]
+        hidden, missing = stranger.get("/v1/cursors/kept"), stranger.get("/v1/cursors/none")
+        assert hidden.status_code == missing.status_code == 404
+        assert {**hidden.json(), "instance": ""} == {**missing.json(), "instance": ""}
+        assert stranger.get("/v1/events?poll=1&cursor=@kept").status_code == 404
+        assert client.put("/v1/cursors/kept", json={"cursor": "soon"}).status_code == 400
+        assert client.put("/v1/cursors/kept", json={}).status_code == 400
+        now = client.put("/v1/cursors/kept", json={"cursor": "now"}).json()["cursor"]
+        assert poll(client, now, "default") == poll(client, "@kept", "default")
+        assert poll(client, now, "default")["events"] == []
+
+
+def test_settings_are_kept_and_checked(server: Running) -> None:
+    settings = {
+        "cap": {"events": 3, "periodS": 60},
+        "digest": {"everyS": 900},
+        "quietHours": {"from": "22:00", "to": "07:00", "timeZone": "Europe/Berlin"},
+    }
+    wrong: list[dict[str, Any]] = [
+        {"cap": {"events": 0, "periodS": 60}},
+        {"cap": {"events": 1}},
+        {"digest": {"everyS": 0}},
+        {"quietHours": {"from": "22:00", "to": "22:00"}},
+        {"quietHours": {"from": "22:00", "to": "25:00"}},
+        {"quietHours": {"from": "22:00", "to": "07:00", "timeZone": "Atlantis"}},
+        {"cup": {}},
+    ]
+    with server.client() as client:
+        assert client.get("/v1/subscribers/carl").status_code == 404
+        changed = client.put("/v1/subscribers/carl", json=settings)
+        assert changed.status_code == 200
+        assert changed.json()["delivery"] == settings
+        for one in wrong:
+            answer = client.put("/v1/subscribers/carl", json=one)
+            assert (answer.status_code, answer.json()["code"]) in {
+                (400, "INVALID_ARGUMENT"),
+                (400, "OUT_OF_RANGE"),
+            }
+        assert client.get("/v1/subscribers/carl").json() == changed.json()
+    with server.client(server.make_tenant("settings")) as stranger:
+        assert stranger.get("/v1/subscribers/carl").status_code == 404
+
+
+def test_a_cap_holds_events_back_and_drops_none(server: Running) -> None:
+    with server.client() as client:
+        subscribe(client, "dora")
+        cap = {"cap": {"events": 2, "periodS": HOUR_S}}
+        client.put("/v1/subscribers/dora", json=cap).raise_for_status()
+        ids = publish(client, 5)
+        found = poll(client, "earliest", "dora", wait_s=10)
+        assert [event["id"] for event in found["events"]] == ids[:2]
+        held = poll(client, found["cursor"], "dora")
+        assert held == {"events": [], "cursor": found["cursor"]}
+        again = poll(client, "earliest", "dora")
+        assert [event["id"] for event in again["events"]] == ids[:2]
+        counts = client.get(f"/v1/subscribers/dora?cursor={found['cursor']}").json()
+        assert (counts["recorded"], counts["pending"], counts["lost"]) == (5, 3, 0)
+        client.put("/v1/subscribers/dora", json={}).raise_for_status()
+        rest = poll(client, found["cursor"], "dora", wait_s=10)
+        assert [event["id"] for event in rest["events"]] == ids[2:]
+
+
+def test_an_open_stream_follows_new_settings(server: Running) -> None:
+    with server.client() as client, server.client() as settings:
+        subscribe(client, "emil")
+        cap = {"cap": {"events": 1, "periodS": HOUR_S}}
+        settings.put("/v1/subscribers/emil", json=cap).raise_for_status()
+        ids = publish(client, 3)
+        path = "/v1/events?cursor=earliest&subscriber=emil"
+        with connect_sse(client, "GET", path) as stream:
+            received = []
+            for event in stream.iter_sse():
+                if event.event != "match":
+                    continue
+                received.append(event.id)
+                JSONFormat().read(None, event.data)
+                if len(received) == 1:
+                    settings.put("/v1/subscribers/emil", json={}).raise_for_status()
+                if len(received) == 3:
+                    break
+        assert received == ids
+
+
+def test_a_held_stream_ends_with_its_client_and_with_the_server(tmp_path: Any) -> None:
+    with running_server(tmp_path) as server, server.client() as client:
+        subscribe(client, "default")
+        cap = {"cap": {"events": 1, "periodS": HOUR_S}}
+        client.put("/v1/subscribers/default", json=cap).raise_for_status()
+        first, *_ = publish(client, 3)
+        path = "/v1/events?cursor=earliest"
+        with server.client() as reader, connect_sse(reader, "GET", path) as stream:
+            assert next(e for e in stream.iter_sse() if e.event == "match").id == first
+        url = server.url.replace("http", "ws") + path
+        headers = {"Authorization": f"Bearer {server.key}"}
+        with connect(url, additional_headers=headers) as socket:
+            assert f'"id":"{first}"' in str(socket.recv(timeout=30))
+        reader = server.client()
+        streaming = reader.stream("GET", path)
+        lines = streaming.__enter__().iter_lines()
+        while first not in next(lines):
+            pass
+    assert list(lines)[-1:] == [""]
+    streaming.__exit__(None, None, None)
+    reader.close()

@@ -1,0 +1,231 @@
+"""Webhooks and the routes of sinks, by a real server and a real receiver."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cloudevents.core.formats.json import JSONFormat
+from receiving import Received, Receiver, receiving
+from running import BERLIN, Running, resource, running_server
+from standardwebhooks import Webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+LOCAL = ("127.0.0.0/8",)
+MATCHES = ["org.nearcast.match"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running_server(tmp_path_factory.mktemp("server"), allow_sinks=LOCAL) as running:
+        yield running
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as running:
+        yield running
+
+
+def subscribe(client: httpx.Client, receiver: Receiver, **more: Any) -> dict[str, Any]:
+    """Make a subscription with the receiver as its sink; return it."""
+    body = resource("tea", sink=receiver.url, types=MATCHES, **more)
+    found: dict[str, Any] = client.post("/v1/subscriptions", json=body).raise_for_status().json()
+    return found
+
+
+def publish(client: httpx.Client, *texts: str) -> list[str]:
+    messages = [{"text": text, "lon": BERLIN[0], "lat": BERLIN[1]} for text in texts]
+    answer = client.post("/v1/messages", json=messages).raise_for_status().json()
+    epoch = answer["firstId"].split("-")[0]
+    return [f"{epoch}-{seq}" for seq in range(answer["firstSeq"], answer["lastSeq"] + 1)]
+
+
+def only_sink(client: httpx.Client) -> str:
+    [sink] = client.get("/v1/sinks").json()["sinks"]
+    return f"/v1/sinks/{sink['id']}"
+
+
+def wait_until(client: httpx.Client, path: str, **wanted: Any) -> dict[str, Any]:
+    """Return a sink when it has some values; the server is asked again until then."""
+    while True:
+        sink: dict[str, Any] = client.get(path).raise_for_status().json()
+        if all(sink.get(name) == value for name, value in wanted.items()):
+            return sink
+
+
+def check(received: Received, secret: str) -> dict[str, Any]:
+    """Return an event after judges have looked at it."""
+    Webhook(secret).verify(received.body, {k.lower(): v for k, v in received.headers.items()})
+    event = JSONFormat().read(None, received.body)
+    assert event.get_id() == received.headers["webhook-id"]
+    assert event.get_type() == "org.nearcast.match"
+    found: dict[str, Any] = json.loads(received.body)
+    return found
+
+
+def test_events_are_signed_and_in_order(server: Running, receiver: Receiver) -> None:
+    with server.client(server.make_tenant("signed")) as client:
+        made = subscribe(client, receiver)
+        secret = made["sinkCredential"]["secret"]
+        ids = publish(client, "tea 1", "cake", "tea 2")
+        ids += publish(client, "tea 3")
+        events = [check(receiver.next(), secret) for _ in range(3)]
+        assert [event["id"] for event in events] == [ids[0], ids[2], ids[3]]
+        assert events[0]["data"]["matches"][0]["subscriptionId"] == made["id"]
+        path = only_sink(client)
+        sink = wait_until(client, path, pending=0)
+        assert (sink["status"], sink["failures"], sink["cursor"]) == ("ACTIVE", 0, ids[3])
+        attempts = client.get(f"{path}/attempts").json()["attempts"]
+        assert [one["eventId"] for one in attempts] == [ids[3], ids[2], ids[0]]
+        assert {one["status"] for one in attempts} == {200}
+        for shown in (path, f"{path}/attempts", f"{path}/dead", "/v1/sinks", "/v1/subscriptions"):
+            text = client.get(shown).text
+            assert secret not in text
+            assert "secret" not in text.lower()
+
+
+def test_subscriptions_share_a_sink_and_its_secret(server: Running, receiver: Receiver) -> None:
+    with server.client(server.make_tenant("shared")) as client:
+        secret = subscribe(client, receiver)["sinkCredential"]["secret"]
+        assert "sinkCredential" not in subscribe(client, receiver)
+        [id] = publish(client, "tea")
+        event = check(receiver.next(), secret)
+        assert event["id"] == id
+        assert len(event["data"]["matches"]) == 2
+        body = json.dumps({**resource("cake"), "sink": receiver.url})
+        lines = f"{body}\n{json.dumps({**resource('cake'), 'sink': receiver.url + '2'})}\n"
+        headers = {"Content-Type": "application/x-ndjson"}
+        found = client.post("/v1/subscriptions/import", content=lines, headers=headers).json()
+        assert found["accepted"] == 1
+        assert [(r["line"], r["field"]) for r in found["rejected"]] == [(2, "sinkCredential")]
+
+
+def test_a_failed_event_is_sent_again(server: Running, receiver: Receiver) -> None:
+    receiver.status = 500
+    with server.client(server.make_tenant("failing")) as client:
+        secret = subscribe(client, receiver)["sinkCredential"]["secret"]
+        ids = publish(client, "tea 1", "tea 2")
+        assert check(receiver.next(), secret)["id"] == ids[0]
+        path = only_sink(client)
+        sink = wait_until(client, path, failures=1)
+        assert sink["status"] == "ACTIVE"
+        assert sink["nextAttemptAt"]
+        assert sink["pending"] == 2
+        receiver.status = 204
+        assert client.post(f"{path}/enable").status_code == 200
+        assert [check(receiver.next(), secret)["id"] for _ in ids] == ids
+        wait_until(client, path, failures=0, pending=0)
+
+
+def test_gone_disables_and_replay_goes_on(server: Running, receiver: Receiver) -> None:
+    receiver.status = 410
+    with server.client(server.make_tenant("gone")) as client:
+        secret = subscribe(client, receiver)["sinkCredential"]["secret"]
+        ids = publish(client, "tea 1")
+        assert receiver.next().status == 410
+        path = only_sink(client)
+        sink = wait_until(client, path, status="DISABLED")
+        assert "410" in sink["reason"]
+        receiver.status = 200
+        ids += publish(client, "tea 2")
+        tested = client.post(f"{path}/test").json()
+        assert tested["status"] == 200
+        test = receiver.next()
+        Webhook(secret).verify(test.body, {k.lower(): v for k, v in test.headers.items()})
+        assert json.loads(test.body)["type"] == "org.nearcast.test"
+        assert receiver.waiting == 0
+        assert client.post(f"{path}/replay", json={"cursor": "earliest"}).status_code == 200
+        assert [check(receiver.next(), secret)["id"] for _ in ids] == ids
+        wait_until(client, path, status="ACTIVE", pending=0)
+        assert client.post(f"{path}/replay", json={"cursor": ids[0]}).status_code == 200
+        assert check(receiver.next(), secret)["id"] == ids[1]
+        assert client.post(f"{path}/replay", json={"cursor": "soon"}).status_code == 400
+        assert client.get(f"{path}/dead").json() == {"dead": []}
+        assert client.get(f"{path}/dead?after=nonsense").status_code == 400
+
+
+def test_pacing_holds_webhooks_too(server: Running, receiver: Receiver) -> None:
+    with server.client(server.make_tenant("paced")) as client:
+        cap = {"cap": {"events": 1, "periodS": 3600}}
+        client.put("/v1/subscribers/default", json=cap).raise_for_status()
+        secret = subscribe(client, receiver)["sinkCredential"]["secret"]
+        ids = publish(client, "tea 1", "tea 2", "tea 3")
+        assert check(receiver.next(), secret)["id"] == ids[0]
+        path = only_sink(client)
+        wait_until(client, path, pending=2)
+        assert receiver.waiting == 0
+        client.put("/v1/subscribers/default", json={}).raise_for_status()
+        assert [check(receiver.next(), secret)["id"] for _ in ids[1:]] == ids[1:]
+
+
+def test_what_was_not_sent_is_sent_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.status = 503
+    with running_server(tmp_path, allow_sinks=LOCAL) as server, server.client() as client:
+        key = server.key
+        secret = subscribe(client, receiver)["sinkCredential"]["secret"]
+        ids = publish(client, "tea 1", "tea 2")
+        assert check(receiver.next(), secret)["id"] == ids[0]
+        wait_until(client, only_sink(client), failures=1)
+    receiver.status = 200
+    with running_server(tmp_path, allow_sinks=LOCAL) as server, server.client(key) as client:
+        path = only_sink(client)
+        assert len(client.get(f"{path}/attempts").json()["attempts"]) == 1
+        client.post(f"{path}/enable").raise_for_status()
+        assert [check(receiver.next(), secret)["id"] for _ in ids] == ids
+        ids = publish(client, "tea 3")
+        assert check(receiver.next(), secret)["id"] == ids[0]
+
+
+def test_private_addresses_are_refused(tmp_path: Path, receiver: Receiver) -> None:
+    with running_server(tmp_path) as server, server.client() as client:
+        body = resource("tea", sink=receiver.url)
+        answer = client.post("/v1/subscriptions", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_SINK")
+        body = resource("tea", sink="https://127.0.0.1:1/hook", types=MATCHES)
+        client.post("/v1/subscriptions", json=body).raise_for_status()
+        tested = client.post(f"{only_sink(client)}/test").json()
+        assert "status" not in tested
+        assert tested["error"]
+
+
+ROUTES = [
+    ("GET", ""),
+    ("GET", "/attempts"),
+    ("GET", "/dead"),
+    ("POST", "/test"),
+    ("POST", "/replay"),
+    ("POST", "/enable"),
+]
+
+
+@pytest.mark.parametrize(("method", "route"), ROUTES)
+def test_sinks_of_others_are_not_found(server: Running, method: str, route: str) -> None:
+    body = {"cursor": "earliest"} if route == "/replay" else None
+    name = f"owner{method}{route}"
+    owner, stranger = server.make_tenant(name), server.make_tenant(f"other{name}")
+    with receiving() as receiver, server.client(owner) as client:
+        subscribe(client, receiver)
+        path = only_sink(client)
+        with server.client("") as nobody:
+            assert nobody.request(method, path + route, json=body).status_code == 401
+        wrong = server.make_key("publish", tenant=name)
+        bob = server.make_key("subscribe", tenant=name, subscriber="bob")
+        with server.client(wrong) as publisher:
+            assert publisher.request(method, path + route, json=body).status_code == 403
+        found = []
+        for key in (stranger, bob):
+            with server.client(key) as other:
+                assert other.get("/v1/sinks").json() == {"sinks": []}
+                for whose in (path, "/v1/sinks/none"):
+                    answer = other.request(method, whose + route, json=body)
+                    assert answer.status_code == 404
+                    found.append({**answer.json(), "instance": ""})
+        assert all(one == found[0] for one in found)
+        assert client.request(method, path + route, json=body).status_code == 200

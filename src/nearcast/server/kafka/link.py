@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 
 from nearcast.errors import NearcastError
-from nearcast.server.kafka.receiving import Intake, Receiver
+from nearcast.server.kafka.intake import Intake
+from nearcast.server.kafka.receiving import Receiver
 from nearcast.server.kafka.sending import Sender
 from nearcast.server.matching.remote import RemoteEngine
 

@@ -6,14 +6,14 @@ one kind has arrived before it sends the other.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from confluent_kafka import Producer
 
 from nearcast.errors import NearcastError
-from nearcast.server.log.records import MESSAGES, read_messages_body
+from nearcast.server.kafka.rows import message_rows
+from nearcast.server.log.records import MESSAGES
 from nearcast.storage.temporary import TemporaryFile, remove_leftovers
 
 if TYPE_CHECKING:
@@ -24,22 +24,17 @@ if TYPE_CHECKING:
     from nearcast.server.kafka.topics import Topics
     from nearcast.server.log import Log
     from nearcast.server.matching.remote import Outgoing, RemoteEngine
-    from nearcast.storage.log import Record
 
-__all__ = ["Sender", "Sent", "message_values"]
+__all__ = ["Sender", "Sent"]
 
-_START = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SENT = 20_000
 _FLUSH_S = 0.2
-_FIELDS = ("text", "tokens", "lon", "lat", "west", "south", "east", "north")
 _PRODUCER = {
     "enable.idempotence": True,  # and with it acks=all, and the order within a partition
     "message.timeout.ms": 0,  # a broker that is away comes back
     "linger.ms": 5,
     "compression.type": "lz4",
 }
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -55,23 +50,6 @@ class _Due(NamedTuple):
     topic: str
     key: str | None
     value: bytes
-
-
-def message_values(record: Record) -> list[bytes]:
-    """Return the messages of a record as rows for Spark.
-
-    Their ids are their event ids, their times those of the record, their scopes the tenants. They
-    do not live on: whom they reach is decided when they come.
-    """
-    body = read_messages_body(record)
-    time = _START + timedelta(microseconds=body.time_us)
-    values = []
-    for seq, blob in enumerate(body.messages, record.seq):
-        fields = _decode(blob)
-        row = {name: fields[name] for name in _FIELDS if name in fields}
-        own = {"id": f"{record.epoch}-{seq}", "time": time, "scope": str(body.tenant), "ttl_s": 0}
-        values.append(_encode(row | own))
-    return values
 
 
 class Sender:
@@ -133,7 +111,7 @@ class Sender:
                     self._send_changes(changes[done:due])
                     done = due
                     self._finish(message, changes[:done])
-                for value in message_values(record):
+                for value in message_rows(record):
                     self._produce(_Due(self._topics.messages, None, value))
             message = record.seq + record.count - 1
             if self._in_flight >= _MAX_SENT:

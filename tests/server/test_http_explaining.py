@@ -128,7 +128,6 @@ def test_an_event_is_explained_with_the_subscription_as_it_was(server: Running) 
         assert (why["subscriptionId"], why["sign"], why["matches"]) == ("s", 1, True)
         assert {word["word"] for word in why["shared"]} == {"hot", "tea"}
         assert why["score"] == pytest.approx(why["scoreThen"])
-        assert why["exactPlace"] is True
         assert answer.json()["message"]["text"] == "hot tea"
 
 
@@ -158,7 +157,6 @@ def test_moves_are_part_of_what_was(server: Running) -> None:
         assert alive not in [event["id"] for event in ids]
         for event in ids:
             [why] = client.get(f"/v1/events/{event['id']}/explain").json()["explanations"]
-            assert why["exactPlace"] is True
             assert why["matches"] is (event["type"] == "org.nearcast.match")
 
 

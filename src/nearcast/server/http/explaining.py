@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field, JsonValue, model_validator
-from starlette.requests import Request  # FastAPI reads annotations
+from starlette.requests import Request
+from starlette.responses import Response
 
 from nearcast.errors import StorageError
 from nearcast.model import Message, Subscription
@@ -23,22 +24,16 @@ from nearcast.server.http.models import Resource, SubscriptionRequest
 from nearcast.server.http.problems import FieldError, Problem
 from nearcast.server.http.subscribers import named_subscriber
 from nearcast.server.log.records import (
-    CHANGES,
     MESSAGES,
-    MOVES,
     Definition,
     message_at,
-    read_changes,
     read_messages_body,
-    read_moves_body,
 )
 from nearcast.server.matching.postings import MATCH, Position
 from nearcast.server.matching.registry import Channel
 from nearcast.server.service import parse_event_id
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
-
     from nearcast.engine import Engine
     from nearcast.model import Explanation
     from nearcast.server.service import Service
@@ -48,12 +43,10 @@ __all__ = ["router"]
 router = APIRouter(tags=["explanations"])
 Reader = Annotated[Principal, Depends(may("subscribe"))]
 
-MAX_SCANNED = 200_000
-"""How many numbers of the log are searched for the last move of a subscription."""
-
 _MAX_RECORDS = 50_000
 _PLACE = frozenset({"lon", "lat", "radius_m", "west", "south", "east", "north", "geometry"})
 _decode = msgspec.msgpack.Decoder(Definition).decode
+_decode_place = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _EXPLANATION = {
     "subscriptionId": "s1",
     "sign": 1,
@@ -69,7 +62,6 @@ _EXPLANATION = {
     "parts": {"words": 0.5, "place": 0.4},
     "threshold": 0.6,
     "margin": 0.3,
-    "exactPlace": True,
 }
 _MESSAGE = {"text": "Hot tea", "lon": 13.4, "lat": 52.5}
 
@@ -175,8 +167,7 @@ async def explain(
     """Tell why an event came, or why a message did not match a subscription.
 
     The subscription is taken as it was then. Weights of words are those of now: `scoreThen` is the
-    score that the event had, and differs if they have changed. `exactPlace` is false if the place
-    of a subscription that has moved since is not known any more.
+    score that the event had, and differs if they have changed.
     """
     context = context_of(request)
     name = named_subscriber(principal, subscriber)
@@ -328,55 +319,14 @@ def _explain_pair(service: Service, seq: int, blob: bytes, pair: _Pair) -> dict[
         shown["sign"] = pair.sign
     stored = service.state.definition_at(pair.handle, seq)
     if stored is None:
-        reasons = ["The subscription as it was then is no longer kept."]
-        return {**shown, "reasons": reasons, "exactPlace": False}
-    row, exact = _row_at(service, pair.handle, _decode(stored).row, seq)
+        return {**shown, "reasons": ["The subscription as it was then is no longer kept."]}
+    definition, place = stored
+    row = _decode(definition).row
+    if place is not None:
+        row = {name: value for name, value in row.items() if name not in _PLACE}
+        row |= _decode_place(place)
     subscription = Subscription.from_dict({"id": pair.handle, **row})
     shown |= _shown(service.engine.explain(_message(blob), subscription))
     if not math.isnan(pair.score):
         shown["scoreThen"] = pair.score
-    return {**shown, "exactPlace": exact}
-
-
-def _row_at(
-    service: Service, handle: int, row: dict[str, Any], seq: int
-) -> tuple[dict[str, Any], bool]:
-    """Return the columns of a subscription with its place at a number of the log.
-
-    Also return whether that is certain.
-    """
-    current = service.state.definition_of(handle)
-    version = int(service.registry.rows["version"][handle])
-    if current is not None and current.defined_seq <= seq and current.version >= version:
-        return row, True  # it was never moved after it was defined
-    tenant = int(service.registry.rows["tenant"][handle])
-    first = max(seq - MAX_SCANNED, service.log.first_seq)
-    place, known = _last_place(service, tenant, service.registry.id_of(handle), first, seq)
-    if place is None:
-        return row, known
-    return {k: v for k, v in row.items() if k not in _PLACE} | place, True
-
-
-def _last_place(
-    service: Service, tenant: int, id: str, first: int, seq: int
-) -> tuple[dict[str, Any] | None, bool]:
-    """Return where a subscription was moved to last, in a stretch of the log.
-
-    None and True if it was defined after that, None and False if the stretch does not tell.
-    """
-    place: dict[str, Any] | None = None
-    known = first <= 1
-    for record in service.log.read(first):
-        if record.seq > seq:
-            break
-        if record.kind == MOVES:
-            body = read_moves_body(record)
-            for at, (moved, where) in enumerate(body.moves, record.seq):
-                if moved == id and body.tenant == tenant and at <= seq:
-                    place, known = where, True
-        elif record.kind == CHANGES:
-            changes = read_changes(record)
-            for at, change in enumerate(changes.changes, record.seq):
-                if change.id == id and changes.tenant == tenant and at <= seq:
-                    place, known = None, True
-    return place, known
+    return shown

@@ -9,7 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
-from starlette.requests import Request  # FastAPI reads annotations
+from starlette.requests import Request
+from starlette.responses import Response
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.rendering import event_id
@@ -30,8 +31,6 @@ from nearcast.server.matching.postings import Position
 from nearcast.server.service import parse_event_id
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
-
     from nearcast.server.delivery.sinks import Attempt
     from nearcast.server.state import Attempt as AttemptRow
     from nearcast.server.state import Sink as Row

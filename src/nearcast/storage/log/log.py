@@ -309,6 +309,7 @@ class Log:
         self._end, self._capacity, self._spare_bytes = 0, segment.size, 0
         if self._segments:
             self._segments[-1].after = segment.first
+            self._segments[-1].save_marks()
         self._segments = [*self._segments, segment]
 
     def _make_spare(self, size: int) -> None:
@@ -403,6 +404,7 @@ class Log:
                 segments[0].trimmed = True
                 self._segments = segments[1:]
             try:
+                segments[0].marks_path.unlink(missing_ok=True)
                 self._disk.remove(segments[0].path)
             except OSError as error:
                 raise self._storage_error(error, "cannot be trimmed") from error
@@ -460,6 +462,9 @@ class Log:
         self._segments = [self._segment(int(path.stem), path.stat().st_size) for path in names]
         for segment, following in pairwise(self._segments):
             segment.after = following.first
+        if repair:  # every segment is scanned, to find out what is damaged
+            for segment in self._segments:
+                segment.marks_path.unlink(missing_ok=True)
         previous = 0
         if self._segments:
             previous = self._open_last(repair)

@@ -70,14 +70,13 @@ class LogReader(Log):
         """Find the last record that is whole; another one may be written at this moment."""
         acknowledged = self._history.acknowledged
         for _ in range(_ATTEMPTS):  # what was being written is no gap the next time
-            with self._file_of(last) as file:
-                content = self._disk.read(file, self._disk.size(file), 0)
+            content = last.content()
             marks = Marks.of(scan(content, last.first, after=None, acknowledged=acknowledged))
             gaps = [gap for gap in marks.gaps if not self._history.lost_range(gap.first)]
             if not gaps:
                 last.marks, self._last_seq = marks, max(marks.after, last.first) - 1
                 return
-        raise self._damage(last, gaps[0].at, gaps[0].first)
+        raise last.damage(gaps[0].at, gaps[0].first)
 
     def reserve(self, size: int) -> NoReturn:
         """Refuse to write."""

@@ -1,15 +1,17 @@
 """A segment of a log: a file, and marks that say where some of its records begin.
 
-A record is found by the last mark before it, and a few steps from there. Files are opened for each
-look: a log may have thousands of segments.
+A record is found by the last mark before it, and a few steps from there. The marks of a complete
+segment are in a file beside it; without that file it is scanned. Files are opened for each look: a
+log may have thousands of segments.
 """
 
 from __future__ import annotations
 
 import threading
+import zlib
 from array import array
 from bisect import bisect_left, bisect_right
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from nearcast.errors import StorageError, Trimmed
@@ -68,6 +70,25 @@ class Marks:
             self._offsets.append(at)
             self._seqs.append(seq)  # whoever sees the number finds its offset
 
+    def to_bytes(self, first: int, after: int) -> bytes:
+        """Return the marks of a complete segment as bytes, with a checksum."""
+        content = array("q", [first, after, self.end, *self._seqs, *self._offsets]).tobytes()
+        return _checksum(content) + content
+
+    @classmethod
+    def from_bytes(cls, content: bytes, first: int, after: int) -> Marks | None:
+        """Return the marks of a segment; None if the bytes are damaged, or of another one."""
+        numbers = array("q")
+        if len(content) < 8 or len(content) % 16 or content[:8] != _checksum(content[8:]):
+            return None
+        numbers.frombytes(content[8:])
+        if numbers[0] != first or numbers[1] != after:
+            return None
+        marks, half = cls(), (len(numbers) - 3) // 2
+        marks.end, marks.after = numbers[2], after
+        marks._seqs, marks._offsets = numbers[3 : 3 + half], numbers[3 + half :]
+        return marks
+
     def before(self, seq: int) -> tuple[int, int]:
         """Return the last mark that is not after a number: its number, and its offset."""
         at = bisect_right(self._seqs, seq) - 1
@@ -78,6 +99,10 @@ class Marks:
         end = self.end
         following = bisect_left(self._offsets, at + size)
         return self._offsets[following] if following < len(self._offsets) else end
+
+
+def _checksum(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(8, "little")
 
 
 class Segment:
@@ -162,11 +187,33 @@ class Segment:
             "restore the file from a backup, or open the log with repair to give it up"
         )
 
+    def content(self) -> bytes:
+        """Return the whole file."""
+        with self._file() as file:
+            return self._disk.read(file, self._disk.size(file), 0)
+
+    def save_marks(self) -> None:
+        """Write the marks of a complete segment beside it, so that it need not be scanned again.
+
+        They are not synced: damaged ones are not used.
+        """
+        if self._marks is not None and not self._marks.gaps and self.after is not None:
+            with suppress(OSError):
+                self.marks_path.write_bytes(self._marks.to_bytes(self.first, self.after))
+
+    @property
+    def marks_path(self) -> Path:
+        """Where the marks are."""
+        return self.path.with_suffix(".marks")
+
     def _scan(self) -> Marks:
         """Return the marks of a segment that is not the last."""
-        with self._file() as file:
-            content = self._disk.read(file, self._disk.size(file), 0)
         assert self.after is not None
+        with suppress(OSError):
+            marks = Marks.from_bytes(self.marks_path.read_bytes(), self.first, self.after)
+            if marks is not None:
+                return marks
+        content = self.content()
         return Marks.of(scan(content, self.first, after=self.after, acknowledged=self.after - 1))
 
     @contextmanager

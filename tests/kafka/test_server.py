@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import signal
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nearcast import Circle, Engine, Message, Rect, Subscription
+from nearcast import Circle, Engine, Message, Polygon, Rect, Subscription
 from nearcast.spark.build import build
 from nearcast.spark.sources import open_stream
 from nearcast.spark.updates import stream_updates
@@ -31,6 +32,7 @@ pytest.importorskip("confluent_kafka")
 WORDS = ["tea", "milk", "snow", "ice", "Grün", "雪"]
 SUBSCRIBERS = ["ann", "bob", "eve"]
 Pairs = Counter[tuple[str, str]]
+Region = Circle | Rect | Polygon
 
 
 class World:
@@ -75,24 +77,28 @@ class World:
         for listener in self.listeners.values():
             listener.follow(self.server)
 
-    def put(self, id: str, keywords: list[str], region: Circle | Rect) -> None:
+    def put(self, id: str, keywords: list[str], region: Region) -> None:
         """Define a subscription, here and there."""
         owner = self.owner.setdefault(id, SUBSCRIBERS[len(self.owner) % len(SUBSCRIBERS)])
-        place: dict[str, Any]
-        if isinstance(region, Circle):
-            center = {"longitude": region.lon, "latitude": region.lat}
-            place = {"areaType": "CIRCLE", "center": center, "radius": region.radius_m}
-        else:
-            sides = {side: getattr(region, side) for side in ("west", "south", "east", "north")}
-            place = {"areaType": "BOX", **sides}
-        self.server.put(id, {"subscriber": owner, "keywords": keywords, "region": place})
+        detail = {"subscriber": owner, "keywords": keywords, "region": shown(region)}
+        self.server.put(id, detail)
         self.scan.replace(Subscription(id, region, keywords), upsert=True)
 
     def put_some(self, first: int, count: int) -> None:
         for number in range(first, first + count):
             lon, lat = self._draw.randrange(-160, 160, 20), self._draw.randrange(-80, 80, 10)
-            region = Circle(lon, lat, 2_000_000) if number % 2 else Rect(lon - 20, -90, lon, lat)
+            south = (lon - 20, lat - 10), (lon + 20, lat - 10)
+            ring = [*south, (lon, lat + 10), south[0]]
+            rect = Rect(lon - 20, -90, lon, lat)
+            region: Region = (Circle(lon, lat, 2_000_000), rect, Polygon([ring]))[number % 3]
             self.put(f"s{number}", self._draw.sample(WORDS, self._draw.randint(1, 2)), region)
+
+    def move(self, id: str, region: Rect) -> None:
+        move = {"subscriptionId": id, "region": shown(region)}
+        headers = {"Content-Type": "application/x-ndjson"}
+        answer = self.server.call("POST", "/moves", content=json.dumps(move), headers=headers)
+        assert answer["moved"] == 1, answer
+        self.scan.move(id, region)
 
     def delete(self, id: str) -> None:
         self.server.call("DELETE", f"/subscriptions/{id}")
@@ -128,6 +134,17 @@ class World:
             again = Listener(self.server, name)
             again.wait(self.expected[name].total())
             assert again.received == listener.received
+
+
+def shown(region: Region) -> dict[str, Any]:
+    """Return a region as the server takes it."""
+    if isinstance(region, Circle):
+        center = {"longitude": region.lon, "latitude": region.lat}
+        return {"areaType": "CIRCLE", "center": center, "radius": region.radius_m}
+    if isinstance(region, Rect):
+        sides = {side: getattr(region, side) for side in ("west", "south", "east", "north")}
+        return {"areaType": "BOX", **sides}
+    return dict(region.to_geojson())
 
 
 def pairs(listener: Listener) -> Pairs:
@@ -166,6 +183,7 @@ def test_what_the_scan_finds_arrives_once_through_restarts_and_crashes(worlds: A
     world.wait()
     world.put_some(20, 20)  # some are new, some are others than before
     world.delete("s3")
+    world.move("s4", Rect(-180, -90, 180, 90))
     world.publish()
     world.restart(signal.SIGKILL)
     world.check()

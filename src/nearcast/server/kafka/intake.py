@@ -27,6 +27,7 @@ __all__ = ["Intake", "Value"]
 
 _SEEN_SEQS = 1_000_000
 _READ_EVENTS = 1_000
+_MAX_ID = 40
 
 
 class Value(NamedTuple):
@@ -64,7 +65,7 @@ class _Messages:
 
     def _find(self, id: str) -> int:
         epoch, _, number = id.partition("-")
-        if not all(n.isascii() and n.isdigit() and len(n) <= 18 for n in (epoch, number)):
+        if len(id) > _MAX_ID or not (epoch.isdecimal() and number.isdecimal()):
             return 0
         seq = int(number)
         known = self._first <= seq <= self._last and self._log.epoch_of(seq) == int(epoch)

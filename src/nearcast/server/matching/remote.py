@@ -40,6 +40,7 @@ _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MATCHES = pa.schema(
     [("message_id", pa.int64()), ("subscription_id", pa.int64()), ("score", pa.float64())]
 )
+_DIGITS = 18  # so that numbers fit into 64 bits
 _encode = msgspec.json.Encoder().encode
 
 
@@ -78,8 +79,9 @@ def parse_remote_id(id: str) -> tuple[int, int] | None:
     ((7, 12), None)
     """
     handle, _, version = id.partition(".")
-    known = all(n.isascii() and n.isdigit() and len(n) <= 18 for n in (handle, version))
-    return (int(handle), int(version)) if known else None
+    if len(handle) > _DIGITS or len(version) > _DIGITS:
+        return None
+    return (int(handle), int(version)) if handle.isdecimal() and version.isdecimal() else None
 
 
 class RemoteEngine(Engine):

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["postgres"]  # tests/server/postgres.py: fixtures with a real PostgreSQL
+
 # Kernels are compiled at their first call, for which no deadline allows.
 settings.register_profile("nearcast", deadline=None)
 settings.load_profile("nearcast")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -166,12 +167,12 @@ class Content:
 
 def matched(folder: Path, entries: list[Entry]) -> Path:
     """Write entries to the log of a folder, and let a server match them."""
-    with Log(folder / "log", segment_bytes=1 << 16) as log:
+    with Log(folder / "log", segment_bytes=1 << 12) as log:
         for entry in entries:
             log.append([entry])
 
     async def serve() -> None:
-        service = Service.open(folder, segment_bytes=1 << 16)
+        service = Service.open(folder, segment_bytes=1 << 12)
         service.start()
         await service.close()
 
@@ -371,9 +372,9 @@ def test_a_difference_is_explained(folder: Path) -> None:
 def test_a_bug_in_matching_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     post = Matcher._post
 
-    def drop_one(self: Matcher, *columns: Any) -> None:
+    def drop_one(self: Matcher, *columns: Any) -> list[tuple[int, int]]:
         keep = ~((columns[0] == 30) & (columns[1] == 2))
-        post(self, *(column[keep] for column in columns))
+        return post(self, *(column[keep] for column in columns))
 
     monkeypatch.setattr(Matcher, "_post", drop_one)
     subscriptions = [Change(None, definition("tea")) for _ in range(4)]
@@ -452,3 +453,21 @@ def test_a_running_server_is_audited_as_far_as_its_folder_goes(tmp_path: Path) -
     asyncio.run(serve())
     report = audit(tmp_path)
     assert (report.difference, report.messages, report.events) == (None, 8, 9)
+
+
+@pytest.mark.parametrize("seed", range(40, 46))
+def test_a_trimmed_log_is_audited_from_a_checkpoint_on(tmp_path: Path, seed: int) -> None:
+    content = Content(seed)
+    matched(tmp_path, [content.entry() for _ in range(150)])
+    [checkpoint] = (tmp_path / "checkpoint").glob("*")
+    middle = int(checkpoint.name)
+    content.time_us = time.time_ns() // 1000  # the server has added ticks with the time of day
+    matched(tmp_path, [content.entry() for _ in range(150)])
+    with Log(tmp_path / "log", segment_bytes=1 << 10) as log:
+        log.trim(middle - 30)
+        assert 1 < log.first_seq <= middle + 1
+    report = audit(tmp_path)
+    assert report.difference is None, report.difference
+    assert report.first_seq == middle + 1
+    assert report.messages > 50
+    assert any(f"checkpoint at seq {middle:,}" in note for note in report.notes)

@@ -51,6 +51,7 @@ def test_keys_are_random_and_their_text_is_not_kept() -> None:
         "nct_" + KEY.text,
         KEY.text.replace("nc_", "nc-"),
     ],
+    ids=range(9),
 )
 def test_texts_that_are_no_keys(text: str) -> None:
     assert parse_key(text) is None

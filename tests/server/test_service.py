@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import shutil
 import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -325,6 +326,36 @@ def test_everything_acknowledged_before_a_close_is_in_the_log(tmp_path: Path) ->
     run(work())
 
 
+def test_a_crash_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """A copy of the folder of a running server is what a killed one leaves behind."""
+
+    async def read(service: Service, count: int) -> list[Rendered]:
+        feed = await service.feed(0, "ann", Position(0))
+        events = await take(feed, count)
+        feed.close()
+        return events
+
+    async def work() -> None:
+        policy = CheckpointPolicy(changes=30)
+        async with running(tmp_path / "live", policy=policy) as service:
+            await subscribe(service)
+            for number in range(150):
+                await publish(service, str(number), key=str(number))
+                await service.change(0, [Change("x", definition("bob"))])
+            copy = shutil.copytree(
+                tmp_path / "live", tmp_path / "copy", ignore=shutil.ignore_patterns("*.part", "e*")
+            )
+            expected = await read(service, 150)
+        async with running(copy) as service:
+            assert await read(service, 150) == expected
+            await publish(service, "7", key="7")
+            assert len(published(service)) == 150
+            [outcome] = await service.change(0, [Change("x", None)])
+            assert not outcome.code
+
+    run(work())
+
+
 # --- time ----------------------------------------------------------------------------------------
 
 
@@ -508,6 +539,7 @@ def test_a_cancelled_reader_misses_nothing(tmp_path: Path) -> None:
             for _ in range(3):
                 reading = asyncio.ensure_future(feed.next())
                 await asyncio.sleep(0)
+                service.feeds.beat()
                 reading.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await reading

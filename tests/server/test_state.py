@@ -146,7 +146,7 @@ class TestDefinitions:
         state.apply([PutPlace(5, 0, b"here", 5, here), PutPlace(6, 0, b"there", 6, there)], 6)
         row = state.definition_of(0)
         assert row is not None
-        assert (row.place, row.version, row.west, row.defined_seq) == (b"there", 6, 20.0, 1)
+        assert (row.place, row.version, row.west, row.defined_seq) == (b"there", 1, 20.0, 1)
         assert [r.handle for r in state.definitions(row.tenant, bbox=there)] == [0]
         assert state.definitions(row.tenant, bbox=here) == []
         at = {seq: state.definition_at(0, seq) for seq in (1, 4, 5, 6, 9)}

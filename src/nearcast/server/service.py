@@ -7,6 +7,7 @@ import hashlib
 import logging
 import threading
 import time as clocks
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -23,6 +24,7 @@ from nearcast.server.log.records import (
     messages_body,
     moves_body,
 )
+from nearcast.server.matching.events import DamagedEvents
 from nearcast.server.matching.pipeline import CheckpointPolicy, Pipeline
 from nearcast.server.matching.postings import ALL, Position
 from nearcast.server.matching.recovery import Seal, recover
@@ -32,13 +34,13 @@ from nearcast.server.state import Sqlite, State
 from nearcast.storage.log import Log as FileLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from nearcast.server.log import Log
     from nearcast.server.log.committer import Committed
     from nearcast.server.matching.changes import Outcome
-    from nearcast.server.matching.events import Block, DamagedEvents
+    from nearcast.server.matching.events import Block
     from nearcast.server.matching.matcher import Processed
     from nearcast.storage.log import Entry, Record
 
@@ -56,6 +58,8 @@ __all__ = [
 
 _log = logging.getLogger("nearcast.server")
 _RETAIN_S = 60.0
+IDEMPOTENCY_S = 24 * 3600
+"""How long an idempotency key is remembered, at least."""
 
 
 class IdempotencyMismatch(InvalidInput):
@@ -236,10 +240,12 @@ class Service:
     def _retain(self) -> None:
         with self._trimming:
             if not self._closed:
-                retain(self.pipeline, self.retention, clocks.time_ns() // 1000)
+                now_us = clocks.time_ns() // 1000
+                self.state.forget_idempotency(now_us - IDEMPOTENCY_S * 1_000_000)
+                retain(self.pipeline, self.retention, now_us)
 
     async def _retain_every_minute(self) -> None:
-        while self.retention != Retention():
+        while True:
             await asyncio.sleep(_RETAIN_S)
             try:
                 await self.retain()
@@ -364,7 +370,8 @@ class Service:
 
     def pending(self, channel: int, after: Position) -> int:
         """Return how many events of a channel there are after a position."""
-        return self.events.count(channel, after)
+        with self._noticing_damage():
+            return self.events.count(channel, after)
 
     def position(self, cursor: str, channel: int | None = None) -> tuple[Position, Gap | None]:
         """Return the position of a cursor, and what is missing after it.
@@ -398,7 +405,8 @@ class Service:
         to = event_id(self.log.epoch_of(first), Position(first, 0)) if first <= last else "now"
         lost = None
         if channel is not None and position.seq < first and self._was(position.seq, epoch):
-            lost = self.events.lost(channel, position, first)
+            with self._noticing_damage():
+                lost = self.events.lost(channel, position, first)
         return Position(first - 1), Gap(cursor, to, lost)
 
     def _was(self, seq: int, epoch: int) -> bool:
@@ -446,6 +454,14 @@ class Service:
         self.events.discard(error)
         problem = f"{error}; start the server again, it computes them from its log"
         self._on_failed(StorageError(problem))
+
+    @contextmanager
+    def _noticing_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except DamagedEvents as error:
+            self.damaged(error)
+            raise
 
     def _on_failed(self, error: BaseException) -> None:
         """Answer everybody who waits for the matcher: it has stopped."""

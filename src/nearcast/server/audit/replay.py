@@ -38,6 +38,7 @@ from nearcast.server.matching.postings import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from nearcast.intake import MessageBatch
     from nearcast.server.audit.scanning import Asked
     from nearcast.server.log.records import Change, Definition
     from nearcast.storage.log import Record
@@ -100,7 +101,8 @@ class Subscription:
 
     def wants(self, type: str) -> bool:
         """Return whether it wants a type of events."""
-        return self.definition.types is None or type in self.definition.types
+        types = self.definition.types
+        return types is None or type in types or f"org.nearcast.{type}" in types
 
     @property
     def limited(self) -> bool:
@@ -136,6 +138,42 @@ class Replay:
         self._run: list[tuple[int, int, int, bytes]] = []  # seq, tenant, time, message
         self._posted: list[Posting] = []
 
+    def resume(
+        self,
+        subscriptions: list[Subscription],
+        waiting: dict[tuple[int, int], tuple[int, int, float]],
+        counted: int,
+    ) -> None:
+        """Begin with subscriptions of a later moment, and what was waiting then.
+
+        Parameters
+        ----------
+        subscriptions
+            All of them, by handle.
+        waiting
+            When updates may be posted, of which kind they are, and scores, by handle and message.
+        counted
+            How many ranked subscriptions there were when weights were counted.
+        """
+        self.subscriptions = subscriptions
+        self._waiting, self._counted = waiting, counted
+        self._next_waiting_us = min((due_us for due_us, _, _ in waiting.values()), default=NEVER)
+        unended = [one for one in subscriptions if one.status != ENDED]
+        for one in unended:
+            self._ranked += one.definition.kind != "boolean"
+            if one.name is not None:
+                self._named[one.tenant, one.name] = one.handle
+            if one.definition.expires_us is not None:
+                self._expiring[one.handle] = one.definition.expires_us
+        self._next_expiry_us = min(self._expiring.values(), default=NEVER)
+        for tenant in {one.tenant for one in unended}:
+            self._read([one for one in unended if one.tenant == tenant and one.status == ACTIVE])
+
+    def remember(self, record: Record) -> None:
+        """Keep the messages of an earlier record that stay alive; nothing is posted."""
+        if record.kind == MESSAGES:
+            self._keep(*_messages(record))
+
     def process(self, record: Record) -> None:
         """Process the next record; `take` returns what it leads to."""
         time_us = time_of(record)
@@ -143,11 +181,7 @@ class Replay:
             self._match()
         self._pass_time(record.seq, time_us)
         if record.kind == MESSAGES:
-            body = read_messages_body(record)
-            self._run += [
-                (seq, body.tenant, time_us, blob)
-                for seq, blob in enumerate(body.messages, record.seq)
-            ]
+            self._run += _messages(record)[1]
         elif record.kind == CHANGES:
             self._change(record, time_us)
         elif record.kind == MOVES:
@@ -185,13 +219,7 @@ class Replay:
             self._match_of(tenant, [one for one in run if one[1] == tenant])
 
     def _match_of(self, tenant: int, run: list[tuple[int, int, int, bytes]]) -> None:
-        batch = self.scanner.messages([blob for *_, blob in run])
-        ttl_us = batch.ttl_us.tolist()
-        living = self._living.setdefault(tenant, Living())
-        for row, (seq, _, time_us, blob) in enumerate(run):
-            if ttl_us[row] > 0:
-                living.add(seq, min(time_us + ttl_us[row], NEVER), batch.box[row], blob)
-        messages = self.scanner.number(batch)
+        messages = self.scanner.number(self._keep(tenant, run))
         updates = [
             _Update(run[found.message][0], run[found.message][0], found.handle, MATCH, found.score)
             for limited in (True, False)
@@ -199,6 +227,16 @@ class Replay:
             for found in self._table(tenant, limited).match(self.scanner, messages)
         ]
         self._post(updates)
+
+    def _keep(self, tenant: int, run: list[tuple[int, int, int, bytes]]) -> MessageBatch:
+        """Return messages of a tenant, and keep those that stay alive."""
+        batch = self.scanner.messages([blob for *_, blob in run])
+        ttl_us = batch.ttl_us.tolist()
+        living = self._living.setdefault(tenant, Living())
+        for row, (seq, _, time_us, blob) in enumerate(run):
+            if ttl_us[row] > 0:
+                living.add(seq, min(time_us + ttl_us[row], NEVER), batch.box[row], blob)
+        return batch
 
     def _post(self, updates: Iterable[_Update]) -> None:
         """Post matches that begin and end, as far as somebody wants them."""
@@ -221,10 +259,7 @@ class Replay:
     def _put(
         self, seq: int, subscription: Subscription, message: int, kind: int, score: float
     ) -> None:
-        for channel in (subscription.channel, subscription.sink):
-            if channel:
-                posting = Posting(seq, channel, subscription.handle, message, kind, score)
-                self._posted.append(posting)
+        self._posted += _postings(seq, subscription, message, kind, score)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -276,14 +311,12 @@ class Replay:
         """Apply the changes of a record; of several definitions, only the last one is matched."""
         body = read_changes(record)
         before: dict[int, Asked | None] = {}
-        life: list[tuple[int, int, int]] = []
+        life: list[Posting] = []
         for seq, change in enumerate(body.changes, record.seq):
             self._apply(body.tenant, change, seq, before, life)
         changed = [self.subscriptions[handle] for handle in before]
         refused = self._read([one for one in changed if one.status == ACTIVE])
-        for seq, handle, kind in life:
-            if handle not in refused:
-                self._put(seq, self.subscriptions[handle], 0, kind, math.nan)
+        self._posted += [posting for posting in life if posting.handle not in refused]
         updates: list[_Update] = []
         for subscription in changed:
             if subscription.asked is not None:
@@ -299,7 +332,7 @@ class Replay:
         change: Change,
         seq: int,
         before: dict[int, Asked | None],
-        life: list[tuple[int, int, int]],
+        life: list[Posting],
     ) -> None:
         """Apply one change, unless it is refused; ``before`` gets what was matched until now."""
         id, definition, expected, must_exist = change
@@ -314,8 +347,9 @@ class Replay:
             assert found is not None
             before.setdefault(found.handle, None)
             self._forget(found)
+            self._stop_waiting(found)
             if found.wants("subscription-ended"):
-                life.append((seq, found.handle, ENDED_DELETED))
+                life += _postings(seq, found, 0, ENDED_DELETED, math.nan)
             return
         kind, type = UPDATED, "subscription-updated"
         if found is None:
@@ -325,8 +359,14 @@ class Replay:
         self._define(found, definition, seq)
         if found.status == PAUSED:
             before[found.handle] = None  # when it is active again, it begins again
+            self._stop_waiting(found)
         if found.wants(type):
-            life.append((seq, found.handle, kind))
+            life += _postings(seq, found, 0, kind, math.nan)
+
+    def _stop_waiting(self, subscription: Subscription) -> None:
+        """Forget the updates of a subscription that wait."""
+        for pair in [pair for pair in self._waiting if pair[0] == subscription.handle]:
+            del self._waiting[pair]
 
     def _new(self, tenant: int, id: str | None, definition: Definition) -> Subscription:
         handle = len(self.subscriptions)
@@ -341,6 +381,8 @@ class Replay:
         self._take_out(subscription)
         self._ranked += definition.kind != "boolean"
         self._ranked -= subscription.definition.kind != "boolean"
+        if definition.max_events != subscription.definition.max_events:
+            subscription.events = 0
         subscription.definition, subscription.row = definition, definition.row
         subscription.status = ACTIVE if definition.active else PAUSED
         subscription.version = seq
@@ -406,9 +448,11 @@ class Replay:
         for update in updates:
             dwell_us = self.subscriptions[update.handle].definition.dwell_us
             pair = update.handle, update.message
+            if self._waiting.pop(pair, None) is not None:
+                continue
             if not dwell_us:
                 now.append(update)
-            elif self._waiting.pop(pair, None) is None:
+            else:
                 self._waiting[pair] = time_us + dwell_us, update.kind, update.score
                 self._next_waiting_us = min(self._next_waiting_us, time_us + dwell_us)
         self._post(now)
@@ -448,6 +492,23 @@ class Replay:
             found = self.subscriptions[handle]
             updates += self._compared(found, asked, found.version, time_us)
         self._update(updates, time_us)
+
+
+def _postings(
+    seq: int, subscription: Subscription, message: int, kind: int, score: float
+) -> list[Posting]:
+    """Return what the subscriber and the sink of a subscription, as it is now, have to get."""
+    return [
+        Posting(seq, channel, subscription.handle, message, kind, score)
+        for channel in (subscription.channel, subscription.sink)
+        if channel
+    ]
+
+
+def _messages(record: Record) -> tuple[int, list[tuple[int, int, int, bytes]]]:
+    """Return the tenant of messages, and seq, tenant, time and JSON of each."""
+    time_us, tenant, blobs, _ = read_messages_body(record)
+    return tenant, [(seq, tenant, time_us, blob) for seq, blob in enumerate(blobs, record.seq)]
 
 
 def _placed(row: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from nearcast.columns import (
     KINDS,
     PROXIMITY,
     UNITS,
-    WORLD,
     Clauses,
     Ranked,
     Rankings,
@@ -167,15 +166,8 @@ class _Block:
         self.handle = handle
         self.wanted = wanted
         self.alive = np.ones(len(handle), np.bool_)
-        self.boolean: Any = None
-        if wanted.kind == BOOLEAN:
-            self.boolean = indexes.create("scan").build(wanted.clauses)
-
-    def remove(self, row: int) -> None:
-        """Remove a subscription."""
-        self.alive[row] = False
-        if self.boolean is not None:
-            self.boolean.delete(np.array([row]))
+        self._sides = np.ascontiguousarray(wanted.clauses.box.T)
+        self._weights: tuple[Weights, NDArray[Any], NDArray[Any]] | None = None
 
     def count_tokens(self, tokens: int) -> tuple[NDArray[np.int64], int]:
         """Return how many ranked subscriptions have each token, and how many there are."""
@@ -185,23 +177,40 @@ class _Block:
         frequency = np.bincount(clauses.token[counted], minlength=tokens)
         return frequency, int(np.count_nonzero(self.alive))
 
-    def candidates(self, messages: Messages, m: int, ranked: Ranked) -> NDArray[np.int64]:
-        """Return the ranked rows whose score may be large enough: an upper bound of it is."""
-        clauses, rankings = ranked.clauses, ranked.rankings
+    def candidates(self, scanner: Scanner, messages: Messages, m: int) -> NDArray[np.int64]:
+        """Return all rows but those that certainly do not match: every row is looked at.
+
+        Boolean ones are left out if their box does not meet that of the message, ranked ones if an
+        upper bound of the score is too small.
+        """
+        clauses, rankings = self.wanted
+        if rankings is None:
+            chosen = _touches(self._sides, messages.box[m])
+        else:
+            tokens = messages.token[messages.token_start[m] : messages.token_start[m + 1]]
+            text = self._text(scanner, tokens)
+            space = _space_bound(self._sides, clauses, rankings, messages.box[m])
+            share = (rankings.text_share / 1e9)[clauses.row]
+            threshold = (rankings.threshold / 1e9)[clauses.row]
+            chosen = share * text + (1 - share) * space >= threshold - _MARGIN
+        rows = clauses.row[chosen]
+        return np.unique(rows[self.alive[rows]]).astype(np.int64)
+
+    def _text(self, scanner: Scanner, tokens: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return which share of its words, by weight, each clause has in common with a message."""
+        clauses = self.wanted.clauses
         owner = np.repeat(np.arange(len(clauses)), np.diff(clauses.token_start))
-        weight = np.full(len(clauses.token), ranked.unknown_weight)
-        known = clauses.token < len(ranked.weight)
-        weight[known] = ranked.weight[clauses.token[known]]
-        tokens = messages.token[messages.token_start[m] : messages.token_start[m + 1]]
-        shared = np.bincount(owner, weight * np.isin(clauses.token, tokens), len(clauses))
-        own = np.bincount(owner, weight, len(clauses))
-        text = np.where(own > 0, shared / np.where(own > 0, own, 1), 1.0)
-        space = _space_bound(clauses, rankings, messages.box[m])
-        share = (rankings.text_share / 1e9)[clauses.row]
-        threshold = (rankings.threshold / 1e9)[clauses.row]
-        enough = share * text + (1 - share) * space >= threshold - _MARGIN
-        rows: NDArray[np.int64] = np.unique(clauses.row[enough & self.alive[clauses.row]])
-        return rows.astype(np.int64)
+        if self._weights is None or self._weights[0] is not scanner.weights:
+            ranked = scanner.ranked(self.wanted)
+            weight = np.full(len(clauses.token), ranked.unknown_weight)
+            known = clauses.token < len(ranked.weight)
+            weight[known] = ranked.weight[clauses.token[known]]
+            self._weights = scanner.weights, weight, np.bincount(owner, weight, len(clauses))
+        _, weight, own = self._weights
+        present = np.zeros(len(scanner.vocabulary), np.bool_)
+        present[tokens] = True
+        shared = np.bincount(owner, weight * present[clauses.token], len(clauses))
+        return np.where(own > 0, shared / np.where(own > 0, own, 1), 1.0)
 
 
 class Table:
@@ -228,19 +237,19 @@ class Table:
     def remove(self, handle: int) -> None:
         """Remove a subscription."""
         block, row = self._place.pop(handle)
-        block.remove(row)
+        block.alive[row] = False
 
     def match(self, scanner: Scanner, messages: Messages) -> list[Found]:
         """Return what messages match, by message and handle."""
         found: list[Found] = []
         for block in self.blocks:
-            if block.boolean is not None:
-                matches = block.boolean.match(messages)
-                handle = block.handle[matches.subscription]
-                pairs = zip(matches.message.tolist(), handle.tolist(), strict=True)
-                found += [Found(message, one, math.nan) for message, one in pairs]
-            else:
-                found += _match_ranked(scanner, block, messages)
+            for m in range(len(messages)):
+                rows = block.candidates(scanner, messages, m)
+                if len(rows):
+                    one = messages.take(np.array([m]))
+                    _, row, score = scanner.pairs(block.wanted.take(rows), one)
+                    handle = block.handle[rows[row]].tolist()
+                    found += [Found(m, *pair) for pair in zip(handle, score.tolist(), strict=True)]
         return sorted(found, key=lambda one: one[:2])
 
     def _append(self, handle: NDArray[np.int64], wanted: Wanted) -> None:
@@ -314,43 +323,32 @@ def _joined(parts: Sequence[Wanted]) -> Wanted:
     )
 
 
-def _match_ranked(scanner: Scanner, block: _Block, messages: Messages) -> list[Found]:
-    """Return the ranked subscriptions of a block that match, scored by the scan."""
-    found = []
-    ranked = scanner.ranked(block.wanted)
-    for m in range(len(messages)):
-        rows = block.candidates(messages, m, ranked)
-        if len(rows):
-            one = messages.take(np.array([m]))
-            _, row, score = scanner.pairs(block.wanted.take(rows), one)
-            handle = block.handle[rows[row]]
-            pairs = zip(handle.tolist(), score.tolist(), strict=True)
-            found += [Found(m, one, score) for one, score in pairs]
-    return found
+def _touches(sides: NDArray[np.int32], box: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which boxes meet another one, which may cross the antimeridian; they do not.
 
-
-def _touches(box: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return which boxes, none of which crosses the antimeridian, meet another box."""
-    west, south, east, north = other.tolist()
-    pieces = [(west, east)] if west <= east else [(west, WORLD[2]), (WORLD[0], east)]
-    touches = np.zeros(len(box), np.bool_)
-    for low, high in pieces:
-        touches |= (box[:, 0] <= high) & (box[:, 2] >= low)
-    touches &= (box[:, 1] <= north) & (box[:, 3] >= south)
+    ``sides`` has their west, south, east and north.
+    """
+    west, south, east, north = box.tolist()
+    touches: NDArray[np.bool_] = (sides[1] <= north) & (sides[3] >= south)
+    if west <= east:
+        touches &= (sides[0] <= east) & (sides[2] >= west)
+    else:
+        touches &= (sides[0] <= east) | (sides[2] >= west)
     return touches
 
 
 def _space_bound(
-    clauses: Clauses, rankings: Rankings, box: NDArray[np.int32]
+    sides: NDArray[np.int32], clauses: Clauses, rankings: Rankings, box: NDArray[np.int32]
 ) -> NDArray[np.float64]:
     """Return for each clause of ranked subscriptions what its part of space is at most."""
     if int(rankings.kind[0]) != PROXIMITY:
-        return _touches(clauses.box, box).astype(np.float64)
+        return _touches(sides, box).astype(np.float64)
     south, north = int(box[1]), int(box[3])
-    lat = clauses.box[:, 1].astype(np.int64)
+    lat = sides[1].astype(np.int64)
     along_m = np.maximum(0, np.maximum(south - lat, lat - north)) * _M_PER_UNIT
     max_m = (rankings.max_distance_cm / 100)[clauses.row]
-    return np.maximum(0.0, 1 - along_m / max_m)
+    bound: NDArray[np.float64] = np.maximum(0.0, 1 - along_m / max_m)
+    return bound
 
 
 def _may_match(wanted: Wanted, box: NDArray[np.int32]) -> NDArray[np.bool_]:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from nearcast.columns import NEVER
+from nearcast.engine import Engine
+from nearcast.engine.restore import table_of_subscriptions
 from nearcast.errors import StorageError
-from nearcast.server.audit.replay import Replay
+from nearcast.server.audit.replay import ACTIVE, ENDED, PAUSED, Replay, Subscription
+from nearcast.server.audit.stored import checkpoint_seqs
+from nearcast.server.log.records import Definition, SinkDefinition
+from nearcast.server.matching.postings import MATCH, UNMATCH
+from nearcast.storage import nested, read_arrays, strings_from_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,9 +23,136 @@ if TYPE_CHECKING:
 
 __all__ = ["start_at"]
 
+_KIND = "server-registry"
+_STATUSES = {1: ACTIVE, 2: PAUSED, 3: ENDED, 4: ENDED}
+_TYPES = (
+    "match",
+    "unmatch",
+    "subscription-started",
+    "subscription-updated",
+    "subscription-ended",
+)
+_IGNORED = ("id", "owner", "scope", "expires_at")
+
 
 def start_at(folder: Path, log: LogReader) -> tuple[Replay, int, tuple[str, ...]]:
     """Return a replay, the number of the record that it needs next, and notes for the reader."""
     if log.first_seq == 1:
         return Replay(), 1, ("The whole log was replayed, from its first record on.",)
-    raise StorageError(f"{folder}: the log was trimmed")
+    for seq in checkpoint_seqs(folder):
+        if seq >= log.first_seq - 1:
+            notes = (
+                f"The log begins with seq {log.first_seq:,}. Subscriptions were taken as the "
+                f"checkpoint at seq {seq:,} has them, and not computed again.",
+                f"Messages before seq {log.first_seq:,} are gone: matches with them that began or "
+                "ended later were not compared.",
+            )
+            return _resumed(folder / "checkpoint" / f"{seq:020d}", log, seq), seq + 1, notes
+    raise StorageError(
+        f"{folder}: the log begins with record {log.first_seq:,}, and there is no later "
+        "checkpoint; stop the server, which writes one"
+    )
+
+
+def _resumed(checkpoint: Path, log: LogReader, seq: int) -> Replay:
+    """Return a replay that begins after a checkpoint."""
+    arrays, meta = read_arrays(checkpoint / "registry", _KIND)
+    replay = Replay()
+    channels = strings_from_arrays(nested("registry.channels", arrays)).to_pylist()
+    for key in channels[1:]:
+        kind, tenant, subscriber, url = key.split("\0")
+        place = int(tenant), subscriber, url if kind == "sink" else None
+        replay.channels[place] = len(replay.channels) + 1
+    with Engine.open(checkpoint / "engine") as engine:
+        since = _since(engine)
+        rows = _rows(engine)
+        replay.scanner.weights = engine._store.state.scorer.weights
+    dwelling = nested("dwelling", arrays)
+    names = ("handle", "message", "due_us", "sign", "score")
+    waiting = {
+        (handle, message): (due_us, MATCH if sign > 0 else UNMATCH, score)
+        for handle, message, due_us, sign, score in zip(
+            *(dwelling[name].tolist() for name in names), strict=True
+        )
+    }
+    subscriptions = _subscriptions(nested("registry", arrays), rows, since, [*replay.channels])
+    replay.resume(subscriptions, waiting, int(meta["counted"]))
+    for record in log.read(log.first_seq):
+        if record.seq > seq:
+            break
+        replay.remember(record)
+    return replay
+
+
+def _rows(engine: Engine) -> dict[int, dict[str, Any]]:
+    """Return what subscriptions ask for, where they are now, as rows of a file, by handle."""
+    found = table_of_subscriptions([*engine]).to_pylist()
+    return {
+        row["id"]: {
+            name: value for name, value in row.items() if name not in _IGNORED and value is not None
+        }
+        for row in found
+    }
+
+
+def _since(engine: Engine) -> dict[int, int]:
+    """Return after which message subscriptions want some, by handle; others want all."""
+    live = engine._live
+    numbers = live.messages.numbers
+    order = live.messages.order(numbers)
+    seqs = np.array(live.messages.ids(numbers).tolist(), np.int64)
+    first_of = live.since.by_handle
+    handles, ids = engine._store.placed(np.array([*first_of], np.int32))
+    return {
+        int(id): int(seqs[order < first_of[handle]].max(initial=0))
+        for handle, id in zip(handles.tolist(), ids.tolist(), strict=True)
+    }
+
+
+def _subscriptions(
+    arrays: dict[str, Any],
+    rows: dict[int, dict[str, Any]],
+    since: dict[int, int],
+    channels: list[tuple[int, str, str | None]],
+) -> list[Subscription]:
+    """Return the subscriptions of a checkpoint, by handle."""
+    texts = strings_from_arrays(nested("names", arrays)).to_pylist()
+    names = dict(zip(arrays["named"].tolist(), texts, strict=True))
+    fields = (
+        "tenant channel sink max_events events status wants ranked expires_us dwell_us version"
+    ).split()
+    columns = [arrays[name].tolist() for name in fields]
+    found = []
+    for handle, values in enumerate(zip(*columns, strict=True)):
+        one = dict(zip(fields, values, strict=True))
+        _, subscriber, _ = channels[one["channel"] - 1]
+        url = channels[one["sink"] - 1][2] if one["sink"] else None
+        definition = Definition(
+            subscriber=subscriber,
+            row=rows.get(handle, {}),
+            box=(0.0, 0.0, 0.0, 0.0),
+            kind="ranked" if one["ranked"] else "boolean",
+            given={},
+            sink=None if url is None else SinkDefinition(url),
+            types=tuple(type for bit, type in enumerate(_TYPES) if one["wants"] >> bit & 1),
+            expires_us=None if one["expires_us"] == NEVER else one["expires_us"],
+            max_events=one["max_events"],
+            dwell_us=one["dwell_us"],
+            active=one["status"] == 1,
+        )
+        found.append(
+            Subscription(
+                handle=handle,
+                tenant=one["tenant"],
+                name=names.get(handle),
+                definition=definition,
+                row=definition.row,
+                status=_STATUSES[one["status"]],
+                version=one["version"],
+                events=one["events"],
+                since=since.get(handle, 0),
+                channel=one["channel"],
+                sink=one["sink"],
+            )
+        )
+    return found

@@ -212,17 +212,18 @@ class Feed:
         """Return events that are there already."""
         self._awake.clear()
         was_behind, self._behind = self._behind, False
+        after = self.position
         try:
-            return await self._read_store() if was_behind else self._read_blocks()
+            return await self._read_store(after) if was_behind else self._read_blocks()
         except BaseException as error:  # also if nobody waits any more: nothing may be skipped
-            self._behind = True
+            self._behind, self.position = True, after
             if isinstance(error, DamagedEvents):
                 self._feeds.on_damage(error)
             raise
 
-    async def _read_store(self) -> list[Rendered]:
+    async def _read_store(self, after: Position) -> list[Rendered]:
         self._blocks.clear()  # blocks from now on are kept; the store has those before
-        events = await asyncio.to_thread(self._stored)
+        events = await asyncio.to_thread(self._stored, after)
         if len(events) >= _READ_EVENTS:
             self._behind = True
         return events
@@ -239,14 +240,15 @@ class Feed:
             self._behind = True
         return self._feeds.renderer.render(found, self.subscriber)
 
-    def _stored(self) -> list[Rendered]:
+    def _stored(self, after: Position) -> list[Rendered]:
         """Read the store, and say if events are gone."""
         events, renderer = self._feeds.events, self._feeds.renderer
+        gaps: list[Rendered] = []
         while True:
-            after, gaps, first_seq = self.position, [], self._feeds.first_seq
+            first_seq = self._feeds.first_seq
             if after.seq < first_seq - 1:
                 lost = events.lost(self.channel, after, first_seq)
-                gaps = [renderer.gap(after, first_seq, lost)] if lost else []
+                gaps += [renderer.gap(after, first_seq, lost)] if lost else []
                 after = Position(first_seq - 1)
             try:
                 refs = events.read(self.channel, after, _READ_EVENTS)

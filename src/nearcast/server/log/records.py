@@ -85,7 +85,7 @@ class MessagesBody(NamedTuple):
     idempotency: Idempotency | None = None
 
 
-class SinkDefinition(msgspec.Struct, frozen=True):
+class SinkDefinition(msgspec.Struct, frozen=True, gc=False):
     """Where the events of a subscription are sent: a URL, secrets to sign with, more headers."""
 
     url: str
@@ -93,7 +93,7 @@ class SinkDefinition(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
+class Definition(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A subscription, as the log has it.
 
     Attributes

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nearcast.columns import NEVER
 from nearcast.server.matching.postings import ENDED_DELETED, STARTED, UPDATED
-from nearcast.server.matching.registry import ACTIVE, ENDED, PAUSED, WANTS, Channel
+from nearcast.server.matching.registry import ACTIVE, ENDED, NEW, PAUSED, WANTS, Channel, Row
 from nearcast.server.matching.tables import subscription_table
 from nearcast.server.state import changes as stored
 from nearcast.server.state.cells import Box
@@ -129,7 +129,9 @@ class Changes:
         registry.rows["in_engine"][handle] = False
         registry.delete(handle)
         self._dwelling.forget(handle)
-        self._live(seq, handle, ENDED_DELETED, "subscription-ended")
+        row = registry.row(handle)
+        if row.wants & WANTS["subscription-ended"]:
+            self.lifecycle.append(Lifecycle(seq, handle, ENDED_DELETED, row.channel, row.sink))
         self.stored.append(stored.SetStatus(seq, handle, stored.DELETED, self._time_us))
         return Outcome("", "", handle, id, seq)
 
@@ -143,43 +145,40 @@ class Changes:
         registry, new = self._registry, handle < 0
         if new:
             handle = registry.add(self._tenant, id)
-        row = registry.rows[handle]
-        was_in_engine = bool(row["in_engine"])
-        registry.ranked_count += int(definition.kind != "boolean") - int(row["ranked"])
-        row["ranked"] = definition.kind != "boolean"
-        row["channel"] = self._channel(definition, seq)
-        row["sink"] = self._sink_channel(definition, seq)
-        row["status"] = ACTIVE if definition.active else PAUSED
-        row["wants"] = _wanted(definition)
-        if row["max_events"] != definition.max_events:
-            row["max_events"], row["events"] = definition.max_events, 0
-        row["dwell_us"] = definition.dwell_us
-        row["version"] = seq
-        row["in_engine"] = definition.active
-        registry.expires(handle, NEVER if definition.expires_us is None else definition.expires_us)
+        old = NEW if new else registry.row(handle)
+        row = self._row(definition, old, seq)
+        registry.put(handle, old, row)
         before = self._put.pop(handle, None)
         if definition.active:
-            fresh = not was_in_engine or (before is not None and before.new)
+            fresh = not old.in_engine or (before is not None and before.new)
             self._put[handle] = _Put(seq, definition, fresh)
         else:
             self._dwelling.forget(handle)
-            if was_in_engine and (before is None or not before.new):
+            if old.in_engine and (before is None or not before.new):
                 self._removed.append(handle)
-        self._live(
-            seq,
-            handle,
-            STARTED if new else UPDATED,
-            "subscription-started" if new else "subscription-updated",
-        )
+        kind, name = (STARTED, "started") if new else (UPDATED, "updated")
+        if row.wants & WANTS[f"subscription-{name}"]:
+            self.lifecycle.append(Lifecycle(seq, handle, kind, row.channel, row.sink))
         id = registry.id_of(handle)
-        self.stored.append(self._stored(seq, handle, id, definition))
+        self.stored.append(self._stored(seq, handle, id, row.sink, definition))
         return Outcome("", "", handle, id, seq)
 
-    def _live(self, seq: int, handle: int, kind: int, name: str) -> None:
-        row = self._registry.rows[handle]
-        if row["wants"] & WANTS[name]:
-            event = Lifecycle(seq, handle, kind, int(row["channel"]), int(row["sink"]))
-            self.lifecycle.append(event)
+    def _row(self, definition: Definition, old: Row, seq: int) -> Row:
+        """Return what the registry has to know; another limit of events starts a new count."""
+        return Row(
+            self._tenant,
+            self._channel(definition, seq),
+            self._sink_channel(definition, seq),
+            definition.max_events,
+            old.events if definition.max_events == old.max_events else 0,
+            ACTIVE if definition.active else PAUSED,
+            _wanted(definition),
+            definition.kind != "boolean",
+            definition.active,
+            NEVER if definition.expires_us is None else definition.expires_us,
+            definition.dwell_us,
+            seq,
+        )
 
     def _channel(self, definition: Definition, seq: int) -> int:
         """Return the channel of the subscriber."""
@@ -218,9 +217,8 @@ class Changes:
         return number
 
     def _stored(
-        self, seq: int, handle: int, id: str, definition: Definition
+        self, seq: int, handle: int, id: str, sink: int, definition: Definition
     ) -> stored.PutDefinition:
-        sink = int(self._registry.rows["sink"][handle])
         return stored.PutDefinition(
             seq,
             handle,

@@ -139,7 +139,8 @@ class Checkpoints:
         """Remove checkpoints that nobody needs.
 
         What stays: the newest two; the newest from which everything from ``first_seq`` on can be
-        computed again; and a few between them, so that the log can be trimmed to one of them later.
+        computed again, or the oldest; and a few between them, so that the log can be trimmed to one
+        of them later.
 
         Parameters
         ----------
@@ -147,11 +148,11 @@ class Checkpoints:
             The first record that must still be there.
         """
         seqs = self.seqs()
-        last = max(seqs, default=0)
-        before = [seq for seq in seqs if seq < first_seq]
-        kept, previous = {*seqs[-2:], *before[-1:]}, first_seq
+        base = ([seq for seq in seqs if seq < first_seq] or seqs[:1])[-1:]
+        kept = {*base, *seqs[-2:]}
+        previous, distance = sum(base), (sum(seqs[-1:]) - sum(base)) / _BETWEEN
         for seq in seqs:
-            if seq >= previous + (last - first_seq) / _BETWEEN:
+            if seq >= previous + distance:
                 kept.add(seq)
                 previous = seq
         for seq in seqs:

@@ -345,13 +345,14 @@ class EventStore:
     def trim(self, before_seq: int) -> None:
         """Remove the sealed segments that end before a seq. Readers keep what they have mapped."""
         gone = [one for one in self._view.segments if one.last_seq < before_seq]
+        if not gone:
+            return
         self._trimmings.add([_counted(segment) for segment in gone])
         with self._lock:
             segments = self._view.segments
             stop = bisect_left(segments, before_seq, key=_last_seq)
             self._view = self._view._replace(segments=segments[stop:])
-        if stop:
-            self._writer.submit(self._remove, segments[:stop])
+        self._writer.submit(self._remove, segments[:stop])
 
     def tail(self) -> Tail:
         """Return what a checkpoint needs, as of now; the appending thread calls this."""

@@ -125,7 +125,8 @@ class _Pieces:
         """Add events in the life of subscriptions."""
         if not events:
             return
-        seq, handle, kind, channel, sink = np.array(events, np.int64).T
+        columns = (np.array(column, np.int64) for column in zip(*events, strict=True))
+        seq, handle, kind, channel, sink = columns
         own = Postings(
             seq,
             channel.astype(np.uint32),
@@ -355,7 +356,6 @@ class Matcher:
         self._forget_ended()
         changes = Changes(self.engine, self.registry, self.dwelling, body.tenant, body.time_us)
         outcomes = changes.apply(body.changes, record.seq)
-        self._changes += changes.stored  # before what an update may end
         self._pieces.add_lifecycle(changes.lifecycle)
         self._changes += changes.stored  # first: an initial event may be the last one that it has
         self._update(changes.updates, changes.seq_of, body.time_us)
@@ -394,7 +394,7 @@ class Matcher:
             elif rows["status"][handle] == PAUSED:
                 outcomes.append(Outcome("CONFLICT", "it is paused; activate it first"))
             else:
-                outcomes.append(Outcome("", "", handle, id, int(rows["version"][handle])))
+                outcomes.append(Outcome("", "", handle, id, seq))
                 last[handle] = seq, place
         if last:
             places = [place for _, place in last.values()]
@@ -407,7 +407,6 @@ class Matcher:
                     outcomes[at] = Outcome("INVALID_ARGUMENT", reason)
             for handle, (seq, place) in last.items():
                 if handle not in refused:
-                    rows["version"][handle] = seq
                     change = PutPlace(seq, handle, _pack(place), body.time_us, place_box(place))
                     self._changes.append(change)
             self._update(moved.updates, {h: seq for h, (seq, _) in last.items()}, body.time_us)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.errors import StorageError
@@ -98,9 +100,10 @@ def advance(
     matcher: Matcher, events: EventStore, state: State, records: list[Record]
 ) -> tuple[Processed, Block | None]:
     """Process records, and write what they lead to, unless it was written before."""
-    processed = matcher.process(records)
-    if processed.changes:
-        state.apply(processed.changes, processed.last_seq)
+    with _no_collections():
+        processed = matcher.process(records)
+        if processed.changes:
+            state.apply(processed.changes, processed.last_seq)
     if processed.last_seq <= events.last_seq:
         return processed, None
     postings = processed.postings
@@ -108,6 +111,18 @@ def advance(
     if len(postings.seq) and postings.seq[0] <= known:
         postings = postings.take((postings.seq > known).nonzero()[0])
     return processed, events.append(postings, processed.last_seq)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Let the garbage collector pause: many objects are made, none of them in cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _begin(

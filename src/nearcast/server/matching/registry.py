@@ -7,22 +7,30 @@ brought up to date from the log after that.
 from __future__ import annotations
 
 import heapq
-import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import NEVER, GrowingArray, Ids
+from nearcast.columns import NEVER, GrowingArray
 from nearcast.storage import strings_from_arrays, strings_to_arrays
-from nearcast.text import IdTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-__all__ = ["ACTIVE", "DELETED", "ENDED", "PAUSED", "WANTS", "Channel", "Registry", "generated_id"]
+__all__ = [
+    "ACTIVE",
+    "DELETED",
+    "ENDED",
+    "PAUSED",
+    "WANTS",
+    "Channel",
+    "Registry",
+    "Row",
+    "generated_id",
+]
 
 ACTIVE, PAUSED, ENDED, DELETED = 1, 2, 3, 4
 """The status of a subscription. From `ENDED` on it is never matched again.
@@ -55,8 +63,29 @@ _ROW = np.dtype(
         ("version", "<i8"),
     ]
 )
-_NEW = np.zeros((), _ROW)
 _GENERATED = "sub-"
+_MIN_EXPIRING = 1024
+
+
+class Row(NamedTuple):
+    """What is known of a subscription, as a tuple; see `Registry`."""
+
+    tenant: int
+    channel: int
+    sink: int
+    max_events: int
+    events: int
+    status: int
+    wants: int
+    ranked: bool
+    in_engine: bool
+    expires_us: int
+    dwell_us: int
+    version: int
+
+
+NEW = Row(0, 0, 0, 0, 0, 0, 0, False, False, NEVER, 0, 0)
+"""What is known of a subscription that was just added."""
 
 
 class Channel(NamedTuple):
@@ -92,7 +121,7 @@ def _handle_of_generated(id: str) -> int | None:
 class Registry:
     """Subscriptions by handle, and channels by number. Handles are never used again.
 
-    One thread changes it, any thread may look something up. The fields of ``rows``:
+    One thread changes it, any thread may look something up. The fields of ``rows`` and `Row`:
 
     ``tenant``, ``channel``, ``sink``
         Whose it is, and the channels of its events; ``sink`` is 0 if it has none.
@@ -111,12 +140,10 @@ class Registry:
     def __init__(self) -> None:
         self._rows = GrowingArray(np.empty(0, _ROW))
         self._names: list[str | None] = []
-        self._ids = IdTable()
-        self._handle_of_slot: list[int] = []
-        self._channels = IdTable()
+        self._ids: dict[int, dict[str, int]] = {}  # by tenant and id
+        self._channels: dict[str, int] = {}
         self._channel_keys: list[str] = []
         self._expiring: list[tuple[int, int]] = []
-        self._lock = threading.Lock()
         self.ranked_count = 0
         self.per_tenant: dict[int, int] = {}
         self._add_channel("none")  # channel 0 is no channel
@@ -138,13 +165,13 @@ class Registry:
 
     def channel_of(self, channel: Channel) -> int:
         """Return the number of a channel; 0 if it never had a subscription."""
-        with self._lock:
-            return max(self._channels.find_one(channel.key), 0)
+        return self._channels.get(channel.key, 0)
 
     def add_channel(self, channel: Channel) -> tuple[int, bool]:
         """Return the number of a channel, and whether it is new."""
-        known = self._channels.find_one(channel.key)
-        return (known, False) if known >= 0 else (self._add_channel(channel.key), True)
+        key = channel.key
+        known = self._channels.get(key)
+        return (known, False) if known is not None else (self._add_channel(key), True)
 
     def channel(self, number: int) -> Channel:
         """Return a channel by its number."""
@@ -152,9 +179,10 @@ class Registry:
         return Channel(int(tenant), subscriber, url if kind == "sink" else None)
 
     def _add_channel(self, key: str) -> int:
+        number = len(self._channel_keys)
         self._channel_keys.append(key)
-        with self._lock:
-            return self._channels.add_one(key)
+        self._channels[key] = number
+        return number
 
     # --- subscriptions ---------------------------------------------------------------------------
 
@@ -171,9 +199,7 @@ class Registry:
                 return -1
             row = self.rows[generated]
             return generated if row["tenant"] == tenant and row["status"] < DELETED else -1
-        with self._lock:
-            slot = self._ids.find_one(f"{tenant}\0{id}")
-            return self._handle_of_slot[slot] if slot >= 0 else -1
+        return self._ids.get(tenant, {}).get(id, -1)
 
     def id_of(self, handle: int) -> str:
         """Return the id by which clients know a subscription."""
@@ -183,21 +209,28 @@ class Registry:
         """Return whether an id has the form of those that the server chooses."""
         return _handle_of_generated(id) is not None
 
+    def row(self, handle: int) -> Row:
+        """Return what is known of a subscription."""
+        return Row(*self.rows[handle].item())
+
     def add(self, tenant: int, id: str | None) -> int:
-        """Return the handle of a new subscription; its columns are zero, it is active."""
+        """Return the handle of a new subscription; `put` says what is known of it."""
         handle = len(self)
         self._names.append(id)
         if id is not None:
-            with self._lock:
-                slot = self._ids.add_one(f"{tenant}\0{id}")
-                self._handle_of_slot[slot : slot + 1] = [handle]
-        self._rows.push(_NEW)
-        row = self.rows[handle]
-        row["tenant"] = tenant
-        row["status"] = ACTIVE
-        row["expires_us"] = NEVER
+            self._ids.setdefault(tenant, {})[id] = handle
+        self._rows.push(NEW)
         self.per_tenant[tenant] = self.per_tenant.get(tenant, 0) + 1
         return handle
+
+    def put(self, handle: int, before: Row, row: Row) -> None:
+        """Change what is known of a subscription that has not ended."""
+        self.rows[handle] = row
+        self.ranked_count += int(row.ranked) - int(before.ranked)
+        if row.expires_us < NEVER and row.expires_us != before.expires_us:
+            heapq.heappush(self._expiring, (row.expires_us, handle))
+            if len(self._expiring) > 2 * len(self) + _MIN_EXPIRING:
+                self._expiring = self._all_expiring()
 
     def end(self, handle: int) -> None:
         """End a subscription by itself; it keeps its id."""
@@ -213,14 +246,7 @@ class Registry:
             self.end(handle)
         row["status"] = DELETED
         if name is not None:
-            with self._lock:
-                self._ids.remove(self._ids.find(Ids.of([f"{row['tenant']}\0{name}"])))
-
-    def expires(self, handle: int, time_us: int) -> None:
-        """Set when a subscription expires."""
-        self.rows["expires_us"][handle] = time_us
-        if time_us < NEVER:
-            heapq.heappush(self._expiring, (time_us, handle))
+            del self._ids[int(row["tenant"])][name]
 
     @property
     def next_expiry_us(self) -> int:
@@ -236,6 +262,12 @@ class Registry:
             if row["status"] < ENDED and row["expires_us"] == expiry:
                 found.append(handle)
         return [*dict.fromkeys(found)]
+
+    def _all_expiring(self) -> list[tuple[int, int]]:
+        """Return expiry and handle of all subscriptions that expire, as a heap."""
+        handles, expires_us = self.unended(), self.rows["expires_us"]
+        handles = handles[expires_us[handles] < NEVER]
+        return sorted(zip(expires_us[handles].tolist(), handles.tolist(), strict=True))
 
     def unended(self) -> NDArray[np.int64]:
         """Return the handles of subscriptions that have not ended."""
@@ -267,25 +299,17 @@ class Registry:
         registry._rows = GrowingArray(rows)
         registry._names = [None] * len(rows)
         status, tenant = rows["status"], rows["tenant"]
-        slots, keys = [], []
         for handle, name in zip(arrays["named"].tolist(), _strings("names", arrays), strict=True):
             registry._names[handle] = name
             if status[handle] < DELETED:
-                slots.append(handle)
-                keys.append(f"{tenant[handle]}\0{name}")
-        registry._ids.add(Ids.of(keys))
-        registry._handle_of_slot = slots
-        registry._channel_keys = [*_strings("channels", arrays)]
-        registry._channels = IdTable()
-        registry._channels.add(Ids.of(registry._channel_keys))
+                registry._ids.setdefault(int(tenant[handle]), {})[name] = handle
+        registry._channel_keys = _strings("channels", arrays)
+        registry._channels = {key: number for number, key in enumerate(registry._channel_keys)}
         open_ = registry.unended()
         registry.ranked_count = int(np.count_nonzero(rows["ranked"][open_]))
         numbers, counts = np.unique(tenant[open_], return_counts=True)
         registry.per_tenant = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
-        expires_us = rows["expires_us"]
-        expiring = open_[expires_us[open_] < NEVER]
-        registry._expiring = [*zip(expires_us[expiring].tolist(), expiring.tolist(), strict=True)]
-        heapq.heapify(registry._expiring)
+        registry._expiring = registry._all_expiring()
         return registry
 
 

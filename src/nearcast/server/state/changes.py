@@ -187,7 +187,6 @@ Change = (
 
 _TABLE_OF: dict[type[Any], Table[Any]] = {
     PutTenant: TENANTS,
-    PutKey: KEYS,
     PutSubscriber: SUBSCRIBERS,
     PutChannel: CHANNELS,
     PutIdempotency: IDEMPOTENCY,
@@ -209,9 +208,11 @@ def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
             _remove_sink(transaction, change.id)
         elif isinstance(change, PutSink):
             _put_sink(transaction, change.row)
-        else:
-            table = _TABLE_OF[type(change)]
-            transaction.execute(table.upsert, table.pack(change.row))
+        elif isinstance(change, PutKey):
+            transaction.execute(KEYS.upsert, KEYS.pack(change.row))
+    for kind, table in _TABLE_OF.items():
+        rows = [row for change in changes if type(change) is kind for row in change[1:]]
+        transaction.execute_many(table.upsert, map(table.pack, rows))
 
 
 @contextmanager
@@ -314,7 +315,6 @@ def _moved(change: PutPlace, before: Definition) -> Definition:
     west, south, east, north = map(float, change.box)
     [cell] = cells_of_boxes(np.array([change.box], np.float64)).tolist()
     return before._replace(
-        version=change.seq,
         updated_us=change.time_us,
         west=west,
         south=south,

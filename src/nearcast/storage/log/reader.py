@@ -62,6 +62,8 @@ class LogReader(Log):
             if not self._segments:
                 raise StorageError(f"{self.folder}: has no log; give the folder of a log")
             self._read_end(self._segments[-1])
+        except StorageError:
+            raise
         except OSError as error:
             raise self._storage_error(error, "cannot be read") from error
         self.epoch = self._history.epoch

@@ -208,10 +208,13 @@ class Feed:
         Whoever stops waiting, by a cancellation, misses nothing.
         """
         while True:
-            events = await self._ready()
-            if events:
-                self.position = events[-1].position
-                return events
+            if self._behind or self._blocks:
+                events = await self._ready()
+                if events:
+                    self.position = events[-1].position
+                    return events
+            else:
+                self._awake.clear()
             if self.ended or self._woken:
                 self._woken = False
                 return []
@@ -240,8 +243,10 @@ class Feed:
     def _read_blocks(self) -> list[Rendered]:
         found: list[EventRef] = []
         while self._blocks and len(found) < _READ_EVENTS:
-            block = self._blocks.popleft()
-            found += [r for r in block.events(self.channel) if r.position > self.position]
+            events = self._blocks.popleft().events(self.channel)
+            if events and events[0][:2] <= self.position:  # the store had some of them
+                events = [event for event in events if event[:2] > self.position]
+            found += events
         if self._blocks or len(found) > _READ_EVENTS:
             self._awake.set()
         if len(found) > _READ_EVENTS:  # the others from the store, to let other feeds go on

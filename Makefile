@@ -121,9 +121,10 @@ docs: install
 
 # The generated tests again and again with other seeds, for an hour or a night.
 ROUNDS ?= 20
+SERVER_FAULTS = NEARCAST_SERVER_KILLS=50 NEARCAST_POSTGRES_KILLS=20 NEARCAST_SERVER_FLIPS=50 NEARCAST_SERVER_CLIENTS=1000 NEARCAST_MALFORMED_REQUESTS=75000
 soak: install java
 	for seed in $$(seq 1 $(ROUNDS)); do \
-		NEARCAST_KILLS=40 NEARCAST_MALFORMED_ROWS=1000000 NEARCAST_TEST_SEED=$$seed $(BIN)/pytest -x --hypothesis-seed=$$seed tests || exit 1; \
+		NEARCAST_KILLS=40 NEARCAST_MALFORMED_ROWS=1000000 $(SERVER_FAULTS) NEARCAST_TEST_SEED=$$seed $(BIN)/pytest -x --hypothesis-seed=$$seed tests || exit 1; \
 	done
 
 bench: install java

@@ -16,7 +16,7 @@ from live_server import Client, LiveServer, Stream, box, subscription
 if TYPE_CHECKING:
     from pathlib import Path
 
-FLIPS = int(os.environ.get("NEARCAST_SERVER_FLIPS", "3"))
+FLIPS = int(os.environ.get("NEARCAST_SERVER_FLIPS", "1"))
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 SEAMS: dict[str, Any] = {"segment_bytes": 1 << 16, "seal_postings": 100}
 MESSAGES, SUBSCRIPTIONS = 300, 8

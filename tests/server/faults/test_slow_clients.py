@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from live_server import Client, LiveServer, box, subscription
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 CLIENTS = int(os.environ.get("NEARCAST_SERVER_CLIENTS", "100"))
 MESSAGES, BATCH, PADDING = 300, 25, 20_000
 WORLD = box(-180, -90, 180, 90)
 MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def many_files() -> Iterator[None]:
+    """Let this process, and the server that it starts, have a socket for every client."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, min(hard, 2 * CLIENTS + 500))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def connect(client: Client, buffer_bytes: int | None = None) -> socket.socket:

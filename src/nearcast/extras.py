@@ -15,6 +15,7 @@ EXTRAS = {
     "spark": ("pyspark", "pandas"),
     "server": ("aiohttp", "fastapi", "msgspec", "prometheus_client", "uvicorn", "websockets"),
     "postgres": ("psycopg",),
+    "kafka": ("confluent_kafka",),
     "client": ("httpx",),
 }
 """The modules of each extra that whole packages or data sets need. Readers and tokenizers name the

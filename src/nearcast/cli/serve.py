@@ -51,6 +51,15 @@ def serve(
             "--keep-gb", metavar=NUMBER, min=0, help="How large the log may become, about."
         ),
     ] = None,
+    matches: Annotated[
+        str | None,
+        typer.Option(
+            "--matches",
+            metavar="kafka://HOST:PORT?...",
+            help="Let Spark match: send messages and changes of subscriptions to topics of Kafka, "
+            "and read the matches from one.",
+        ),
+    ] = None,
     allow_sink: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,7 +82,7 @@ def serve(
     from nearcast.server.http.context import Settings
     from nearcast.server.http.running import serve as run
     from nearcast.server.matching.retention import Retention
-    from nearcast.server.opening import Where
+    from nearcast.server.opening import Where, check_matches
 
     def ready(url: str, key: str | None, app: object) -> None:
         if key is not None:
@@ -82,7 +91,11 @@ def serve(
 
     settings = Settings(allow_sinks=tuple(allow_sink or ()))
     keep = Retention(keep_days * 86_400, None if keep_gb is None else round(keep_gb * 1e9))
-    run(Where(data, database, repair, keep), host, port, settings, ready)
+    where = Where(data, database, repair, keep, matches)
+    if matches is not None:
+        require("kafka", "nearcast serve --matches")
+    check_matches(where)
+    run(where, host, port, settings, ready)
 
 
 keys_app = typer.Typer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nearcast.errors import StorageError
+from nearcast.errors import InvalidInput, StorageError
 from nearcast.server.log.postgres import PostgresLog
 from nearcast.server.service import Service
 from nearcast.server.state import Postgres, Sqlite, State
@@ -15,12 +15,23 @@ from nearcast.storage.log import Log
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nearcast.server.kafka.topics import Topics
     from nearcast.server.log import Log as AnyLog
     from nearcast.server.matching.retention import Retention
+    from nearcast.server.service import Link
 
-__all__ = ["DEFAULT_TENANT", "Where", "first_key", "make_tenant_key", "open_service"]
+__all__ = [
+    "DEFAULT_TENANT",
+    "KAFKA_FOLDER",
+    "Where",
+    "first_key",
+    "make_tenant_key",
+    "open_service",
+]
 
 DEFAULT_TENANT = "default"
+KAFKA_FOLDER = "kafka"
+"""What a server keeps that does not match by itself; only its folder has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +49,24 @@ class Where:
         Whether damaged records of the log are skipped; subscribers get a counted gap.
     retention
         What is kept of the log; everything if it is None.
+    matches
+        Topics of Kafka (``kafka://…``), if a stream of Spark matches instead of the server; see
+        `nearcast.server.kafka`.
     """
 
     folder: Path
     database: str | None = None
     repair: bool = False
     retention: Retention | None = None
+    matches: str | None = None
 
 
 def open_service(where: Where) -> Service:
     """Open the log and the state, and bring matching to the end of the log."""
+    remote = _is_remote(where)
     where.folder.mkdir(parents=True, exist_ok=True)
+    if remote:
+        (where.folder / KAFKA_FOLDER).mkdir(exist_ok=True)
     log = _open_log(where)
     try:
         if where.database is None:
@@ -56,13 +74,59 @@ def open_service(where: Where) -> Service:
         else:
             state = State(Postgres(where.database))
         try:
-            return Service(where.folder, log, state, retention=where.retention)
+            service = Service(where.folder, log, state, retention=where.retention, remote=remote)
+            if where.matches is not None:
+                service.link = _link(where.matches, service)
+            return service
         except BaseException:
             state.close()
             raise
     except BaseException:
         log.close()
         raise
+
+
+def check_matches(where: Where) -> None:
+    """Check that a server which is about to run has somebody who matches.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder is made for Spark, and no topics are given, or the other way round.
+    NearcastError
+        If Kafka does not have the topics.
+    """
+    if _is_remote(where) and where.matches is None:
+        problem = f"is missing: Spark matches for the server in {where.folder}"
+        raise InvalidInput("--matches", None, problem)
+    if where.matches is not None:
+        _topics(where.matches).check()
+
+
+def _is_remote(where: Where) -> bool:
+    """Return whether Spark matches; a folder is made for that, or not, and stays so."""
+    made = (where.folder / KAFKA_FOLDER).exists()
+    used = any((where.folder / name).exists() for name in ("log", "checkpoint"))
+    if where.matches is not None and used and not made:
+        raise InvalidInput(
+            "--matches",
+            where.matches,
+            f"needs a new folder: the server in {where.folder} has matched by itself; start with "
+            "another folder, and import the subscriptions there",
+        )
+    return made or where.matches is not None
+
+
+def _topics(url: str) -> Topics:
+    from nearcast.server.kafka.topics import Topics
+
+    return Topics.parse(url)
+
+
+def _link(url: str, service: Service) -> Link:
+    from nearcast.server.kafka.link import KafkaLink
+
+    return KafkaLink(_topics(url), service)
 
 
 def _open_log(where: Where) -> AnyLog:

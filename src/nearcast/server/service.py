@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from nearcast.errors import InvalidInput, StorageError, Trimmed
 from nearcast.server.delivery.feeds import Feed, Feeds
 from nearcast.server.delivery.rendering import Renderer, event_id
+from nearcast.server.log.committer import Written
 from nearcast.server.log.records import (
     MESSAGES,
     Change,
@@ -47,6 +48,7 @@ __all__ = [
     "Answer",
     "Gap",
     "IdempotencyMismatch",
+    "Link",
     "Observer",
     "Service",
     "Stretch",
@@ -105,6 +107,19 @@ class Observer(Protocol):
         """Hear that records were matched, and how long after they were written."""
 
 
+class Link(Protocol):
+    """Connects the server with the system that matches instead of it, by threads of its own."""
+
+    def start(self, pipeline: Pipeline) -> None:
+        """Start the threads."""
+
+    def wake(self) -> None:
+        """Hear that there are new records, in the thread of the matcher."""
+
+    def stop(self) -> None:
+        """End the threads."""
+
+
 @dataclass(slots=True)
 class _Request:
     """Somebody who waits for an entry."""
@@ -129,6 +144,8 @@ class Service:
         What is kept; everything if it is None.
     seal
         How long segments of events are.
+    remote
+        Whether another system matches. ``link`` is the connection to it, to be set before `start`.
     """
 
     def __init__(
@@ -139,9 +156,13 @@ class Service:
         policy: CheckpointPolicy | None = None,
         retention: Retention | None = None,
         seal: Seal | None = None,
+        *,
+        remote: bool = False,
     ) -> None:
         self.folder, self.log, self.state = folder, log, state
-        recovered = recover(folder, log, state, seal=seal or Seal())
+        recovered = recover(folder, log, state, seal=seal or Seal(), remote=remote)
+        self.remote = remote
+        self.link: Link | None = None
         self._recovered: Any = recovered
         self.replayed = recovered.replayed
         self.registry = recovered.matcher.registry
@@ -193,6 +214,8 @@ class Service:
         self.pipeline = Pipeline(self.log, self.state, self._recovered, self, self._policy)
         self._recovered = None
         self._retaining = self._loop.create_task(self._retain_every_minute())
+        if self.link is not None:
+            self.link.start(self.pipeline)
 
     async def close(self) -> None:
         """Write and match what waits, make a checkpoint, and close everything."""
@@ -206,6 +229,8 @@ class Service:
     def _close_threads(self) -> None:
         with self._trimming:
             self._closed = True
+            if self.link is not None:
+                self.link.stop()
             self.pipeline.close()
 
     async def retain(self) -> None:
@@ -408,10 +433,15 @@ class Service:
 
     def committed(self, group: list[Committed]) -> None:
         """Hear that a group was written, in the thread of the committer."""
+        for outcome in group:
+            if isinstance(outcome.tag, Written):
+                outcome.tag.hear(outcome)
         self._loop.call_soon_threadsafe(self._on_committed, group)
 
     def matched(self, processed: Processed, block: Block, records: list[Record]) -> None:
         """Hear that records were matched, in the thread of the matcher."""
+        if self.link is not None:
+            self.link.wake()
         self.renderer.remember(records)
         self._loop.call_soon_threadsafe(self._on_matched, processed, block)
 

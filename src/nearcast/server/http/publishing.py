@@ -128,10 +128,15 @@ async def publish(
     else:
         read = parse_messages(body, content_type, limits)
     context.limiter.check_messages(principal.tenant, len(read.blobs))
+    if read.rejected:
+        context.metrics.rejected.inc(len(read.rejected))
     if read.rejected and _is_strict(request):
         errors = [FieldError(f"line {r.line}: {r.field}", r.reason) for r in read.rejected]
         raise Problem(422, "INVALID_ARGUMENT", "nothing was published: see errors", errors[:100])
     rejected = [r._asdict() for r in read.rejected]
+    if dry_run and context.service.remote:
+        detail = "dryRun is not possible here: Spark matches the messages, not the server"
+        raise Problem(400, "INVALID_ARGUMENT", detail)
     if dry_run:
         reach = await asyncio.to_thread(
             _dry_run, context.service, principal.tenant, read.blobs[:_MAX_DRY_RUN]
@@ -220,8 +225,8 @@ def _dry_run(service: Service, tenant: int, blobs: list[bytes]) -> list[dict[str
 
 
 def _shown(service: Service, epoch: int, seq: int, time_us: int, blob: bytes) -> bytes:
-    reach = b"null"  # it is not matched yet
-    if seq <= service.events.last_seq:
+    reach = b"null"  # it is not matched yet, or nobody can say when it is
+    if seq <= service.events.last_seq and not service.remote:
         reach = b'{"subscriptions":%d}' % service.events.reach(seq)
     return b'{"id":"%s","publishedAt":"%s","message":%s,"reach":%s}' % (
         event_id(epoch, Position(seq, 0)).encode(),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nearcast.server.log import Log
     from nearcast.storage.log import Entry
 
-__all__ = ["Committed", "Committer", "Overloaded"]
+__all__ = ["Committed", "Committer", "Overloaded", "Written"]
 
 MAX_WAITING_BYTES = 256 << 20
 _MAX_GROUP_BYTES = 16 << 20
@@ -37,6 +37,25 @@ class Committed(NamedTuple):
     tag: object
     record: Record | None
     error: StorageError | None = None
+
+
+class Written:
+    """A tag for which a thread can wait."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._outcome: Committed | None = None
+
+    def hear(self, outcome: Committed) -> None:
+        """Hear what became of the entry."""
+        self._outcome = outcome
+        self._done.set()
+
+    def wait(self) -> Committed:
+        """Wait until the entry was written, or could not be."""
+        self._done.wait()
+        assert self._outcome is not None
+        return self._outcome
 
 
 class Committer:

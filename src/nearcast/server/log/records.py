@@ -8,6 +8,7 @@
     MOVES     msgpack: tenant, list of (subscription id, place)
     ADMIN     msgpack: one change of a tenant, a key or the settings of a subscriber
     TICK      nothing: time passes
+    MATCHES   msgpack: matches that another system found, and how far its output was read
 
 The time is that of the group in which the record was committed. It never decreases, and it is the
 only time that matching knows. Every message, change and move has a number (seq) of its own.
@@ -26,11 +27,14 @@ from nearcast.storage.log import Entry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from nearcast.storage.log import Record
 
 __all__ = [
     "ADMIN",
     "CHANGES",
+    "MATCHES",
     "MAX_COUNT",
     "MESSAGES",
     "MOVES",
@@ -38,22 +42,26 @@ __all__ = [
     "Change",
     "Definition",
     "Idempotency",
+    "MatchesBody",
     "MessagesBody",
     "SinkDefinition",
     "admin_body",
     "changes_body",
+    "matches_body",
     "message_at",
+    "message_starts",
     "messages_body",
     "moves_body",
     "read_admin",
     "read_changes",
+    "read_matches",
     "read_messages_body",
     "read_moves_body",
     "time_of",
     "timed",
 ]
 
-MESSAGES, CHANGES, MOVES, ADMIN, TICK = range(1, 6)
+MESSAGES, CHANGES, MOVES, ADMIN, TICK, MATCHES = range(1, 7)
 MAX_COUNT = 65_536
 """The maximum number of messages, changes or moves of a record."""
 
@@ -171,7 +179,32 @@ class AdminBody(NamedTuple):
     change: dict[str, Any]
 
 
+class MatchesBody(NamedTuple):
+    """Matches that another system found.
+
+    Attributes
+    ----------
+    time_us
+        The time of the record.
+    offsets
+        How far the output of that system was read, with these matches: the next offset by number of
+        partition.
+    message, handle, score
+        The number of the message, the subscription, and the score (NaN if there is no ranking).
+    version
+        Which version of the subscription matched; see `nearcast.server.matching.remote`.
+    """
+
+    time_us: int
+    offsets: dict[int, int]
+    message: NDArray[np.int64]
+    handle: NDArray[np.int64]
+    version: NDArray[np.int64]
+    score: NDArray[np.float64]
+
+
 _pack = msgspec.msgpack.Encoder().encode
+_read_matches = msgspec.msgpack.Decoder(tuple[dict[int, int], bytes, bytes, bytes, bytes]).decode
 _read_head = msgspec.msgpack.Decoder(tuple[int, Idempotency | None]).decode
 _read_changes = msgspec.msgpack.Decoder(tuple[int, list[Change]]).decode
 _read_moves = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, dict[str, Any]]]]).decode
@@ -203,6 +236,18 @@ def moves_body(tenant: int, moves: Sequence[tuple[str, dict[str, Any]]]) -> Entr
 def admin_body(change: dict[str, Any]) -> Entry:
     """Return a change of a tenant, a key or a subscriber as an entry without its time."""
     return Entry(ADMIN, _pack(change), 1)
+
+
+def matches_body(
+    offsets: dict[int, int],
+    message: NDArray[np.int64],
+    handle: NDArray[np.int64],
+    version: NDArray[np.int64],
+    score: NDArray[np.float64],
+) -> Entry:
+    """Return matches as an entry without its time; see `MatchesBody`."""
+    columns = (message, handle, version, score)
+    return Entry(MATCHES, _pack((offsets, *(column.tobytes() for column in columns))), 1)
 
 
 def timed(entry: Entry, time_us: int) -> Entry:
@@ -242,6 +287,13 @@ def message_at(record: Record, seq: int) -> tuple[int, bytes]:
     return tenant, record.body[at : at + int(lengths[number])]
 
 
+def message_starts(record: Record) -> list[int]:
+    """Return where each message of a record begins in its body, and where the last one ends."""
+    _, _, lengths, begin = _messages_layout(record.body)
+    starts: list[int] = (begin + np.cumsum(lengths, dtype=np.int64)).tolist()
+    return [begin, *starts]
+
+
 def read_changes(record: Record) -> ChangesBody:
     """Return the changes of a record."""
     return ChangesBody(time_of(record), *_read_changes(record.body[_TIME.size :]))
@@ -255,3 +307,16 @@ def read_moves_body(record: Record) -> MovesBody:
 def read_admin(record: Record) -> AdminBody:
     """Return the change of a tenant, a key or a subscriber of a record."""
     return AdminBody(time_of(record), _read_admin(record.body[_TIME.size :]))
+
+
+def read_matches(record: Record) -> MatchesBody:
+    """Return the matches of a record."""
+    offsets, message, handle, version, score = _read_matches(record.body[_TIME.size :])
+    return MatchesBody(
+        time_of(record),
+        offsets,
+        np.frombuffer(message, np.int64),
+        np.frombuffer(handle, np.int64),
+        np.frombuffer(version, np.int64),
+        np.frombuffer(score, np.float64),
+    )

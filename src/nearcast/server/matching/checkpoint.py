@@ -20,6 +20,7 @@ from nearcast.errors import StorageError
 from nearcast.server.matching.dwell import Dwelling
 from nearcast.server.matching.matcher import Matcher
 from nearcast.server.matching.registry import Registry
+from nearcast.server.matching.remote import RemoteEngine
 from nearcast.storage import nested, prefixed, read_arrays, write_arrays
 from nearcast.storage.temporary import sync_folder
 
@@ -86,7 +87,8 @@ class Checkpoints:
     def _read(self, seq: int) -> Loaded:
         folder = self._path(seq)
         arrays, meta = read_arrays(folder / "registry", _KIND)
-        engine = Engine.open(folder / "engine")
+        remote = nested("remote", arrays)
+        engine = RemoteEngine.from_arrays(remote) if remote else Engine.open(folder / "engine")
         matcher = Matcher(
             engine,
             Registry.from_arrays(nested("registry", arrays)),
@@ -108,6 +110,8 @@ class Checkpoints:
             **prefixed("registry", matcher.registry.arrays()),
             **prefixed("dwelling", matcher.dwelling.arrays()),
         }
+        if isinstance(matcher.engine, RemoteEngine):
+            arrays |= prefixed("remote", matcher.engine.arrays())
         meta: dict[str, Any] = {
             "tenants": dict(matcher.tenants),
             "counted": matcher.counted,

@@ -25,10 +25,12 @@ from nearcast.server.log.messages import columns_of
 from nearcast.server.log.records import (
     ADMIN,
     CHANGES,
+    MATCHES,
     MESSAGES,
     MOVES,
     read_admin,
     read_changes,
+    read_matches,
     read_messages_body,
     read_moves_body,
     time_of,
@@ -44,6 +46,7 @@ from nearcast.server.matching.postings import (
     Postings,
 )
 from nearcast.server.matching.registry import ACTIVE, ENDED, PAUSED, WANTS, Registry
+from nearcast.server.matching.remote import RemoteEngine
 from nearcast.server.matching.tables import move_table, place_box
 from nearcast.server.state.changes import EXPIRED, PutIdempotency, PutPlace, SetStatus
 from nearcast.server.state.tables import Idempotency
@@ -207,6 +210,8 @@ class Matcher:
                 self._move(record)
             elif record.kind == ADMIN:
                 self._administer(record)
+            elif record.kind == MATCHES:
+                self._receive(record)
         if run:
             self._match(run)
         return Processed(
@@ -298,6 +303,21 @@ class Matcher:
         """Post matches of one time."""
         for seq, handle in self._post(*columns):
             self._end(handle, seq, time_us, ENDED_MAX_EVENTS)
+
+    def _receive(self, record: Record) -> None:
+        """Post matches that another system found; their events are those of this record."""
+        if not isinstance(self.engine, RemoteEngine):
+            raise RuntimeError("the log has matches of another system; start with --matches again")
+        body = read_matches(record)
+        self.engine.offsets = body.offsets
+        known = body.handle < len(self.registry)
+        counts = self.engine.count_for(body.message, body.handle, body.version)
+        kept = np.flatnonzero(known & counts)
+        self._matches += len(kept)
+        seq = np.full(len(kept), record.seq, np.int64)
+        kind = np.full(len(kept), MATCH, np.uint8)
+        handle, message, score = body.handle[kept], body.message[kept], body.score[kept]
+        self._post_now(body.time_us, seq, handle, message, kind, score)
 
     # --- time ------------------------------------------------------------------------------------
 

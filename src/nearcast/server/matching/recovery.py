@@ -13,6 +13,7 @@ from nearcast.server.log.records import time_of
 from nearcast.server.matching.checkpoint import Checkpoints, Loaded
 from nearcast.server.matching.events import SEAL_POSTINGS, SEAL_SEQS, EventStore
 from nearcast.server.matching.matcher import Matcher, new_engine
+from nearcast.server.matching.remote import RemoteEngine
 from nearcast.server.matching.segments import read_run
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def recover(
     progress: Callable[[int, int], None] | None = None,
     *,
     seal: Seal = _SEAL,
+    remote: bool = False,
 ) -> Recovered:
     """Bring matching to the end of the log.
 
@@ -72,6 +74,8 @@ def recover(
         Is called with the number of the record that was replayed, and that of the last one.
     seal
         How long segments of events are.
+    remote
+        Whether another system matches; always the same for a folder.
 
     Raises
     ------
@@ -80,7 +84,8 @@ def recover(
     """
     checkpoints = Checkpoints(folder / "checkpoint")
     loaded, events = _begin(folder, log, state, checkpoints, seal)
-    matcher = Matcher(new_engine()) if loaded is None else loaded.matcher
+    engine = RemoteEngine if remote else new_engine
+    matcher = Matcher(engine()) if loaded is None else loaded.matcher
     seq, time_us = (0, 0) if loaded is None else (loaded.seq, loaded.time_us)
     first = seq
     for records in _batches(log, seq + 1):

@@ -26,11 +26,10 @@ _UNITS = 1e-7
 def _columns(rows: Sequence[dict[str, Any]], kind: str) -> dict[str, pa.Array]:
     """Return the columns that occur in rows."""
     named = {name for row in rows for name in row}
-    return {
-        name: pa.array([row.get(name) for row in rows], column_type(name))
-        for name in COLUMNS[kind]
-        if name in named
-    }
+    types = {name: column_type(name) for name in COLUMNS[kind] if name in named}
+    if "geometry" in types:
+        types["geometry"] = pa.binary()  # as WKB
+    return {name: pa.array([row.get(name) for row in rows], t) for name, t in types.items()}
 
 
 def subscription_table(

@@ -27,10 +27,14 @@ def _columns(rows: Sequence[dict[str, Any]], kind: str) -> dict[str, pa.Array]:
     """Return the columns that occur in rows."""
     named = {name for row in rows for name in row}
     return {
-        name: pa.array([row.get(name) for row in rows], column_type(name))
+        name: pa.array([row.get(name) for row in rows], _column_type(name))
         for name in COLUMNS[kind]
         if name in named
     }
+
+
+def _column_type(name: str) -> pa.DataType:
+    return pa.binary() if name == "geometry" else column_type(name)  # definitions have WKB
 
 
 def subscription_table(

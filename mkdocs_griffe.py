@@ -33,6 +33,36 @@ class Reference(griffe.Extension):
         if obj.docstring is not None:
             obj.docstring.value = _linked(split_entries(obj.docstring.value), obj)
 
+    def on_package(self, *, pkg: griffe.Module, **arguments: Any) -> None:
+        """Show the methods of the clients that are made of functions as methods."""
+        for where in ("client.blocking.Client", "client.asynchronous.AsyncClient"):
+            if "client" in pkg.members:
+                _make_methods(pkg, pkg[where])
+
+
+def _make_methods(pkg: griffe.Module, client: griffe.Class) -> None:
+    """Replace ``get = _method(subscriptions.get)`` by a method with that function's docstring."""
+    for name, member in list(client.members.items()):
+        made = re.fullmatch(r"_method\((\w+)\.(\w+)\)", str(getattr(member, "value", "")))
+        if made is None:
+            continue
+        function = pkg[f"client.{made[1]}.{made[2]}"]
+        own = griffe.Parameter("self", kind=griffe.ParameterKind.positional_only)
+        returns = function.returns
+        method = griffe.Function(
+            name,
+            lineno=member.lineno,
+            endlineno=member.endlineno,
+            parameters=griffe.Parameters(own, *function.parameters),
+            returns=returns.slice if isinstance(returns, griffe.ExprSubscript) else returns,
+        )
+        if client.name == "AsyncClient":
+            method.labels.add("async")
+        client.set_member(name, method)
+        text = function.docstring
+        if text is not None:
+            method.docstring = griffe.Docstring(text.value, parent=method, parser=text.parser)
+
 
 def split_entries(text: str) -> str:
     r"""Return a docstring with one entry per parameter.

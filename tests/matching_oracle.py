@@ -224,7 +224,7 @@ class Oracle:
         for handle, (seq, place) in last.items():
             sub = self.subs[handle]
             old = sub.definition, sub.place, sub.since
-            sub.place, sub.version = place, seq
+            sub.place = place
             updates += self._difference(sub, old, seq)
         self._update(updates)
 

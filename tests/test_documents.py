@@ -25,7 +25,7 @@ PLAIN = [
     for page in PAGES
     if not is_about_spark(page)
     and not is_about_kafka(page)
-    and any(b.skip is None and ">>>" not in b.code for b in read_blocks(page))
+    and any(not b.skip and ">>>" not in b.code for b in read_blocks(page))
 ]
 """Pages with blocks that need neither Spark nor Kafka; tests/spark and tests/kafka have others."""
 

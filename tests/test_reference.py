@@ -15,6 +15,7 @@ from pages import ROOT
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 PACKAGES = [
     "nearcast",
+    "nearcast.client",
     "nearcast.datasets",
     "nearcast.datasets.roads",
     "nearcast.errors",
@@ -87,6 +88,52 @@ def test_entries_of_docstrings_are_split_and_names_are_linked() -> None:
         extensions=griffe.Extensions(Reference()),
     )
     assert "[`Rect`][nearcast.Rect]" in loaded["Region"].docstring.value
+
+
+def test_methods_of_the_clients_that_are_made_of_functions_are_methods() -> None:
+    griffe = pytest.importorskip("griffe")
+    from mkdocs_griffe import Reference
+
+    loaded = griffe.load(
+        "nearcast", search_paths=[ROOT / "src"], extensions=griffe.Extensions(Reference())
+    )
+    for where in ("client.blocking.Client", "client.asynchronous.AsyncClient"):
+        method = loaded[f"{where}.pause"]
+        assert method.is_function
+        assert [one.name for one in method.parameters] == ["self", "id"]
+        assert str(method.returns) == "StoredSubscription"
+        assert method.docstring.value.startswith("Make a subscription match nothing")
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    client = importlib.import_module("nearcast.client")
+    names = [
+        {name for name in vars(kind) if not name.startswith("_")}
+        for kind in (client.Client, client.AsyncClient)
+    ]
+    assert names[0] == names[1]
+    for kind in (client.Client, client.AsyncClient):
+        assert all(getattr(kind, name).__doc__ for name in names[0])
+
+
+def test_the_page_of_http_has_all_routes_and_no_others() -> None:
+    pytest.importorskip("fastapi")
+    from nearcast.server.http.app import create_app
+    from nearcast.server.http.problems import CODES
+    from nearcast.server.service import Service  # noqa: TC001
+
+    def never() -> Service:
+        raise AssertionError
+
+    paths = create_app(never).openapi()["paths"]
+    known = {f"{verb.upper()} {path}" for path, verbs in paths.items() for verb in verbs}
+    text = (ROOT / "docs/reference/http.md").read_text()
+    shown = {*re.findall(r"^### ([A-Z]+ /[^?\n]*)$", text, re.MULTILINE)}
+    assert shown == {one for one in known if "/v1/" in one}
+    others = {*re.findall(r"^\| `(GET /\S*)` \|", text, re.MULTILINE)}
+    assert {one for one in known if "/v1/" not in one} <= others
+    for code, (status, about) in CODES.items():
+        assert f"| `{code}` | {status} | {about} |" in text
 
 
 def test_a_command_prints_the_error_that_the_page_shows() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 __all__ = ["HANG", "answer", "cutting", "event", "scripted", "stream_head"]
 
@@ -58,7 +58,7 @@ class Requests(list[bytes]):
 
 
 @contextmanager
-def scripted(*script: list[bytes | object]) -> Iterator[tuple[str, Requests]]:
+def scripted(*script: Sequence[object]) -> Iterator[tuple[str, Requests]]:
     """Run a server that answers each request with the next part of a script, then disconnects."""
     requests = Requests()
 
@@ -82,16 +82,19 @@ def scripted(*script: list[bytes | object]) -> Iterator[tuple[str, Requests]]:
 
 
 @contextmanager
-def cutting(url: str, allowed: Callable[[int], int | None]) -> Iterator[str]:
+def cutting(
+    urls: str | list[str], allowed: Callable[[int], int | None] = lambda n: None
+) -> Iterator[str]:
     """Run a proxy that ends connection number n after ``allowed(n)`` bytes of answers.
 
     The request reaches the server as a whole, and so does its answer the proxy: only the client
-    sees a broken connection. None means that a connection is left alone.
+    sees a broken connection. None means that a connection is left alone. Connections go to the
+    address that a list has at that moment.
     """
-    target = urlsplit(url)
     count = iter(range(1 << 30))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        target = urlsplit(urls if isinstance(urls, str) else urls[0])
         left = allowed(next(count))
         upstream = None
         try:
@@ -139,7 +142,7 @@ async def _request(reader: asyncio.StreamReader) -> bytes:
 
 @contextmanager
 def _running(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], object],
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> Iterator[int]:
     """Run a server of raw connections in a thread; yield its port."""
     started = threading.Event()
@@ -147,8 +150,12 @@ def _running(
     loop = asyncio.new_event_loop()
     ended = asyncio.Event()
 
+    async def serve_quietly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.CancelledError):
+            await serve(reader, writer)
+
     async def run() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(serve_quietly, "127.0.0.1", 0)
         ports.append(server.sockets[0].getsockname()[1])
         started.set()
         await ended.wait()

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from both import AnyClient, opened
+from hostile import answer, scripted
+from running import running_server
 from standardwebhooks.webhooks import Webhook
 
 from nearcast import Circle, Message, Overlap, Point, Proximity, Rect, Subscription
@@ -105,10 +107,14 @@ def test_nothing_is_published_of_nothing(client: AnyClient) -> None:
 def test_a_dry_run_says_whom_messages_would_reach(client: AnyClient, server: Running) -> None:
     ann, place = new_name(), Circle(-70.5, -33.4, 500)
     for _ in range(2):
-        client.subscribe(keywords=["mate"], region=place, subscriber=ann)
+        client.subscribe(keywords=[ann], region=place, subscriber=ann)
     before = client.poll("now").cursor
     tried = client.dry_run(
-        [{"text": "mate", "lon": -70.5, "lat": -33.4}, {"text": "x"}, {**TEA, "text": "mate"}]
+        [
+            {"text": ann, "lon": -70.5, "lat": -33.4},
+            {"text": "x"},
+            {"text": ann, "lon": -70.5, "lat": 0},
+        ]
     )
     assert tried.reach == (Reach(2, 1), None, Reach(0, 0))
     assert (tried.accepted, tried.ids, [one.index for one in tried.rejected]) == (2, (), [1])
@@ -137,7 +143,7 @@ def test_regions_of_all_kinds_can_be_given(server: Running, region: Any) -> None
 def test_all_terms_reach_the_server(client: AnyClient) -> None:
     ann, end = new_name(), datetime(2100, 1, 1, tzinfo=UTC)
     made = client.subscribe(
-        id=f"{ann}/1",
+        id=f"{ann}#1",
         keywords=["tea", "cake"],
         region=Point(13.4, 52.5),
         ranking=Proximity(0.3, 0.6, 2000),
@@ -149,7 +155,7 @@ def test_all_terms_reach_the_server(client: AnyClient) -> None:
         initial_event=True,
         dwell_s=3,
     )
-    assert made.id == f"{ann}/1"
+    assert made.id == f"{ann}#1"
     config = made.raw["config"]
     assert config["subscriptionExpireTime"] == "2100-01-01T00:00:00Z"
     assert (config["subscriptionMaxEvents"], config["initialEvent"]) == (5, True)
@@ -203,8 +209,8 @@ def test_a_subscription_is_read_changed_paused_and_deleted(client: AnyClient) ->
     assert client.resume(made.id).status == "ACTIVE"
     replaced = client.replace(made.id, keywords="mate", region=BERLIN, subscriber=ann)
     assert replaced.raw["config"]["subscriptionDetail"]["keywords"] == ["mate"]
-    assert client.replace(f"{ann} new/é", region=BERLIN).id == f"{ann} new/é"
-    client.delete(f"{ann} new/é")
+    assert client.replace(f"{ann} new?é", region=BERLIN).id == f"{ann} new?é"
+    client.delete(f"{ann} new?é")
     client.delete(made.id, if_version=replaced.version)
     for again in (client.get, client.delete, client.pause):
         with pytest.raises(ProblemError) as refused:
@@ -372,6 +378,68 @@ def test_keys_tokens_and_tenants_are_made_by_admins(
         assert next(events).message["text"] == "Fresh tea"
         with pytest.raises(ProblemError, match="PERMISSION_DENIED"):
             browser.publish(TEA)
+
+
+def test_a_subscription_is_previewed_before_it_is_made(client: AnyClient) -> None:
+    word, near = new_name(), Proximity(0.5, 0.6, 2000)
+    id = client.publish({**TEA, "text": word}).ids[0]
+    tried = client.preview(keywords=word, region=BERLIN, messages=5)
+    assert tried["matched"] == 1
+    assert tried["messages"][-1]["id"] == id
+    given = Message("m", (13.4, 52.5), word)
+    tried = client.preview(keywords=word, region=Point(13.4, 52.5), ranking=near, message=given)
+    assert tried["messages"][0]["score"] == pytest.approx(1.0)
+    subscription = Subscription("s", BERLIN, ["other"])
+    assert client.preview(subscription, message={**TEA, "text": word})["matched"] == 0
+
+
+def test_events_and_their_absence_are_explained(client: AnyClient) -> None:
+    ann = new_name()
+    made = client.subscribe(keywords=[ann], region=BERLIN, subscriber=ann)
+    with client.events(subscriber=ann) as events:
+        hit, miss = client.publish([{**TEA, "text": ann}, TEA]).ids
+        assert next(events).id == hit
+    [why] = client.explain(hit, subscriber=ann)["explanations"]
+    assert (why["subscriptionId"], why["matches"]) == (made.id, True)
+    [why] = client.explain(miss, subscription_id=made.id)["explanations"]
+    assert why["matches"] is False
+    assert client.message(hit)["reach"]["subscriptions"] >= 1
+
+
+def test_subscribers_choose_when_they_want_events(client: AnyClient) -> None:
+    ann = new_name()
+    cap = {"cap": {"events": 10, "periodS": 3600.0}}
+    assert client.set_delivery(ann, cap)["delivery"] == cap
+    client.subscribe(keywords="tea", region=BERLIN, subscriber=ann, types=["match"])
+    first, _ = client.publish([TEA, TEA]).ids
+    with client.events("earliest", subscriber=ann) as events:
+        assert len(texts(events, 2)) == 2
+    counted = client.subscriber(ann, cursor=first)
+    assert (counted["recorded"], counted["pending"]) == (2, 1)
+
+
+def test_webhooks_are_watched_and_replayed(kind: str, tmp_path: Path) -> None:
+    with (
+        scripted([answer(b"")]) as (hook, requests),
+        running_server(tmp_path, allow_sinks=("127.0.0.0/8",)) as server,
+        opened(kind, server.url, server.key) as client,
+    ):
+        made = client.subscribe(keywords="tea", region=BERLIN, sink=hook, types=["match"])
+        [sink] = client.sinks()
+        assert client.test_sink(sink["id"])["status"] == 200
+        with client.events() as events:
+            id = client.publish(TEA).ids[0]
+            assert next(events).id == id
+        body = requests[0].partition(b"\r\n\r\n")[2]
+        names = ("webhook-id", "webhook-timestamp", "webhook-signature")
+        headers = {name: requests.header(0, name) or "" for name in names}
+        assert made.secret is not None
+        assert Webhook(made.secret).verify(body, headers)
+        client.replay_sink(sink["id"], "earliest")
+        assert client.enable_sink(sink["id"])["status"] == "ACTIVE"
+        assert client.sink(sink["id"])["url"] == hook
+        assert client.sink_dead(sink["id"]) == ()
+        assert client.sink_attempts(sink["id"])[-1]["status"] == 200
 
 
 def test_the_secret_of_a_sink_is_returned_once(client: AnyClient) -> None:

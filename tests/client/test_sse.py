@@ -67,6 +67,18 @@ def test_frames_are_those_of_another_parser_however_bytes_are_cut(
     assert kept == judged(lines)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_frames_are_the_same_wherever_one_cut_is(end: str) -> None:
+    lines = ["id: 7-1", "event: match", "data: é€", "data: 😀", "", "event: gap", "data: {}", ""]
+    data = b"\xef\xbb\xbf" + "".join(line + end for line in lines).encode()
+    expected = [Frame("7-1", "match", "é€\n😀"), Frame(None, "gap", "{}")]
+    for place in range(len(data) + 1):
+        parser = FrameParser()
+        assert parser.feed(data[:place]) + parser.feed(data[place:]) == expected
+    parser = FrameParser()
+    assert [frame for byte in data for frame in parser.feed(bytes([byte]))] == expected
+
+
 def test_a_bookmark_has_an_id_and_no_data() -> None:
     assert FrameParser().feed(b"id: 7-9\n\n") == [Frame("7-9", "message", None)]
 

@@ -16,8 +16,10 @@ from nearcast.server.http.running import NearcastServer
 from nearcast.server.opening import Where, first_key, open_service
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from nearcast.server.service import Service
 
 __all__ = ["Running", "circle", "resource", "running_server"]
 
@@ -57,9 +59,11 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def running_server(folder: Path, **settings: Any) -> Iterator[Running]:
+def running_server(
+    folder: Path, opens: Callable[[], Service] | None = None, **settings: Any
+) -> Iterator[Running]:
     """Run a server over a folder until the end of the block; settings are those of `Settings`."""
-    app = create_app(lambda: open_service(Where(folder)), Settings(**settings))
+    app = create_app(opens or (lambda: open_service(Where(folder))), Settings(**settings))
     config = uvicorn.Config(
         app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=5
     )

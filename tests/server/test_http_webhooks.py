@@ -11,6 +11,8 @@ from receiving import Received, Receiver, receiving
 from running import BERLIN, Running, resource, running_server
 from standardwebhooks import Webhook
 
+from nearcast.server.state import DeadLetter
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -107,14 +109,57 @@ def test_subscriptions_share_a_sink_and_its_secret(server: Running, receiver: Re
         assert [(r["line"], r["field"]) for r in found["rejected"]] == [(2, "sinkCredential")]
 
 
+def test_a_change_without_a_secret_keeps_that_of_the_sink(
+    server: Running, receiver: Receiver
+) -> None:
+    with server.client(server.make_tenant("kept")) as client:
+        first = subscribe(client, receiver)
+        secret = "whsec_" + "QUJD" * 10
+        credential = {"credentialType": "WEBHOOKSECRET", "secret": secret}
+        assert "sinkCredential" not in subscribe(client, receiver, sinkCredential=credential)
+        patch = {"config": {"subscriptionMaxEvents": 1000}}
+        changed = client.patch(f"/v1/subscriptions/{first['id']}", json=patch).raise_for_status()
+        assert "sinkCredential" not in changed.json()
+        publish(client, "tea")
+        check(receiver.next(), secret)
+
+
+def test_events_that_were_given_up_are_listed(server: Running, receiver: Receiver) -> None:
+    receiver.status = 500
+    with server.client(server.make_tenant("dead")) as client:
+        subscribe(client, receiver)
+        path = only_sink(client)
+        id = path.rpartition("/")[2]
+        letters = [DeadLetter(id, seq, 0, f"7-{seq}", "status 500", 1_000_000) for seq in (3, 4, 5)]
+        server.app.state.context.service.state.add_dead(letters)
+        first = client.get(f"{path}/dead?limit=2").json()
+        assert [one["eventId"] for one in first["dead"]] == ["7-3", "7-4"]
+        assert first["dead"][0]["reason"] == "status 500"
+        second = client.get(f"{path}/dead?limit=2&after={first['next']}").json()
+        assert [one["eventId"] for one in second["dead"]] == ["7-5"]
+        assert "next" not in second
+
+
+def delivered(client: httpx.Client) -> float:
+    """Return how many events of webhooks the metrics count."""
+    [line] = [
+        line
+        for line in client.get("/metrics").text.splitlines()
+        if line.startswith('nearcast_events_delivered_total{channel="webhook"}')
+    ]
+    return float(line.split()[-1])
+
+
 def test_a_failed_event_is_sent_again(server: Running, receiver: Receiver) -> None:
     receiver.status = 500
     with server.client(server.make_tenant("failing")) as client:
+        before = delivered(client)
         secret = subscribe(client, receiver)["sinkCredential"]["secret"]
         ids = publish(client, "tea 1", "tea 2")
         assert check(receiver.next(), secret)["id"] == ids[0]
         path = only_sink(client)
         sink = wait_until(client, path, failures=1)
+        assert delivered(client) == before
         assert sink["status"] == "ACTIVE"
         assert sink["nextAttemptAt"]
         assert sink["pending"] == 2
@@ -122,6 +167,7 @@ def test_a_failed_event_is_sent_again(server: Running, receiver: Receiver) -> No
         assert client.post(f"{path}/enable").status_code == 200
         assert [check(receiver.next(), secret)["id"] for _ in ids] == ids
         wait_until(client, path, failures=0, pending=0)
+        assert delivered(client) == before + 2
 
 
 def test_gone_disables_and_replay_goes_on(server: Running, receiver: Receiver) -> None:

@@ -21,6 +21,7 @@ from nearcast.benchmarks.paper import (
     summary_table,
 )
 from nearcast.benchmarks.ranking import default_index
+from nearcast.benchmarks.server_tables import HEADER, server_command, server_note, server_table
 from nearcast.errors import UnsupportedFile
 from nearcast.plots.machine import machine_caption
 
@@ -489,6 +490,12 @@ def _paper(result: dict[str, Any]) -> str:
     return f"{section}\n\n{_table(header, rows)}" if rows else section
 
 
+def _server(result: dict[str, Any]) -> str:
+    heading = f"Live server, {result['subscriptions']:,} subscriptions"
+    rows, command = server_table(result), server_command(result)
+    return _section(heading, server_note(result), HEADER, rows, command, left=(0, 1))
+
+
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "compare": _comparison,
     "churn": _churn,
@@ -497,6 +504,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "text": _text,
     "start": _start,
     "spark": _spark,
+    "server": _server,
     **{f"paper-{name}": _paper for name in (*PAPERS, *MOVING_PAPERS)},
 }
 

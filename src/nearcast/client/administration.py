@@ -1,10 +1,20 @@
-"""Calls about keys, tokens, tenants, cursors and sinks; the answers are returned as they are."""
+"""Calls of administrators: keys, tokens, tenants; the answers are returned as they are."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nearcast.client.exchange import JSON, Answer, Call, Request, document, json_body, nothing, path
+from nearcast.client.exchange import (
+    Call,
+    Document,
+    Request,
+    document,
+    items,
+    nothing,
+    path,
+    post,
+    put,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,16 +23,12 @@ __all__ = [
     "create_key",
     "create_tenant",
     "create_token",
-    "cursor",
     "keys",
     "limits",
     "revoke_key",
-    "save_cursor",
     "set_limits",
     "tenants",
 ]
-
-Document = dict[str, Any]
 
 
 def create_token(
@@ -40,7 +46,7 @@ def create_token(
         How long it is valid, up to a day.
     """
     given = {"subscriber": subscriber, "roles": list(roles), "expiresInS": expires_in_s}
-    return Call(_post("tokens", given), lambda answer: str(document(answer)["token"]))
+    return Call(post(path("tokens"), given), lambda answer: str(document(answer)["token"]))
 
 
 def create_key(
@@ -64,12 +70,12 @@ def create_key(
         Whose it is; that of the client's own key if left out.
     """
     given = {"roles": list(roles), "name": name, "subscriber": subscriber, "tenant": tenant}
-    return Call(_post("keys", given), document)
+    return Call(post(path("keys"), given), document)
 
 
 def keys() -> Call[tuple[Document, ...]]:
     """Return all keys, without their secrets."""
-    return _items("keys")
+    return items(path("keys"), "keys")
 
 
 def revoke_key(id: str) -> Call[None]:
@@ -87,12 +93,12 @@ def create_tenant(name: str, *, limits: Mapping[str, Any] | None = None) -> Call
     limits
         Its limits, such as ``{"messagesPerS": 100}``; the server's defaults if left out.
     """
-    return Call(_post("tenants", {"name": name, "limits": limits}), document)
+    return Call(post(path("tenants"), {"name": name, "limits": limits}), document)
 
 
 def tenants() -> Call[tuple[Document, ...]]:
     """Return all tenants."""
-    return _items("tenants")
+    return items(path("tenants"), "tenants")
 
 
 def limits(tenant: str) -> Call[Document]:
@@ -102,54 +108,4 @@ def limits(tenant: str) -> Call[Document]:
 
 def set_limits(tenant: str, limits: Mapping[str, Any]) -> Call[Document]:
     """Replace the limits of a tenant."""
-    return Call(_put(path("tenants", tenant, "limits"), limits), document)
-
-
-def cursor(name: str, *, subscriber: str | None = None) -> Call[str]:
-    """Return a cursor that the server keeps.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    subscriber
-        Whose it is; that of the key if left out.
-    """
-    request = Request("GET", path("cursors", name), _of(subscriber), repeatable=True)
-    return Call(request, lambda answer: str(document(answer)["cursor"]))
-
-
-def save_cursor(name: str, cursor: str, *, subscriber: str | None = None) -> Call[None]:
-    """Let the server keep a cursor.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    cursor
-        The id of an event.
-    subscriber
-        Whose it is; that of the key if left out.
-    """
-    return Call(_put(path("cursors", name), {"cursor": cursor}, _of(subscriber)), nothing)
-
-
-def _of(subscriber: str | None) -> dict[str, str]:
-    return {} if subscriber is None else {"subscriber": subscriber}
-
-
-def _items(name: str) -> Call[tuple[Document, ...]]:
-    def read(answer: Answer) -> tuple[Document, ...]:
-        return tuple(document(answer)[name])
-
-    return Call(Request("GET", path(name), repeatable=True), read)
-
-
-def _post(name: str, given: Mapping[str, Any]) -> Request:
-    body = json_body({key: value for key, value in given.items() if value is not None})
-    return Request("POST", path(name), headers={"content-type": JSON}, body=body)
-
-
-def _put(where: str, given: Mapping[str, Any], query: Mapping[str, str] | None = None) -> Request:
-    headers = {"content-type": JSON}
-    return Request("PUT", where, query or {}, headers, json_body(given), repeatable=True)
+    return Call(put(path("tenants", tenant, "limits"), limits), document)

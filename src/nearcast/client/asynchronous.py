@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from nearcast.client import administration, events, subscriptions
+from nearcast.client import administration, delivery, events, publishing, subscriptions
 from nearcast.client.errors import NearcastClientError, ProblemError
 from nearcast.client.events import (
     Ask,
@@ -160,10 +160,13 @@ class AsyncClient:
                 task.cancel()
         return publishing.result()
 
+    message = _method(publishing.message)
+
     # --- subscriptions ---------------------------------------------------------------------------
 
     subscribe = _method(subscriptions.subscribe)
     get = _method(subscriptions.get)
+    preview = _method(subscriptions.preview)
     replace = _method(subscriptions.replace)
     update = _method(subscriptions.update)
     pause = _method(subscriptions.pause)
@@ -220,6 +223,7 @@ class AsyncClient:
     # --- events ----------------------------------------------------------------------------------
 
     poll = _method(events.poll)
+    explain = _method(events.explain)
 
     def events(
         self,
@@ -236,7 +240,7 @@ class AsyncClient:
         """
         return AsyncEventStream(self, Following(cursor, subscriber, on_gap, save))
 
-    # --- keys, tokens, tenants, cursors ----------------------------------------------------------
+    # --- keys, tokens, tenants -------------------------------------------------------------------
 
     create_token = _method(administration.create_token)
     create_key = _method(administration.create_key)
@@ -246,8 +250,20 @@ class AsyncClient:
     tenants = _method(administration.tenants)
     limits = _method(administration.limits)
     set_limits = _method(administration.set_limits)
-    cursor = _method(administration.cursor)
-    save_cursor = _method(administration.save_cursor)
+
+    # --- delivery --------------------------------------------------------------------------------
+
+    cursor = _method(delivery.cursor)
+    save_cursor = _method(delivery.save_cursor)
+    subscriber = _method(delivery.subscriber)
+    set_delivery = _method(delivery.set_delivery)
+    sinks = _method(delivery.sinks)
+    sink = _method(delivery.sink)
+    sink_attempts = _method(delivery.sink_attempts)
+    sink_dead = _method(delivery.sink_dead)
+    test_sink = _method(delivery.test_sink)
+    replay_sink = _method(delivery.replay_sink)
+    enable_sink = _method(delivery.enable_sink)
 
     # --- transport -------------------------------------------------------------------------------
 
@@ -299,10 +315,7 @@ class AsyncEventStream(AsyncIterator[Event]):
 
     async def __anext__(self) -> Event:
         while True:
-            try:
-                command = await self._step()
-            except StopIteration:
-                raise StopAsyncIteration from None
+            command = await self._step()
             if isinstance(command, Emit):
                 return command.event
 
@@ -335,7 +348,10 @@ class AsyncEventStream(AsyncIterator[Event]):
     async def _step(self) -> Command:
         """Do the next thing; one that was interrupted is done again."""
         if self._command is None:
-            self._command = self._flow.send(self._reply)
+            try:
+                self._command = self._flow.send(self._reply)
+            except StopIteration:
+                raise StopAsyncIteration from None
         command = self._command
         self._reply = await self._perform(command)
         self._command = None

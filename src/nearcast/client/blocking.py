@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from nearcast.client import administration, events, subscriptions
+from nearcast.client import administration, delivery, events, publishing, subscriptions
 from nearcast.client.errors import NearcastClientError, ProblemError
 from nearcast.client.events import (
     Ask,
@@ -143,10 +143,13 @@ class Client:
             raise
         return publishing.result()
 
+    message = _method(publishing.message)
+
     # --- subscriptions ---------------------------------------------------------------------------
 
     subscribe = _method(subscriptions.subscribe)
     get = _method(subscriptions.get)
+    preview = _method(subscriptions.preview)
     replace = _method(subscriptions.replace)
     update = _method(subscriptions.update)
     pause = _method(subscriptions.pause)
@@ -228,6 +231,7 @@ class Client:
     # --- events ----------------------------------------------------------------------------------
 
     poll = _method(events.poll)
+    explain = _method(events.explain)
 
     def events(
         self,
@@ -256,7 +260,7 @@ class Client:
         """
         return EventStream(self, Following(cursor, subscriber, on_gap, save))
 
-    # --- keys, tokens, tenants, cursors ----------------------------------------------------------
+    # --- keys, tokens, tenants -------------------------------------------------------------------
 
     create_token = _method(administration.create_token)
     create_key = _method(administration.create_key)
@@ -266,8 +270,20 @@ class Client:
     tenants = _method(administration.tenants)
     limits = _method(administration.limits)
     set_limits = _method(administration.set_limits)
-    cursor = _method(administration.cursor)
-    save_cursor = _method(administration.save_cursor)
+
+    # --- delivery --------------------------------------------------------------------------------
+
+    cursor = _method(delivery.cursor)
+    save_cursor = _method(delivery.save_cursor)
+    subscriber = _method(delivery.subscriber)
+    set_delivery = _method(delivery.set_delivery)
+    sinks = _method(delivery.sinks)
+    sink = _method(delivery.sink)
+    sink_attempts = _method(delivery.sink_attempts)
+    sink_dead = _method(delivery.sink_dead)
+    test_sink = _method(delivery.test_sink)
+    replay_sink = _method(delivery.replay_sink)
+    enable_sink = _method(delivery.enable_sink)
 
     # --- transport -------------------------------------------------------------------------------
 

@@ -8,17 +8,19 @@ run it, so that streams of both behave in the same way.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from nearcast.client.administration import cursor as named_cursor
+from nearcast.client.delivery import cursor as named_cursor
 from nearcast.client.errors import ConnectionFailed, EventsLost, InvalidAnswer
 from nearcast.client.exchange import (
     Answer,
     Call,
+    Document,
     Failure,
     Request,
     Sleep,
@@ -43,6 +45,7 @@ __all__ = [
     "Read",
     "Ready",
     "Save",
+    "explain",
     "follow",
     "poll",
 ]
@@ -55,6 +58,7 @@ SAVE_EVERY_S = 1.0
 """How often a cursor is saved on the server at most."""
 
 _EARLIEST = "earliest"
+_ID = re.compile(r"(\d{1,18})-(\d{1,18})(?:\.(\d{1,18}))?", re.ASCII)
 _PREFIX = "org.nearcast."
 _RETRIED = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -224,9 +228,8 @@ class Following:
         self._saved_at = time.monotonic()
 
     def request(self) -> Request:
-        """Return the request that goes on after what was handled."""
+        """Return the request that goes on after what was received; a part of a frame is dropped."""
         self._parser = FrameParser()
-        self.cursor = self.consumed
         query = {"cursor": self.cursor}
         if self.subscriber is not None:
             query["subscriber"] = self.subscriber
@@ -363,6 +366,25 @@ def poll(
     return Call(Request("GET", path("events"), query, repeatable=True), _polled)
 
 
+def explain(
+    id: str, *, subscriber: str | None = None, subscription_id: str | None = None
+) -> Call[Document]:
+    """Return why an event came, or why a message did not match a subscription.
+
+    Parameters
+    ----------
+    id
+        The id of an event; with ``subscription_id``, that of a message.
+    subscriber
+        Whose event; the key's own subscriber if left out.
+    subscription_id
+        Explain this subscription, whether it matched or not.
+    """
+    given = {"subscriber": subscriber, "subscriptionId": subscription_id}
+    query = {name: value for name, value in given.items() if value is not None}
+    return Call(Request("GET", path("events", id, "explain"), query, repeatable=True), document)
+
+
 def _now(subscriber: str | None) -> Call[str]:
     call = poll("now", subscriber=subscriber, limit=1)
     return Call(call.request, lambda answer: call.read(answer).cursor)
@@ -414,12 +436,8 @@ def _object(data: str) -> dict[str, Any]:
 
 def _order(id: str) -> tuple[int, int, int] | None:
     """Return epoch, number and place of an id, by which ids are ordered; None if it is no id."""
-    epoch, _, rest = id.partition("-")
-    seq, dot, k = rest.partition(".")
-    numbers = (epoch, seq, k if dot else "0")
-    if not all(n.isascii() and n.isdigit() for n in numbers):
-        return None
-    return int(epoch), int(seq), int(numbers[2])
+    found = _ID.fullmatch(id)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
 
 
 def _is_after(id: str, cursor: str) -> bool:

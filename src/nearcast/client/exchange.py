@@ -28,20 +28,27 @@ __all__ = [
     "Answer",
     "Attempt",
     "Call",
+    "Document",
     "Failure",
     "Request",
     "Sleep",
     "delay_s",
     "document",
+    "items",
     "json_body",
     "nothing",
     "path",
+    "post",
     "problem_of",
+    "put",
     "retry_after_s",
     "retrying",
 ]
 
 T = TypeVar("T")
+
+Document = dict[str, Any]
+"""A JSON object."""
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -174,7 +181,7 @@ def problem_of(answer: Answer) -> ProblemError:
     )
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: Answer) -> Document:
     """Return the JSON object of an answer."""
     try:
         found = json.loads(answer.body)
@@ -197,6 +204,27 @@ def json_body(value: object) -> bytes:
         return text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair: the server says which field it is
         return json.dumps(value, separators=(",", ":"), default=_plain).encode()
+
+
+def items(where: str, name: str) -> Call[tuple[Document, ...]]:
+    """Return a call for the objects that a list of an answer has."""
+
+    def read(answer: Answer) -> tuple[Document, ...]:
+        return tuple(document(answer)[name])
+
+    return Call(Request("GET", where, repeatable=True), read)
+
+
+def post(where: str, given: Mapping[str, Any], *, repeatable: bool = False) -> Request:
+    """Return a request with an object; parts that are None are left out."""
+    body = json_body({key: value for key, value in given.items() if value is not None})
+    return Request("POST", where, {}, {"content-type": JSON}, body, repeatable)
+
+
+def put(where: str, given: Mapping[str, Any], query: Mapping[str, str] | None = None) -> Request:
+    """Return a request that replaces an object."""
+    headers = {"content-type": JSON}
+    return Request("PUT", where, query or {}, headers, json_body(given), repeatable=True)
 
 
 def path(*parts: str) -> str:

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nearcast.client.errors import InvalidAnswer
-from nearcast.client.exchange import NDJSON, Answer, Call, Request, document, json_body, path
+from nearcast.client.exchange import (
+    NDJSON,
+    Answer,
+    Call,
+    Document,
+    Request,
+    document,
+    json_body,
+    path,
+)
 from nearcast.errors import InvalidInput
 from nearcast.model import Message
 
@@ -21,6 +30,7 @@ __all__ = [
     "Reach",
     "Rejected",
     "is_one_message",
+    "message",
 ]
 
 AnyMessage = Message | Mapping[str, Any]
@@ -201,6 +211,14 @@ def rejected_of(given: Mapping[str, Any], indexes: list[int]) -> list[Rejected]:
     return [
         Rejected(indexes[one["line"] - 1], one["field"], one["reason"]) for one in given["rejected"]
     ]
+
+
+def message(id: str) -> Call[Document]:
+    """Return a message by the id that publishing returned, and how many subscriptions it reached.
+
+    ``reach`` is None until it is matched.
+    """
+    return Call(Request("GET", path("messages", id), repeatable=True), document)
 
 
 def is_one_message(messages: object) -> bool:

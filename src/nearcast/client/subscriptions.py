@@ -15,16 +15,18 @@ from nearcast.client.exchange import (
     NDJSON,
     Answer,
     Call,
+    Document,
     Request,
     document,
     json_body,
     nothing,
     path,
+    post,
 )
 from nearcast.client.publishing import Batch, Batcher, Rejected, rejected_of
 from nearcast.client.terms import Terms, region_document, subscription_document
 from nearcast.errors import UnsupportedFile
-from nearcast.model import Subscription
+from nearcast.model import Message, Subscription
 
 if TYPE_CHECKING:
     from nearcast.model.checks import AnyTime
@@ -41,6 +43,7 @@ __all__ = [
     "move_record",
     "page",
     "pause",
+    "preview",
     "records_of",
     "replace",
     "resume",
@@ -184,6 +187,33 @@ def delete(id: str, *, if_version: int | None = None) -> Call[None]:
     """
     headers = {} if if_version is None else {"if-match": f'"{if_version}"'}
     return Call(Request("DELETE", path("subscriptions", id), headers=headers), nothing)
+
+
+def preview(
+    subscription: Subscription | None = None,
+    /,
+    *,
+    messages: int | None = None,
+    message: Message | Mapping[str, Any] | None = None,
+    **terms: Unpack[Terms],
+) -> Call[Document]:
+    """Return which messages a subscription would have matched, and why; nothing is stored.
+
+    Parameters
+    ----------
+    subscription, terms
+        What it would ask for, as for `subscribe`.
+    messages
+        How many of the last messages it is compared with, up to 1,000; 100 if left out.
+    message
+        A message that it is compared with instead.
+    """
+    given = {
+        "subscription": subscription_document(subscription, terms),
+        "messages": messages,
+        "message": message.to_dict() if isinstance(message, Message) else message,
+    }
+    return Call(post(path("preview"), given, repeatable=True), document)
 
 
 def page(

@@ -15,11 +15,17 @@ import asyncio
 import json
 import random
 import sys
+from bisect import bisect_left
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import aiohttp
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+T = TypeVar("T")
 WORDS = ["red", "green", "blue", "amber"]
 END = "sentinel"
 SUBSCRIBERS = ["ann", "bob", "cleo"]
@@ -94,6 +100,7 @@ class Checker:
         self.history: dict[str, list[Changed]] = {}
         self.deletions: list[tuple[str, Definition, int]] = []
         self.streams: dict[tuple[str, int], list[Event]] = {}
+        self.last = (0, 0)
         self.retries = self.resumptions = self.resolved = 0
         self.arrived = asyncio.Condition()
 
@@ -214,19 +221,15 @@ class Checker:
         """Move a subscription."""
         moved = Definition(current.subscriber, current.words, *self.region())
         body = {"subscriptionId": id, "region": area(*moved[2:])}
-        answer = await self.once("POST", "/v1/moves", [body])
-        if answer is None:
-            self.resolved += 1
-            await self.put(id, moved)  # whether it moved or not: between the two, nobody knows
-            self.unsure(id, current, moved)
+        answer = await self.once("POST", "/v1/moves", body)
+        self.resolved += answer is None
+        status, resource = await self.request("GET", f"/v1/subscriptions/{id}")  # when was it?
+        assert status == 200, resource
+        if answer is None and resource["version"] == self.known(id):
             return
-        status, outcome = answer
-        assert status == 200, answer
-        assert outcome["accepted"] == 1, answer
-        self.history[id].append(Changed(outcome["lastSeq"], moved))
-
-    def unsure(self, id: str, before: Definition, after: Definition) -> None:
-        """Remember that a move may have happened at any time before the last change."""
+        assert answer is None or answer[1]["moved"] == 1, answer
+        assert resource["version"] > self.known(id)
+        self.history[id].append(Changed(resource["version"], moved))
 
     async def delete(self, id: str, current: Definition) -> None:
         """Delete a subscription; when exactly, its last event will tell."""
@@ -276,6 +279,8 @@ class Checker:
                     if b"data" in frame:
                         await self.take(received, last, frame)
                         limit -= 1
+                        if received[-1].position == self.last:
+                            return last
                     frame = {}
                     if not limit:
                         break
@@ -334,17 +339,18 @@ class Checker:
     def expected(self, subscriber: str) -> list[tuple[int, str, Any]]:
         """Return what a subscriber has to get: by number, the type and what it is about."""
         found: list[tuple[int, str, Any]] = []
+        seqs = {id: [changed.seq for changed in all] for id, all in self.history.items()}
         for seq, (_, message) in self.messages.items():
             ids = []
             for id, history in self.history.items():
-                before = [changed for changed in history if changed.seq < seq]
-                now = before[-1].definition if before else None
+                at = bisect_left(seqs[id], seq)
+                now = history[at - 1].definition if at else None
                 if now is not None and now.subscriber == subscriber and now.matches(message):
                     ids.append(id)
             if ids:
                 found.append((seq, "match", (message, sorted(ids))))
         for id, history in self.history.items():
-            for before, after in zip(history, history[1:], strict=False):
+            for before, after in pairwise(history):
                 if after.definition is None and before.definition is not None:
                     if before.definition.subscriber == subscriber:
                         found.append((after.seq, "subscription-ended", id))
@@ -353,6 +359,7 @@ class Checker:
     def check_streams(self) -> int:
         """Compare what streams received with what the acknowledged history implies."""
         total = 0
+        everything = {subscriber: self.expected(subscriber) for subscriber in SUBSCRIBERS}
         for (subscriber, _), events in self.streams.items():
             received = []
             for event in events:
@@ -362,7 +369,7 @@ class Checker:
                     about = data["message"], sorted(m["subscriptionId"] for m in data["matches"])
                     assert event.id == f"{self.messages[event.position[0]][0]}-{event.position[0]}"
                 received.append((event.position[0], event.type, about))
-            expected = self.expected(subscriber)
+            expected = everything[subscriber]
             assert received == expected, difference(received, expected)
             total += len(received)
         for subscriber in SUBSCRIBERS:
@@ -406,15 +413,15 @@ class Checker:
             ]
             await self.command("finish", [*working, *listening])
             self.finishing = True
-            await asyncio.gather(*working)
-            await self.end()
+            await self.unless_failed(asyncio.gather(*working), listening)
+            await self.unless_failed(self.end(), listening)
             self.date_deletions()
             total = self.check_streams()
             await self.check_lists()
             for task in listening:
                 task.cancel()
             counts = f"{len(self.messages)} messages {total} events {self.resolved} resolved"
-            print(f"checked {counts} {self.retries} retries {self.resumptions} resumptions")
+            say(f"checked {counts} {self.retries} retries {self.resumptions} resumptions")
             await self.command("compare", [])
             for subscriber in SUBSCRIBERS:
                 again: list[Event] = []
@@ -422,16 +429,26 @@ class Checker:
                 while not again or again[-1].position < self.last:
                     last = await self.receive(subscriber, again, last)
                 assert again == self.streams[subscriber, 0]
-            print("same")
+            say("same")
 
     async def command(self, expected: str, tasks: list[asyncio.Task[None]]) -> None:
         """Wait for a line of standard input; a task that fails fails everything."""
-        line = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
-        done, _ = await asyncio.wait([line, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {line}:
+        line = await self.unless_failed(asyncio.to_thread(sys.stdin.readline), tasks)
+        assert line == expected + "\n"
+
+    async def unless_failed(self, work: Awaitable[T], tasks: list[asyncio.Task[None]]) -> T:
+        """Return what a work returns, unless a task ends before it: they only end by failing."""
+        main = asyncio.ensure_future(work)
+        done, _ = await asyncio.wait([main, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {main}:
             task.result()
-        assert line in done
-        assert line.result() == expected + "\n"
+        return await main
+
+
+def say(line: str) -> None:
+    """Answer a command."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def difference(received: list[Any], expected: list[Any]) -> str:
@@ -443,5 +460,4 @@ def difference(received: list[Any], expected: list[Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     asyncio.run(Checker(Path(sys.argv[1]), sys.argv[2], random.Random(int(sys.argv[3]))).run())

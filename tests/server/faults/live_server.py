@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -15,10 +17,10 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Answer", "Client", "LiveServer", "box", "subscription"]
+__all__ = ["Answer", "Client", "LiveServer", "Stream", "box", "subscription"]
 
 _PROCESS = Path(__file__).with_name("server_process.py")
-_ANSWER_S = 60
+_ANSWER_S = 30
 _START_S = 120
 _STOP_S = 60
 
@@ -114,6 +116,47 @@ class Client:
             found += page["events"]
             cursor = page["cursor"]
         return found
+
+
+class Stream:
+    """The events of a subscriber as they come, read by a thread of its own."""
+
+    def __init__(self, client: Client, subscriber: str, cursor: str = "earliest") -> None:
+        self.events: list[dict[str, Any]] = []
+        self.gaps: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+        self._connection = http.client.HTTPConnection(*client.address, timeout=_ANSWER_S)
+        path = f"/v1/events?subscriber={subscriber}&cursor={cursor}"
+        self._connection.request("GET", path, headers={"Authorization": f"Bearer {client.key}"})
+        answer = self._connection.getresponse()
+        assert answer.status == 200, answer.read()
+        self._thread = threading.Thread(target=self._read, args=(answer,), daemon=True)
+        self._thread.start()
+
+    def _read(self, answer: http.client.HTTPResponse) -> None:
+        name = ""
+        with suppress(OSError, ValueError, http.client.HTTPException, AttributeError):
+            while line := answer.readline():
+                if line.startswith(b"event: "):
+                    name = line[7:].strip().decode()
+                elif line.startswith(b"data: "):
+                    with self._changed:
+                        (self.gaps if name == "gap" else self.events).append(json.loads(line[6:]))
+                        self._changed.notify_all()
+
+    def wait_for(self, count: int) -> list[dict[str, Any]]:
+        """Return the events when there are this many."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: len(self.events) >= count, _ANSWER_S)
+        assert done, (len(self.events), count)
+        return self.events
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection.sock is not None:
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._connection.close()
 
 
 class LiveServer:

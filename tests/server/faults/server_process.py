@@ -8,6 +8,8 @@
     The size of the segments of the log.
 ``stuck_s``, ``beat_s``
     When a connection that does not read is given up, and how often that is checked.
+``seal_postings``
+    How long segments of events are.
 ``failing_sync``
     From the time at which this file exists, syncing the log fails.
 """
@@ -26,6 +28,7 @@ import nearcast.server.http.app as app
 import nearcast.server.opening as opening
 from nearcast.cli import main
 from nearcast.server.matching.pipeline import CheckpointPolicy
+from nearcast.server.matching.recovery import Seal
 from nearcast.server.service import Service
 from nearcast.storage.log import Log
 from nearcast.storage.log.disk import Disk
@@ -53,9 +56,12 @@ def change(seams: dict[str, Any]) -> None:
         log["segment_bytes"] = seams["segment_bytes"]
     if log:
         setattr(opening, "Log", functools.partial(Log, **log))  # noqa: B010
+    service: dict[str, Any] = {}
     if "checkpoint_bytes" in seams:
-        policy = CheckpointPolicy(log_bytes=seams["checkpoint_bytes"])
-        setattr(opening, "Service", functools.partial(Service, policy=policy))  # noqa: B010
+        service["policy"] = CheckpointPolicy(log_bytes=seams["checkpoint_bytes"])
+    if "seal_postings" in seams:
+        service["seal"] = Seal(seams["seal_postings"])
+    setattr(opening, "Service", functools.partial(Service, **service))  # noqa: B010
     if "stuck_s" in seams:
         feeds._STUCK_S = seams["stuck_s"]
     if "beat_s" in seams:

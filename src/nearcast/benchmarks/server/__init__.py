@@ -1,7 +1,7 @@
 """Benchmarks of the live server: a real server process, and load from other processes.
 
 `data` fills the folder of a server, `process` runs it, `load` has the publishers and subscribers,
-`scenarios` measures and `tables` shows the result. They need the extra ``server``.
+and `scenarios` measures. They need the extra ``server``.
 """
 
 from nearcast.extras import require

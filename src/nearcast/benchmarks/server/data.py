@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from nearcast.benchmarks.server.load import DUE, stream_name
 from nearcast.datasets import Workload, message_table, subscription_table
 from nearcast.server.log.records import Change, Definition
 from nearcast.server.opening import DEFAULT_TENANT, make_tenant_key
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 
     from nearcast.benchmarks.compare import Step
 
-__all__ = ["Prepared", "prepare_folder", "publish_missed", "stream_name", "tag_of", "tagged_blobs"]
+__all__ = ["Prepared", "prepare_folder", "publish_missed", "request_bodies", "tag_of"]
 
 SUBSCRIPTIONS_PER_SUBSCRIBER = 10
 STREAMS_PER_TAG = 4
 _CHANGES_PER_RECORD = 10_000
 _MISSED_PER_RECORD = 10_000
 _MISSED_IN_FLIGHT = 4
+_BODIES = 250
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
 _UNLIMITED = {"requestsPerS": 1e6, "messagesPerS": 1e9}
 
@@ -41,11 +43,6 @@ class Prepared(NamedTuple):
     folder: Path
     key: str
     streams: int
-
-
-def stream_name(number: int) -> str:
-    """Return the name of the subscriber of a stream."""
-    return f"stream-{number}"
 
 
 def tag_of(stream: int) -> int:
@@ -92,7 +89,7 @@ def publish_missed(
     cursor, counts
         The id of the last record before them, and the number of messages of each tag.
     """
-    blobs = tagged_blobs(tags * 100, tags, seed)
+    blobs = _messages(tags * 100, tags, seed)
 
     async def run() -> str:
         service = Service.open(folder)
@@ -119,7 +116,13 @@ def publish_missed(
     return asyncio.run(run()), counts
 
 
-def tagged_blobs(count: int, tags: int, seed: int, properties: bytes = b"") -> list[bytes]:
+def request_bodies(batch: int, tags: int, seed: int) -> list[bytes]:
+    """Return bodies of requests, each of ``batch`` messages with the time at which it is due."""
+    blobs = _messages(_BODIES * batch, tags, seed, b'{"t":%s}' % DUE)
+    return [b"\n".join(blobs[first : first + batch]) for first in range(0, len(blobs), batch)]
+
+
+def _messages(count: int, tags: int, seed: int, properties: bytes = b"") -> list[bytes]:
     """Return messages of ``tweets`` as the log stores them; the n-th has tag n modulo ``tags``.
 
     Parameters

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import uvloop
 
-from nearcast.benchmarks.server.data import stream_name, tagged_blobs
 from nearcast.errors import NearcastError
 
 if TYPE_CHECKING:
@@ -36,12 +35,13 @@ __all__ = [
     "catch_up",
     "publish",
     "stream",
+    "stream_name",
 ]
 
 HOST = "127.0.0.1"
-PROPERTIES = b'{"t":@T}'
-_DUE = b"@T"
-_BODIES = 250
+DUE = b"@T"
+"""Stands in bodies for the time at which they are due."""
+
 _BUCKET_NS = 100_000
 _BUCKETS = 300_000
 _QUIET_S = 20.0
@@ -49,6 +49,11 @@ _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 _ACCEPTED = re.compile(rb'"accepted":(\d+),"firstSeq":(\d+),"lastSeq":(\d+)')
 _EVENT = re.compile(rb'id: \d+-(\d+)(?:\.\d+)?\nevent: match\ndata: [^\n]*?"t":(\d+)')
 _ANY_EVENT = re.compile(rb"id: \d+-(\d+)(?:\.\d+)?\nevent: match\n")
+
+
+def stream_name(number: int) -> str:
+    """Return the name of the subscriber of a stream."""
+    return f"stream-{number}"
 
 
 class Latencies:
@@ -91,26 +96,24 @@ class Publishing:
         The server.
     connections
         How many requests are under way at most.
-    batch
-        The number of messages of a request.
+    bodies, batch
+        The bodies of requests, which are sent in turn, and the number of messages of each.
     tags
         How many tags the messages have in turn; 0 for none.
     seconds
         How long they publish.
     rate
         How many messages a second are due in all; None for as many as the server takes.
-    seed
-        That of the data set.
     """
 
     port: int
     key: str
     connections: int
+    bodies: list[bytes]
     batch: int
     tags: int
     seconds: float
     rate: float | None = None
-    seed: int = 0
 
 
 class PublishResult(NamedTuple):
@@ -169,14 +172,11 @@ class _Publishers:
     def __init__(self, job: Publishing) -> None:
         self._job = job
         self._tags = job.tags
-        bodies = max(_BODIES, job.tags)
-        blobs = tagged_blobs(bodies * job.batch, job.tags, job.seed, PROPERTIES)
-        parts = [blobs[i : i + job.batch] for i in range(0, len(blobs), job.batch)]
-        self._requests = [_request(job, b"\n".join(part)) for part in parts]
+        self._requests = [_request(job, body) for body in job.bodies]
         self._next = 0
         self._free: deque[_Connection] = deque()
         self._due: deque[int] = deque()
-        self._acknowledged = np.zeros(len(parts), np.int64)
+        self._acknowledged = np.zeros(len(job.bodies), np.int64)
         self._latencies = Latencies()
         self._refused = self._late = self._under_way = 0
         self._first_seq, self._last_seq = 1 << 62, 0
@@ -224,7 +224,7 @@ class _Publishers:
         digits = b"%020d" % due_ns
         self._under_way += 1
         # The length was counted with 20 characters; leading zeros are no JSON.
-        request = head + messages.replace(_DUE, digits.lstrip(b"0").rjust(20))
+        request = head + messages.replace(DUE, digits.lstrip(b"0").rjust(20))
         connection.send(request, body, due_ns)
 
     def _answered(self, connection: _Connection, answer: bytes) -> None:
@@ -266,7 +266,7 @@ class _Publishers:
 
 def _request(job: Publishing, body: bytes) -> tuple[bytes, bytes]:
     """Return the head and the body of a request; the time takes 20 characters of it."""
-    size = len(body) + (20 - len(_DUE)) * body.count(_DUE)
+    size = len(body) + (20 - len(DUE)) * body.count(DUE)
     head = (
         f"POST /v1/messages HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {job.key}\r\n"
         f"Content-Type: application/x-ndjson\r\nContent-Length: {size}\r\n\r\n"

@@ -24,6 +24,7 @@ from nearcast.benchmarks.server.data import (
     STREAMS_PER_TAG,
     prepare_folder,
     publish_missed,
+    request_bodies,
     tag_of,
 )
 from nearcast.benchmarks.server.load import (
@@ -98,7 +99,7 @@ class Sizes:
 
     def __post_init__(self) -> None:
         if self.connections % STREAMS_PER_TAG or self.connections < STREAMS_PER_TAG:
-            problem = f"must be a multiple of {STREAMS_PER_TAG}: so many streams share a tag"
+            problem = f"must be a multiple of {STREAMS_PER_TAG}, the streams of a tag"
             raise InvalidInput("connections", self.connections, problem)
 
     @property
@@ -176,9 +177,8 @@ def _publish(prepared: Prepared, sizes: Sizes, step: Step) -> dict[str, Any]:
 
 
 def _publish_round(server: ServerProcess, sizes: Sizes, seconds: float) -> dict[str, float]:
-    job = Publishing(
-        server.port, server.key, _PUBLISHERS, _BATCH, tags=0, seconds=seconds, seed=sizes.seed
-    )
+    bodies = request_bodies(_BATCH, 0, sizes.seed)
+    job = Publishing(server.port, server.key, _PUBLISHERS, bodies, _BATCH, 0, seconds)
     cpu_s = server.cpu_s()
     with _generator(publish, job) as talk:
         began = time.monotonic()
@@ -240,11 +240,11 @@ def _stream_round(
         server.port,
         server.key,
         _PUBLISHERS,
+        request_bodies(_STREAM_BATCH, sizes.tags, sizes.seed),
         _STREAM_BATCH,
         sizes.tags,
         seconds,
-        rate=rate,
-        seed=sizes.seed,
+        rate,
     )
     with _generator(stream, streaming) as streams, _generator(publish, publishing) as publishers:
         with SyncProbe(prepared.folder) as probe:

@@ -77,7 +77,7 @@ def server(
     """
     from nearcast.benchmarks.report import write_result
     from nearcast.benchmarks.server.scenarios import Sizes, measure_server
-    from nearcast.benchmarks.server.tables import HEADER, server_table
+    from nearcast.benchmarks.server_tables import HEADER, server_table
     from nearcast.plots.machine import machine_caption
 
     sizes = Sizes(

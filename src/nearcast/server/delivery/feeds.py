@@ -32,6 +32,7 @@ __all__ = ["Feed", "Feeds"]
 
 _MAX_BLOCKS = 64
 _READ_EVENTS = 256
+_READ_BYTES = 128 << 10
 _STUCK_S = 120.0
 
 
@@ -132,7 +133,7 @@ class Feed:
         self._awake = asyncio.Event()
         self._interrupted = asyncio.Event()
         self._woken = False
-        self._writer: tuple[asyncio.Task[object] | None, float] | None = None
+        self._writer: tuple[Callable[[], object] | None, float] | None = None
         self.ended = False
 
     def put(self, block: Block) -> None:
@@ -155,9 +156,16 @@ class Feed:
         """Forget the feed."""
         self._feeds.close(self)
 
-    def writing(self) -> None:
-        """Note that the connection writes, and has to be given up if that never ends."""
-        self._writer = asyncio.current_task(), clocks.monotonic()
+    def writing(self, abort: Callable[[], object] | None = None) -> None:
+        """Note that the connection writes, and has to be given up if that never ends.
+
+        Parameters
+        ----------
+        abort
+            Gives it up without waiting for what was written; the task is canceled if it is None.
+        """
+        task = asyncio.current_task()
+        self._writer = abort or (task.cancel if task is not None else None), clocks.monotonic()
 
     def written(self) -> None:
         """Note that the connection has written."""
@@ -168,9 +176,10 @@ class Feed:
         if not self._behind and not self._blocks:
             self.position = max(self.position, Position(last_seq))
         if self._writer is not None:
-            task, since = self._writer
-            if task is not None and clocks.monotonic() - since > _STUCK_S:
-                task.cancel()
+            abort, since = self._writer
+            if abort is not None and clocks.monotonic() - since > _STUCK_S:
+                self._writer = None
+                abort()
         self.wake()
 
     def wake(self) -> None:
@@ -199,10 +208,13 @@ class Feed:
         Whoever stops waiting, by a cancellation, misses nothing.
         """
         while True:
-            events = await self._ready()
-            if events:
-                self.position = events[-1].position
-                return events
+            if self._behind or self._blocks:
+                events = await self._ready()
+                if events:
+                    self.position = events[-1].position
+                    return events
+            else:
+                self._awake.clear()
             if self.ended or self._woken:
                 self._woken = False
                 return []
@@ -223,25 +235,30 @@ class Feed:
 
     async def _read_store(self, after: Position) -> list[Rendered]:
         self._blocks.clear()  # blocks from now on are kept; the store has those before
-        events = await asyncio.to_thread(self._stored, after)
-        if len(events) >= _READ_EVENTS:
+        events, more = await asyncio.to_thread(self._stored, after)
+        if more:
             self._behind = True
         return events
 
     def _read_blocks(self) -> list[Rendered]:
         found: list[EventRef] = []
         while self._blocks and len(found) < _READ_EVENTS:
-            block = self._blocks.popleft()
-            found += [r for r in block.events(self.channel) if r.position > self.position]
+            events = self._blocks.popleft().events(self.channel)
+            if events and events[0][:2] <= self.position:  # the store had some of them
+                events = [event for event in events if event[:2] > self.position]
+            found += events
         if self._blocks or len(found) > _READ_EVENTS:
             self._awake.set()
         if len(found) > _READ_EVENTS:  # the others from the store, to let other feeds go on
             del found[_READ_EVENTS:]
             self._behind = True
-        return self._feeds.renderer.render(found, self.subscriber)
+        rendered = self._feeds.renderer.render(found, self.subscriber, _READ_BYTES)
+        if len(rendered) < len(found):
+            self._behind = True
+        return rendered
 
-    def _stored(self, after: Position) -> list[Rendered]:
-        """Read the store, and say if events are gone."""
+    def _stored(self, after: Position) -> tuple[list[Rendered], bool]:
+        """Read the store, and say if events are gone; return whether there may be more."""
         events, renderer = self._feeds.events, self._feeds.renderer
         gaps: list[Rendered] = []
         while True:
@@ -252,7 +269,29 @@ class Feed:
                 after = Position(first_seq - 1)
             try:
                 refs = events.read(self.channel, after, _READ_EVENTS)
-                return gaps + renderer.render(refs, self.subscriber)
+                rendered, more = self._rendered(refs, after)
+                return gaps + rendered, more or len(refs) == _READ_EVENTS
             except Trimmed:
                 if self._feeds.first_seq == first_seq:  # not because of trimming
                     raise
+
+    def _rendered(self, refs: list[EventRef], after: Position) -> tuple[list[Rendered], bool]:
+        """Render events, with a gap for each range of the log that a repair gave up.
+
+        Return whether there are more than fit into `_READ_BYTES`.
+        """
+        events, renderer = self._feeds.events, self._feeds.renderer
+        until = refs[-1].seq if len(refs) == _READ_EVENTS else events.last_seq
+        for first, last in renderer.lost:
+            if last <= after.seq or until < first:
+                continue
+            before = [ref for ref in refs if ref.seq < first]
+            rendered = renderer.render(before, self.subscriber, _READ_BYTES)
+            if len(rendered) == len(before):
+                begin = max(after, Position(first - 1))
+                count = events.count(self.channel, begin)
+                count -= events.count(self.channel, Position(last))
+                rendered.append(renderer.gap(begin, last + 1, count or None))
+            return rendered, True
+        rendered = renderer.render(refs, self.subscriber, _READ_BYTES)
+        return rendered, len(rendered) < len(refs)

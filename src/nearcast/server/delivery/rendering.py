@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import time as clocks
-from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from nearcast.errors import Trimmed
-from nearcast.server.log.records import MESSAGES, message_at, time_of
+from nearcast.server.delivery.recent import RecentRecords
 from nearcast.server.matching.postings import (
     ENDED_DELETED,
     ENDED_EXPIRED,
@@ -49,10 +49,10 @@ _REASONS = {
     ENDED_MAX_EVENTS: b',"terminationReason":"MAX_EVENTS_REACHED"',
     ENDED_SINK_GONE: b',"terminationReason":"SINK_GONE"',
 }
+_encode = msgspec.json.Encoder().encode
 _START = datetime(1970, 1, 1, tzinfo=UTC)
-_KEPT_RECORDS = 4096
+_KEPT_SOURCES = 4096
 _KEPT_IDS = 100_000
-_RECENT_RECORDS = 256
 
 
 class Rendered(NamedTuple):
@@ -66,12 +66,18 @@ class Rendered(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """What every event of a record shares."""
+    """What every event of a message shares.
+
+    ``head`` and ``data`` are the parts of a match before its subject and before its matches.
+    """
 
     epoch: int
     time_us: int
     time: bytes
     message: bytes
+    id: str
+    head: bytes
+    data: bytes
 
 
 def rfc3339(time_us: int) -> str:
@@ -88,7 +94,7 @@ def rfc3339(time_us: int) -> str:
 
 def json_text(text: str) -> bytes:
     """Return a text as JSON."""
-    return json.dumps(text, ensure_ascii=False).encode()
+    return _encode(text)
 
 
 def event_id(epoch: int, position: Position) -> str:
@@ -124,29 +130,43 @@ class Renderer:
         self._lock = threading.Lock()
         self._sources: dict[int, _Source] = {}
         self._ids: dict[int, bytes] = {}
-        self._recent: list[Record] = []
-        self._recent_seqs: list[int] = []
+        self._recent = RecentRecords()
+        self._last_time = -1, b""
 
     def remember(self, records: list[Record]) -> None:
         """Keep records that were just matched, so that their messages are not read again."""
-        with self._lock:
-            self._recent = [*self._recent, *records][-_RECENT_RECORDS:]
-            self._recent_seqs = [record.seq for record in self._recent]
+        self._recent.add(records)
 
-    def render(self, refs: list[EventRef], subscriber: str) -> list[Rendered]:
-        """Return events of a subscriber as bytes."""
+    def render(
+        self, refs: list[EventRef], subscriber: str, max_bytes: int | None = None
+    ) -> list[Rendered]:
+        """Return events of a subscriber as bytes: all, or the first ones that have this size."""
         subject = json_text(subscriber)
-        return [self._event(ref, subject) for ref in refs]
+        if max_bytes is None:
+            return [self._event(ref, subject) for ref in refs]
+        rendered: list[Rendered] = []
+        for ref in refs:
+            event = self._event(ref, subject)
+            rendered.append(event)
+            max_bytes -= len(event.body)
+            if max_bytes <= 0:
+                break
+        return rendered
 
     @property
     def first_seq(self) -> int:
         """The first record that the log has; events of those before it cannot be rendered."""
         return self._log.first_seq
 
+    @property
+    def lost(self) -> list[tuple[int, int]]:
+        """The ranges of the log, first and last, whose events cannot be rendered either."""
+        return self._log.lost
+
     def message(self, seq: int) -> bytes:
         """Return the JSON of a message; ``null`` if its record was trimmed."""
         try:
-            return self._source(seq).message
+            return b"null" if seq < self._log.first_seq else self._source(seq).message
         except Trimmed:
             return b"null"
 
@@ -161,11 +181,18 @@ class Renderer:
         """Return what says that events after a position, and before a record, are gone."""
         resumed = Position(first_seq - 1)
         since, id = self.cursor(after), self.cursor(resumed)
-        body = json.dumps({"from": since, "to": id, "lost": lost}, separators=(",", ":"))
-        return Rendered(resumed, id, b"gap", body.encode(), clocks.time_ns() // 1000)
+        body = _encode({"from": since, "to": id, "lost": lost})
+        return Rendered(resumed, id, b"gap", body, clocks.time_ns() // 1000)
 
     def _event(self, ref: EventRef, subject: bytes) -> Rendered:
-        source = self._source(ref.seq)
+        seq, k, about, matches = ref
+        source = self._sources.get(seq) or self._source(seq)
+        if about == seq and not k and len(matches) == 1 and matches[0][1] == MATCH:
+            body = b"".join((source.head, subject, source.data, self._match(*matches[0]), b"]}}"))
+            return Rendered(Position(seq, 0), source.id, b"match", body, source.time_us)
+        return self._any_event(ref, subject, source)
+
+    def _any_event(self, ref: EventRef, subject: bytes, source: _Source) -> Rendered:
         message = source.message if ref.message in (0, ref.seq) else self.message(ref.message)
         kind = _kind(ref)
         name = _TYPES[kind]
@@ -203,24 +230,32 @@ class Renderer:
     def _source(self, seq: int) -> _Source:
         source = self._sources.get(seq)
         if source is None:
-            record = self._find(seq)
-            message = message_at(record, seq)[1] if record.kind == MESSAGES else b""
-            time_us = time_of(record)
-            source = _Source(record.epoch, time_us, rfc3339(time_us).encode(), message)
+            source = self._make_source(seq)
             with self._lock:
-                if len(self._sources) >= _KEPT_RECORDS:
-                    for old in [*self._sources][: _KEPT_RECORDS // 2]:
+                if len(self._sources) >= _KEPT_SOURCES:
+                    for old in [*self._sources][: _KEPT_SOURCES // 2]:
                         del self._sources[old]
                 self._sources[seq] = source
         return source
 
-    def _find(self, seq: int) -> Record:
-        """Return the record with a number: a recent one, or from the log."""
-        with self._lock:
-            at = bisect_right(self._recent_seqs, seq) - 1
-            if at >= 0 and seq <= self._recent[at].last_seq:
-                return self._recent[at]
-        return self._log.find(seq)
+    def _make_source(self, seq: int) -> _Source:
+        found = self._recent.find(seq) or self._recent.add_one(self._log.find(seq))
+        epoch, message, time = found.record.epoch, found.message(seq), self._time(found.time_us)
+        id = event_id(epoch, Position(seq, 0))
+        head = (
+            b'{"specversion":"1.0","id":"%s","source":"/v1","type":"org.nearcast.match",'
+            b'"time":"%s","subject":' % (id.encode(), time)
+        )
+        data = b',"datacontenttype":"application/json","data":{"message":%s,"matches":[' % message
+        return _Source(epoch, found.time_us, time, message, id, head, data)
+
+    def _time(self, time_us: int) -> bytes:
+        """Return a time as text; that of a group is needed for all of its messages."""
+        known, text = self._last_time
+        if known != time_us:
+            text = rfc3339(time_us).encode()
+            self._last_time = time_us, text
+        return text
 
     def _id(self, handle: int) -> bytes:
         """Return the id of a subscription as JSON."""

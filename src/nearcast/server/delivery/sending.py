@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nearcast.errors import Trimmed
 from nearcast.server.delivery.pacing import PacingSettings
 from nearcast.server.delivery.sinks import Attempt, RenderedEvent, Sink
 from nearcast.server.matching.changes import sink_id
@@ -20,9 +21,9 @@ from nearcast.server.state import DeadLetter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nearcast.server.delivery.rendering import Renderer
+    from nearcast.server.delivery.feeds import Feeds
     from nearcast.server.delivery.sinks import SinkStatus
-    from nearcast.server.matching.events import Block, EventStore
+    from nearcast.server.matching.events import Block
     from nearcast.server.matching.registry import Registry
     from nearcast.server.state import Sink as SinkRow
     from nearcast.server.state import SinkProgress, State
@@ -72,23 +73,26 @@ class StoredSinks:
     ----------
     state
         Keeps sinks and how far they are.
-    events, renderer
-        The events of their channels.
+    feeds
+        Have the events of their channels.
     noted
         Is called with every attempt.
+    lost
+        Is called with the number of events that were trimmed before they could be sent.
     """
 
     def __init__(
         self,
         state: State,
-        events: EventStore,
-        renderer: Renderer,
+        feeds: Feeds,
         noted: Callable[[Attempt], None] = lambda attempt: None,
+        lost: Callable[[int], None] = lambda events: None,
     ) -> None:
-        self._state, self._events, self._renderer = state, events, renderer
-        self._noted = noted
+        self._state, self._feeds = state, feeds
+        self._noted, self._lost = noted, lost
         self._rows: dict[str, SinkRow] = {}
         self._disabled: set[str] = set()
+        self._counted: dict[str, Position] = {}  # up to where lost events were counted
         self._numbers: dict[str, int] = {}
         self._attempts: list[AttemptRow] = []
         self._flushing: asyncio.Task[None] | None = None
@@ -140,13 +144,25 @@ class StoredSinks:
     async def read(self, sink: Sink, after: tuple[int, int], limit: int) -> list[RenderedEvent]:
         """Return the first events after a position."""
         row = self._rows[sink.id]
-        return await asyncio.to_thread(self._read, row, Position(*after), limit)
+        position = max(Position(*after), self._counted.get(sink.id, Position(0)))
+        while True:
+            first_seq = self._feeds.first_seq
+            if position.seq < first_seq - 1:
+                lost = self._feeds.events.lost(row.channel, position, first_seq)
+                if lost:
+                    self._lost(lost)
+                position = self._counted[sink.id] = Position(first_seq - 1)
+            try:
+                return await asyncio.to_thread(self._read, row, position, limit)
+            except Trimmed:
+                if self._feeds.first_seq == first_seq:  # not because of trimming
+                    raise
 
     def _read(self, row: SinkRow, after: Position, limit: int) -> list[RenderedEvent]:
-        refs = self._events.read(row.channel, after, limit)
+        refs = self._feeds.events.read(row.channel, after, limit)
         return [
             RenderedEvent(event.position, event.id, event.body, event.time_us)
-            for event in self._renderer.render(refs, row.subscriber)
+            for event in self._feeds.renderer.render(refs, row.subscriber)
         ]
 
     async def save(

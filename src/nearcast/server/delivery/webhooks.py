@@ -119,6 +119,8 @@ class WebhookSender:
         When failed attempts are repeated.
     clock, random
         The time and the source of jitter; tests give others.
+    delivered
+        Is called with the number of events that a receiver accepted.
     """
 
     def __init__(
@@ -129,7 +131,9 @@ class WebhookSender:
         retries: Retries | None = None,
         clock: Clock | None = None,
         random: Callable[[], float] = random.random,
+        delivered: Callable[[int], None] = lambda events: None,
     ) -> None:
+        self._delivered = delivered
         self._events = events
         self._client = client
         self._retries = retries or Retries()
@@ -396,6 +400,7 @@ class _Worker:
             self._interruptible = False
         if not attempt.delivered:
             return await self._failed(sink, batch, attempt, answer)
+        self._sender._delivered(len(batch))
         sent = pacing.remember(sink.sent, attempt.time_us, len(batch))
         position = batch[-1].position
         return _Turn(

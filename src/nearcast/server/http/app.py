@@ -25,6 +25,11 @@ from nearcast.server.http import (
 )
 from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.correlators import CorrelatorMiddleware
+from nearcast.server.http.description import complete_description
+from nearcast.server.http.logs import RequestLogMiddleware
+from nearcast.server.http.metrics import Metrics
+from nearcast.server.http.monitoring import MetricsObserver
+from nearcast.server.http.monitoring import router as monitoring
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -56,12 +61,15 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     settings
         How the server was started.
     """
+    metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await asyncio.to_thread(open_service)
+        complete_description(app, _ROUTERS, "/v1")
+        service.observer = MetricsObserver(metrics)
         service.start()
-        context = app.state.context = Context(service, settings or Settings())
+        context = app.state.context = Context(service, settings or Settings(), metrics)
         await context.start()
         beating = asyncio.create_task(_beat(service))
         try:
@@ -79,7 +87,9 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
         docs_url=None,
         redoc_url=None,
     )
+    app.include_router(monitoring)
     problems.install(app)
+    app.add_middleware(RequestLogMiddleware, metrics=metrics)
     app.add_middleware(CorrelatorMiddleware)
     for router in _ROUTERS:
         app.include_router(router, prefix="/v1")

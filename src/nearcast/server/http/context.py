@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from fastapi import Depends
 from fastapi.security import HTTPBearer
 from starlette.requests import HTTPConnection
@@ -27,14 +29,18 @@ if TYPE_CHECKING:
 
     from nearcast.server.delivery.rendering import Rendered
     from nearcast.server.delivery.sinks import Attempt
+    from nearcast.server.http.metrics import Metrics
     from nearcast.server.matching.events import Block
     from nearcast.server.matching.postings import Position
-    from nearcast.server.service import Service
+    from nearcast.server.service import Gap, Service
 
-__all__ = ["Context", "Settings", "TenantLimits", "context_of", "may"]
+__all__ = ["ROLES_OF", "Context", "Settings", "TenantLimits", "context_of", "may"]
 
 DEFAULT_SUBSCRIBER = "default"
 _BODY_BYTES = 16 << 20
+_LIVE_S = 60.0
+"""Older events were not delivered as they came."""
+
 _bearer = HTTPBearer(auto_error=False, description="A key (nc_...) or a token (nct_...).")
 
 
@@ -98,19 +104,26 @@ class Context:
         The service.
     settings
         How the server was started.
+    metrics
+        Where everything is counted.
     """
 
-    def __init__(self, service: Service, settings: Settings) -> None:
-        self.service, self.settings = service, settings
+    def __init__(self, service: Service, settings: Settings, metrics: Metrics) -> None:
+        self.service, self.settings, self.metrics = service, settings, metrics
+        self.stopping = False
         self.token_secret = service.state.secret("tokens")
         self.authenticator = Authenticator(self._authenticate, self.token_secret)
         self.administering = asyncio.Lock()
         self.limiter = RateLimiter(lambda tenant: self.limits(tenant).rates)
         self._limits: dict[int, TenantLimits] = {}
         self._paces: dict[int, Pace] = {}
-        self.sinks = StoredSinks(service.state, service.events, service.renderer, self._attempted)
+        self.sinks = StoredSinks(
+            service.state, service.feeds, self._attempted, lambda lost: self.lost(lost, "webhook")
+        )
         self._client = SinkClient(SinkNetworks.of(settings.allow_sinks))
-        self.webhooks = WebhookSender(self.sinks, self._client)
+        self.webhooks = WebhookSender(
+            self.sinks, self._client, delivered=metrics.delivered.labels("webhook").inc
+        )
         self._sink_channels = SinkChannels(service.registry)
 
     async def start(self) -> None:
@@ -120,6 +133,7 @@ class Context:
 
     async def close(self) -> None:
         """Stop webhooks, and save how far they are."""
+        self.stopping = True
         await self.webhooks.close()
         await self.sinks.close()
         await self._client.close()
@@ -129,6 +143,7 @@ class Context:
 
     def _attempted(self, attempt: Attempt) -> None:
         """Count an attempt to call a sink."""
+        self.metrics.webhook_attempts.labels("delivered" if attempt.delivered else "failed").inc()
 
     def limits(self, tenant: int) -> TenantLimits:
         """Return the limits of a tenant."""
@@ -165,6 +180,24 @@ class Context:
 
     def delivered(self, events: list[Rendered], kind: str) -> None:
         """Count events that were handed to a connection."""
+        gaps = [event for event in events if event.type == b"gap"]
+        for gap in gaps:
+            self.lost(msgspec.json.decode(gap.body)["lost"], kind)
+        if len(events) > len(gaps):
+            self.metrics.delivered.labels(kind).inc(len(events) - len(gaps))
+            delay_s = time.time() - events[-1].time_us / 1e6
+            if 0 <= delay_s < _LIVE_S:
+                self.metrics.write_s.observe(delay_s)
+
+    def missing(self, gap: Gap | None, kind: str) -> None:
+        """Count events that cannot be had any more."""
+        if gap is not None:
+            self.lost(gap.lost, kind)
+
+    def lost(self, events: int | None, kind: str) -> None:
+        """Count a gap, and the events in it if their number is known."""
+        self.metrics.gaps.labels(kind).inc()
+        self.metrics.lost.labels(kind).inc(events or 0)
 
     def forget(self) -> None:
         """Read keys and limits again: something about tenants has changed."""
@@ -179,6 +212,10 @@ class Context:
         if not same_hash(digest, known) or key is None or key.revoked_us is not None:
             return None
         return Principal(key.tenant, key.id, frozenset(key.roles), key.subscriber)
+
+
+ROLES_OF: dict[Callable[..., Any] | None, str] = {}
+"""The roles of the dependencies that `may` returned, for the description of the API."""
 
 
 def context_of(connection: HTTPConnection) -> Context:
@@ -199,4 +236,5 @@ def may(role: str) -> Callable[..., Awaitable[Principal]]:
         found.require(role)
         return found
 
+    ROLES_OF[principal] = role
     return principal

@@ -92,12 +92,13 @@ async def read_events(
     given = request.headers.get("last-event-id") or cursor or "now"
     position, gap = await resolved_position(context, principal, name, given)
     feed = await context.feed(principal.tenant, name, position)
+    lines = NDJSON in request.headers.get("accept", "")
+    context.missing(gap, "poll" if poll else "ndjson" if lines else "sse")
     if poll:
         try:
             return await _poll(context, feed, gap, limit, wait_s)
         finally:
             feed.feed.close()
-    lines = NDJSON in request.headers.get("accept", "")
     return EventStream(context, feed, gap, lines=lines)
 
 
@@ -118,6 +119,9 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
     paced = await context.feed(principal.tenant, name, position)
     feed = paced.feed
     watcher = asyncio.create_task(_watch(websocket, feed))
+    context.missing(gap, "websocket")
+    streams = context.metrics.streams.labels("websocket")
+    streams.inc()
     try:
         await websocket.accept()
         if gap is not None:
@@ -125,12 +129,13 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
         while not feed.ended:
             events = await paced.next()
             for event in events:
-                await websocket.send_text(event.body.decode())
+                await websocket.send_text(_object(event).decode())
             context.delivered(events, "websocket")
         await websocket.close(1012)
     except (WebSocketDisconnect, RuntimeError):
         pass  # it is gone
     finally:
+        streams.dec()
         watcher.cancel()
         feed.close()
 
@@ -162,10 +167,12 @@ async def _poll(
     context.delivered(events, "poll")
     position = events[-1].position if events else paced.position
     epoch = context.service.epoch_at(position)
+    gaps = [] if gap is None else [_gap_data(gap)]
+    gaps += [event.body for event in events if event.type == b"gap"]
     body = b'{"events":[%s],"cursor":"%s"%s}' % (
-        b",".join([event.body for event in events]),
+        b",".join([event.body for event in events if event.type != b"gap"]),
         event_id(epoch, position).encode(),
-        b',"gap":' + _gap_data(gap) if gap is not None else b"",
+        b',"gap":' + gaps[0] if gaps else b"",
     )
     return Response(body, media_type=JSON, headers=_HEADERS)
 
@@ -184,10 +191,15 @@ class EventStream(Response):
         self._feed = paced.feed
         self._frame: Callable[[Rendered], bytes] = _line if lines else sse_frame
         self._lines = lines
+        self._abort: Callable[[], object] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client or the server ends."""
         watcher = asyncio.create_task(self._watch(receive))
+        kind = "ndjson" if self._lines else "sse"
+        streams = self._context.metrics.streams.labels(kind)
+        streams.inc()
+        self._abort = scope.get("state", {}).get("abort")
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await self._write(send, self._opening())
@@ -195,17 +207,18 @@ class EventStream(Response):
                 events = await self._paced.next()
                 if events:
                     await self._write(send, b"".join(map(self._frame, events)))
-                    self._context.delivered(events, "ndjson" if self._lines else "sse")
+                    self._context.delivered(events, kind)
                 else:
                     await self._write(send, self._bookmark())
             with suppress(OSError, RuntimeError):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
+            streams.dec()
             watcher.cancel()
             self._feed.close()
 
     async def _write(self, send: Send, data: bytes) -> None:
-        self._feed.writing()
+        self._feed.writing(self._abort)
         try:
             await send({"type": "http.response.body", "body": data, "more_body": True})
         except (OSError, RuntimeError):  # the connection is gone, and nobody has noticed yet
@@ -235,5 +248,10 @@ class EventStream(Response):
         return b"id: %s\n\n" % event_id(epoch, position).encode()
 
 
+def _object(event: Rendered) -> bytes:
+    """Return an event without a type beside it: a gap says what it is."""
+    return b'{"gap":%s}' % event.body if event.type == b"gap" else event.body
+
+
 def _line(event: Rendered) -> bytes:
-    return event.body + b"\n"
+    return _object(event) + b"\n"

@@ -107,8 +107,10 @@ class RequestLogMiddleware:
 
     def _route(self, scope: Scope) -> str:
         """Return the template of the route of a request; ``-`` if there is none."""
-        if "route" in scope:  # FastAPI's own routes
-            return str(getattr(scope["route"], "path", "-"))
+        if "route" in scope:  # FastAPI's own routes, which do not know the prefix of their router
+            path = str(getattr(scope["route"], "path", "-"))
+            is_v1 = scope["path"].startswith("/v1/") and not path.startswith("/v1/")
+            return f"/v1{path}" if is_v1 else path
         endpoint = scope.get("endpoint")
         if endpoint is None:
             return "-"

@@ -28,6 +28,8 @@ class Metrics:
     recorded, delivered, lost
         Events of subscribers: found, sent and dropped because a cursor was too old; ``delivered``
         and ``lost`` have the label ``channel``: sse, ndjson, websocket, poll or webhook.
+    gaps
+        How often a cursor was too old or unknown, so that events may be missing.
     pending
         Events that were recorded and not yet delivered to the cursors that the server keeps.
     retries
@@ -75,6 +77,7 @@ class Metrics:
         self.recorded = counter("events_recorded", "Events that subscribers are to receive.")
         self.delivered = counter("events_delivered", "Events that were sent.", ("channel",))
         self.lost = counter("events_lost", "Events that a cursor was too old for.", ("channel",))
+        self.gaps = counter("event_gaps", "Cursors that were too old or unknown.", ("channel",))
         self.pending = gauge("events_pending", "Events that wait for the cursors of the server.")
         self.retries = gauge("webhook_retries", "Events that wait for another attempt.")
         self.webhook_attempts = counter("webhook_attempts", "Calls of sinks.", ("outcome",))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
@@ -59,7 +60,7 @@ CODES: dict[str, tuple[int, str]] = {
     "CONFLICT": (409, "The resource exists already, or the request contradicts another one."),
     "PRECONDITION_FAILED": (412, "The resource has another version than If-Match names."),
     "CONTENT_TOO_LARGE": (413, "The body, or the number of messages in it, is too large."),
-    "UNSUPPORTEDMEDIA_TYPE": (415, "The body has a media type that the route does not read."),
+    "UNSUPPORTED_MEDIA_TYPE": (415, "The body has a media type that the route does not read."),
     "UNPROCESSABLE": (422, "Some messages are invalid, and the request asked for all or none."),
     "TOO_MANY_REQUESTS": (429, "The tenant is above its limit; try again after Retry-After."),
     "INTERNAL": (500, "An error of the server; its log has the details under the correlator."),
@@ -233,6 +234,7 @@ def install(app: Starlette) -> None:
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(NearcastError, _answer_library_error)
     app.add_exception_handler(RequestValidationError, _answer_validation)
+    app.add_exception_handler(ClientDisconnect, _answer_nobody)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_exception_handler(Exception, _answer_unexpected)
 
@@ -304,6 +306,12 @@ async def _answer_library_error(request: Request, error: Exception) -> Response:
     except NearcastError:
         return await _answer_unexpected(request, error)
     return _answer(request, problem)
+
+
+async def _answer_nobody(request: Request, error: Exception) -> Response:
+    """Answer a client that went away before its request was complete: for the log only."""
+    del error
+    return _answer(request, Problem(400, "INVALID_ARGUMENT", "the request is not complete"))
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:

@@ -128,6 +128,8 @@ async def publish(
     else:
         read = parse_messages(body, content_type, limits)
     context.limiter.check_messages(principal.tenant, len(read.blobs))
+    if read.rejected:
+        context.metrics.rejected.inc(len(read.rejected))
     if read.rejected and _is_strict(request):
         errors = [FieldError(f"line {r.line}: {r.field}", r.reason) for r in read.rejected]
         raise Problem(422, "INVALID_ARGUMENT", "nothing was published: see errors", errors[:100])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
+from socket import SO_SNDBUF, SOL_SOCKET
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nearcast.server.http.app import create_app
+from nearcast.server.http.logs import JsonFormatter
 from nearcast.server.opening import first_key, open_service
 
 if TYPE_CHECKING:
@@ -25,8 +29,23 @@ __all__ = ["NearcastServer", "serve"]
 
 _log = logging.getLogger("nearcast.server")
 _GRACE_S = 10
+_COLLECT_AFTER = 50_000
+_SEND_BUFFER_BYTES = 256 << 10
 FAILED = 70
 """The exit code when nothing can be written or matched any more."""
+
+
+class _Protocol(HttpToolsProtocol):
+    """Bounds what the system keeps for a client that does not read, and lets it be given up."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(SOL_SOCKET, SO_SNDBUF, _SEND_BUFFER_BYTES)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"]["abort"] = self.transport.abort
 
 
 class NearcastServer(uvicorn.Server):
@@ -38,7 +57,9 @@ class NearcastServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """End streams, then do what uvicorn does."""
-        self._app.state.context.service.feeds.end()
+        context = self._app.state.context
+        context.stopping = True
+        context.service.feeds.end()
         await super().shutdown(sockets)
 
 
@@ -63,16 +84,18 @@ def serve(
         Is called when it listens, with the URL, the first key if there was none, and the
         application.
     """
+    _log_to_stderr()
     app = create_app(lambda: open_service(where), settings)
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        log_level="warning",
+        log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
         timeout_keep_alive=75,
+        http=_Protocol,
     )
     server = NearcastServer(config, app)
 
@@ -83,6 +106,7 @@ def serve(
         if server.started:
             service = app.state.context.service
             service.on_failure = _fail
+            _collect_less()
             key = await first_key(service)
             if ready is not None:
                 ready(_url(server, host), key, app)
@@ -101,6 +125,17 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
         uvloop.run(main)
 
 
+def _collect_less() -> None:
+    """Let the garbage collector skip what was loaded, and run less often.
+
+    It would go through every subscription again and again, a third of the time of a busy server.
+    Nearly all objects of requests and events are freed by their reference counts.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, 20, 20)
+
+
 def _url(server: uvicorn.Server, host: str) -> str:
     port = server.servers[0].sockets[0].getsockname()[1]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -110,3 +145,13 @@ def _fail(error: BaseException) -> None:
     """End at once: what is on disk is unknown until the log is opened again."""
     _log.critical("the server ends: %s", error)
     os._exit(FAILED)
+
+
+def _log_to_stderr() -> None:
+    """Write logs as lines of JSON to the standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    for name, level in (("nearcast", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)

@@ -142,7 +142,8 @@ async def resolved_position(
         if row is None:
             raise _no_cursor()
         cursor = row.value
-    return context.service.position(cursor)
+    channel = context.service.registry.channel_of(Channel(principal.tenant, subscriber))
+    return context.service.position(cursor, channel or None)
 
 
 async def _subscriber(context: Context, principal: Principal, name: str) -> Row:

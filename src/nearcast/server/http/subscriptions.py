@@ -17,7 +17,12 @@ from nearcast.server.http.context import DEFAULT_SUBSCRIBER, Context, context_of
 from nearcast.server.http.definitions import definition_of, patched, request_of
 from nearcast.server.http.limits import read_body
 from nearcast.server.http.messages import JSON
-from nearcast.server.http.models import Subscription, SubscriptionPage, SubscriptionRequest
+from nearcast.server.http.models import (
+    Subscription,
+    SubscriptionPage,
+    SubscriptionRequest,
+    WebhookSecret,
+)
 from nearcast.server.http.problems import CODES, Problem
 from nearcast.server.http.stored import (
     as_given,
@@ -66,8 +71,9 @@ async def create(request: Request, principal: Subscriber) -> Response:
     """Create a subscription; it counts from the answer on."""
     context = context_of(request)
     document = await _document(request, context, principal)
-    given = _defined(context, principal, request_of(document))
-    made = await _with_secret(context, principal, given)
+    resource = request_of(document)
+    given = _defined(context, principal, resource)
+    made = await _with_secret(context, principal, resource, given)
     check_quota(context, principal, 1)
     change = Change(given["id"], stored_definition(given), expected=0)
     [outcome] = await context.service.change(principal.tenant, [change])
@@ -132,13 +138,16 @@ async def replace(id: str, request: Request, principal: Subscriber) -> Response:
         raise InvalidInput("id", document["id"], "must be the id in the path, or left out")
     before = await _row_or_none(context, principal, id)
     previous = None if before is None else as_given(definition_in(before))
-    given = _defined(context, principal, request_of(document), previous)
-    made = await _with_secret(context, principal, given)
+    resource = request_of(document)
+    given = _defined(context, principal, resource, previous)
+    made = await _with_secret(context, principal, resource, given)
     expected = 0 if request.headers.get("if-none-match") == "*" else _if_match(request)
     if before is None:
         check_quota(context, principal, 1)
         # A key for one subscriber does not see the subscriptions of others, nor replaces them.
-        expected = 0 if principal.subscriber is not None and expected is None else expected
+        if principal.subscriber is not None and expected is not None and expected > 0:
+            raise Problem(412, "PRECONDITION_FAILED", _NO_SUCH)
+        expected = 0 if principal.subscriber is not None else expected
     change = Change(id, stored_definition(given), expected)
     [outcome] = await context.service.change(principal.tenant, [change])
     return await _answer(context, principal, outcome, 201 if before is None else 200, made)
@@ -157,7 +166,7 @@ async def change(id: str, request: Request, principal: Subscriber) -> Response:
         stored = definition_in(row)
         resource = patched({**stored.given, "status": row.status}, patch)
         given = _defined(context, principal, resource, as_given(stored))
-        made = await _with_secret(context, principal, given)
+        made = await _with_secret(context, principal, resource, given)
         done = Change(id, stored_definition(given), row.version, must_exist=True)
         [outcome] = await context.service.change(principal.tenant, [done])
         lost = outcome.code == "PRECONDITION_FAILED" and expected is None
@@ -227,18 +236,21 @@ def _defined(
     return given
 
 
-async def _with_secret(context: Context, principal: Principal, given: dict[str, Any]) -> str | None:
-    """Give a sink a secret if it has none; return a new one, because this is the time to show it.
+async def _with_secret(
+    context: Context, principal: Principal, resource: SubscriptionRequest, given: dict[str, Any]
+) -> str | None:
+    """Give a sink its secret; return it if it is new, because this is the time to show it.
 
-    The subscriptions of a subscriber with one address share one sink, and its secret.
+    The subscriptions of a subscriber with one address share one sink. A resource without a secret
+    does not change that of the sink.
     """
     sink = given["sink"]
-    if sink is None or sink["secret"] is not None:
+    if sink is None or isinstance(resource.sinkCredential, WebhookSecret):
         return None
     known = await asyncio.to_thread(
         known_secret, context.service, principal.tenant, given["subscriber"], sink["url"]
     )
-    sink["secret"] = known or new_secret()
+    sink["secret"] = known or sink["secret"] or new_secret()
     return None if known else str(sink["secret"])
 
 

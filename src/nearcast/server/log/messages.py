@@ -327,8 +327,10 @@ def _encode_points(messages: list[PointMessage], limits: MessageLimits) -> list[
         time, properties = message.time, message.properties
         if time is not None and type(time) is datetime and time.year in _EDGE_YEARS:
             return None
-        if properties is not None and not _is_shallow(properties, limits.nesting):
-            return None
+        if properties is not None:
+            nested = [v for v in properties.values() if type(v) is dict or type(v) is list]
+            if nested and not _is_shallow(nested, limits.nesting):
+                return None
     blobs = [_encode(message) for message in messages]
     return blobs if max(map(len, blobs), default=0) <= limits.message_bytes else None
 

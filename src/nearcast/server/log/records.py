@@ -49,6 +49,7 @@ __all__ = [
     "changes_body",
     "matches_body",
     "message_at",
+    "message_starts",
     "messages_body",
     "moves_body",
     "read_admin",
@@ -284,6 +285,13 @@ def message_at(record: Record, seq: int) -> tuple[int, bytes]:
     number = seq - record.seq
     at = begin + int(lengths[:number].sum(dtype=np.int64))
     return tenant, record.body[at : at + int(lengths[number])]
+
+
+def message_starts(record: Record) -> list[int]:
+    """Return where each message of a record begins in its body, and where the last one ends."""
+    _, _, lengths, begin = _messages_layout(record.body)
+    starts: list[int] = (begin + np.cumsum(lengths, dtype=np.int64)).tolist()
+    return [begin, *starts]
 
 
 def read_changes(record: Record) -> ChangesBody:

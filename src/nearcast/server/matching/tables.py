@@ -26,15 +26,10 @@ _UNITS = 1e-7
 def _columns(rows: Sequence[dict[str, Any]], kind: str) -> dict[str, pa.Array]:
     """Return the columns that occur in rows."""
     named = {name for row in rows for name in row}
-    return {
-        name: pa.array([row.get(name) for row in rows], _column_type(name))
-        for name in COLUMNS[kind]
-        if name in named
-    }
-
-
-def _column_type(name: str) -> pa.DataType:
-    return pa.binary() if name == "geometry" else column_type(name)  # definitions have WKB
+    types = {name: column_type(name) for name in COLUMNS[kind] if name in named}
+    if "geometry" in types:
+        types["geometry"] = pa.binary()  # as WKB
+    return {name: pa.array([row.get(name) for row in rows], t) for name, t in types.items()}
 
 
 def subscription_table(

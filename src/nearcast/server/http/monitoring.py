@@ -1,0 +1,107 @@
+"""What operators ask: metrics, and whether the server is alive and ready."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from nearcast.server.http.context import Context, context_of
+from nearcast.server.http.metrics import CONTENT_TYPE
+from nearcast.server.http.problems import Problem
+from nearcast.server.matching.postings import Position
+
+if TYPE_CHECKING:
+    from nearcast.server.http.metrics import Metrics
+    from nearcast.server.matching.matcher import Processed
+    from nearcast.server.matching.postings import Postings
+
+__all__ = ["MAX_READY_BACKLOG", "MetricsObserver", "count_events", "router"]
+
+router = APIRouter(tags=["monitoring"])
+MAX_READY_BACKLOG = 100_000
+"""With more messages and changes waiting to be matched, the server is not ready."""
+
+
+class MetricsObserver:
+    """Counts what the service does; see `nearcast.server.service.Observer`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def committed(self, messages: int, waited_s: float) -> None:
+        """Count messages on disk."""
+        self._metrics.published.inc(messages)
+        self._metrics.commit_s.observe(waited_s)
+
+    def matched(self, processed: Processed, delay_s: float) -> None:
+        """Count matches and events."""
+        metrics = self._metrics
+        metrics.matched.inc(processed.matches)
+        metrics.recorded.inc(count_events(processed.postings))
+        if processed.messages:
+            metrics.match_s.observe(delay_s)
+            metrics.examined.observe(processed.examined / processed.messages)
+
+
+def count_events(postings: Postings) -> int:
+    """Return how many events postings form.
+
+    Examples
+    --------
+    >>> from nearcast.server.matching.postings import Postings
+    >>> count_events(Postings.empty())
+    0
+    """
+    if not postings.rows:
+        return 0
+    # A lifecycle event has no message; there it is one for each subscription.
+    about = np.where(postings.message == 0, -1 - postings.handle.astype(np.int64), postings.message)
+    order = np.lexsort((about, postings.channel, postings.seq))
+    changes = [column[order] for column in (postings.seq, postings.channel.astype(np.int64), about)]
+    new = np.any([column[1:] != column[:-1] for column in changes], axis=0)
+    return 1 + int(np.count_nonzero(new))
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def read_metrics(request: Request) -> Response:
+    """Return the metrics of the server in the text format of Prometheus. It needs no key."""
+    context = context_of(request)
+    await asyncio.to_thread(_measure, context)
+    return Response(context.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+
+
+@router.get("/readyz", response_class=PlainTextResponse)
+async def read_readiness(request: Request) -> PlainTextResponse:
+    """Answer `ready` if requests can be served without long waits. It needs no key."""
+    context = context_of(request)
+    if context.stopping:
+        raise Problem(503, "UNAVAILABLE", "the server is stopping")
+    backlog = context.service.pipeline.backlog
+    if backlog > MAX_READY_BACKLOG:
+        detail = f"{backlog:,} messages and changes wait to be matched"
+        raise Problem(503, "UNAVAILABLE", detail, headers={"Retry-After": "1"})
+    return PlainTextResponse("ready\n")
+
+
+def _measure(context: Context) -> None:
+    """Set what is measured when somebody asks for it."""
+    metrics, service = context.metrics, context.service
+    stats = service.engine.stats()
+    metrics.segments.set(len(stats.segments))
+    metrics.subscriptions.set(stats.subscriptions)
+    metrics.log_bytes.set(service.log.size_bytes)
+    metrics.last_seq.set(service.log.last_seq)
+    metrics.matched_seq.set(service.pipeline.matched_seq)
+    pending = retries = 0
+    for sink in service.state.sinks():
+        progress = service.state.progress(sink)
+        position = Position(progress.seq, progress.k)
+        pending += service.events.count(sink.channel, position)
+        retries += progress.attempts > 0 and progress.status == "ENABLED"
+    metrics.pending.set(pending)
+    metrics.retries.set(retries)

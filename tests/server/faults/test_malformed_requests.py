@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from live_server import Answer, Client, LiveServer, box, subscription
+from tested_server import Answer, Client, LiveServer, box, subscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

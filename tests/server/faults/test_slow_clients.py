@@ -8,7 +8,7 @@ import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from live_server import Client, LiveServer, box, subscription
+from tested_server import Client, LiveServer, box, subscription
 
 if TYPE_CHECKING:
     from pathlib import Path

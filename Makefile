@@ -137,7 +137,7 @@ docs: install
 # The generated tests again and again with other seeds, for an hour or a night.
 ROUNDS ?= 20
 SOAK = NEARCAST_KILLS=40 NEARCAST_MALFORMED_ROWS=1000000 NEARCAST_SERVER_KILLS=50 NEARCAST_MALFORMED_REQUESTS=100000 \
-	NEARCAST_SERVER_CLIENTS=1000 NEARCAST_SERVER_FLIPS=200 NEARCAST_POSTGRES_KILLS=10
+	NEARCAST_SERVER_CLIENTS=1000 NEARCAST_SERVER_FLIPS=50 NEARCAST_POSTGRES_KILLS=20
 soak: install java
 	for seed in $$(seq 1 $(ROUNDS)); do \
 		$(SOAK) NEARCAST_TEST_SEED=$$seed $(BIN)/pytest -x --hypothesis-seed=$$seed tests || exit 1; \

@@ -72,7 +72,7 @@ def open_service(where: Where) -> Service:
         if where.database is None:
             state = State(Sqlite(where.folder / "state.db"))
         else:
-            state = State(Postgres(where.database))
+            state = State(Postgres(where.database, schema=_state_schema(where.database)))
         try:
             service = Service(where.folder, log, state, retention=where.retention, remote=remote)
             if where.matches is not None:
@@ -84,6 +84,15 @@ def open_service(where: Where) -> Service:
     except BaseException:
         log.close()
         raise
+
+
+def _state_schema(database: str) -> str:
+    """Return the schema of the state: one of its own beside each schema that has a log."""
+    import psycopg
+
+    with psycopg.connect(database) as connection:
+        row = connection.execute("SELECT current_schema()").fetchone()
+    return "nearcast" if row is None or row[0] in (None, "public") else f"{row[0]}_state"
 
 
 def check_matches(where: Where) -> None:

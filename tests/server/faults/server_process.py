@@ -6,6 +6,8 @@
     A checkpoint is made after this much of the log.
 ``segment_bytes``
     The size of the segments of the log.
+``min_free_bytes``
+    How much of the disk stays free for what is derived from the log.
 ``stuck_s``, ``beat_s``
     When a connection that does not read is given up, and how often that is checked.
 ``seal_postings``
@@ -25,6 +27,7 @@ from typing import Any
 
 import nearcast.server.delivery.feeds as feeds
 import nearcast.server.http.app as app
+import nearcast.server.matching.checkpoint as checkpoint
 import nearcast.server.opening as opening
 from nearcast.cli import main
 from nearcast.server.matching.pipeline import CheckpointPolicy
@@ -62,6 +65,8 @@ def change(seams: dict[str, Any]) -> None:
     if "seal_postings" in seams:
         service["seal"] = Seal(seams["seal_postings"])
     setattr(opening, "Service", functools.partial(Service, **service))  # noqa: B010
+    if "min_free_bytes" in seams:
+        checkpoint._MIN_FREE_BYTES = seams["min_free_bytes"]
     if "stuck_s" in seams:
         feeds._STUCK_S = seams["stuck_s"]
     if "beat_s" in seams:

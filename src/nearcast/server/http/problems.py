@@ -28,6 +28,7 @@ from nearcast.errors import (
     one_line,
 )
 from nearcast.server.http.correlators import correlator_of
+from nearcast.server.log.committer import Overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -212,6 +213,8 @@ def problem_of(error: NearcastError) -> Problem:
         return Problem(404, "NOT_FOUND", str(error))
     if isinstance(error, NoSpace):
         return Problem(507, "NO_SPACE", "the disk of the server is full; nothing was stored")
+    if isinstance(error, Overloaded):
+        return Problem(503, "UNAVAILABLE", str(error), headers={"Retry-After": "1"})
     raise error
 
 

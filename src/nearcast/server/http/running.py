@@ -85,7 +85,8 @@ def serve(
         application.
     """
     _log_to_stderr()
-    app = create_app(lambda: open_service(where), settings)
+    service = open_service(where)  # here, where what goes wrong is the caller's to tell
+    app = create_app(lambda: service, settings)
     config = uvicorn.Config(
         app,
         host=host,
@@ -104,7 +105,6 @@ def serve(
         while not server.started and not serving.done():
             await asyncio.sleep(0.01)
         if server.started:
-            service = app.state.context.service
             service.on_failure = _fail
             _collect_less()
             key = await first_key(service)

@@ -74,6 +74,8 @@ class Committer:
         The time of the last record so far.
     clock_us
         The current time, in microseconds since 1970.
+    has_space
+        Whether there is space for what follows from records: the state, events and checkpoints.
     """
 
     def __init__(
@@ -84,12 +86,14 @@ class Committer:
         *,
         last_us: int = 0,
         clock_us: Callable[[], int] = lambda: clocks.time_ns() // 1000,
+        has_space: Callable[[], bool] = lambda: True,
     ) -> None:
         self._log = log
         self._deliver = deliver
         self._failed = failed
         self._last_us = last_us
         self._clock_us = clock_us
+        self._has_space = has_space
         self._changed = threading.Condition()
         self._waiting: list[tuple[object, Entry]] = []
         self._bytes = 0
@@ -153,6 +157,8 @@ class Committer:
         self._last_us = max(self._last_us, self._clock_us())
         entries = [timed(entry, self._last_us) for _, entry in group]
         try:
+            if not self._has_space():
+                raise NoSpace("the disk has no space for what would follow")
             last = self._log.append(entries)
         except NoSpace as error:
             self._deliver([Committed(tag, None, error) for tag, _ in group])

@@ -34,6 +34,7 @@ __all__ = ["Checkpoints", "Loaded"]
 
 _KIND = "server-registry"
 _PARTIAL = ".part"
+_MIN_FREE_BYTES = 16 << 20
 _BETWEEN = 4
 
 
@@ -60,6 +61,10 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob(f"*{_PARTIAL}"):
             shutil.rmtree(path)
+
+    def has_space(self) -> bool:
+        """Return whether the disk has space, for checkpoints and all else that can be derived."""
+        return shutil.disk_usage(self._folder).free >= _MIN_FREE_BYTES
 
     def seqs(self) -> list[int]:
         """Return the numbers of the records after which there is a checkpoint."""

@@ -102,7 +102,13 @@ class Pipeline:
         self._writing = threading.Lock()
         self._bytes = self._changes = 0
         self._checkpointing = threading.Thread()
-        self._committer = Committer(log, self._committed, self._fail, last_us=recovered.time_us)
+        self._committer = Committer(
+            log,
+            self._committed,
+            self._fail,
+            last_us=recovered.time_us,
+            has_space=recovered.checkpoints.has_space,
+        )
         self._thread = threading.Thread(target=self._run, name="matcher", daemon=True)
         self._thread.start()
 

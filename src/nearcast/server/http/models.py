@@ -422,7 +422,9 @@ class SubscriptionRequest(_Envelope):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
-    id: SubscriptionId | None = Field(default=None, description="The server makes one if it is left out.")
+    id: SubscriptionId | None = Field(
+        default=None, description="The server makes one if it is left out."
+    )
     sinkCredential: Credential | None = Field(
         default=None,
         description="Never part of an answer.",

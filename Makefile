@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install java first-look run test lint types layers tests tests-interpreted tests-spark tests-kafka tests-package coverage docs soak bench clean
+.PHONY: install java first-look run test lint types layers tests tests-interpreted tests-spark tests-kafka tests-server tests-package postgres coverage docs soak bench clean
 
 install: .venv/installed
 
@@ -65,7 +65,7 @@ run: .venv/library-installed
 # Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.
 test: lint layers
 	@$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
-		tests tests-spark tests-interpreted types tests-kafka tests-package docs
+		tests tests-spark tests-server tests-interpreted types tests-kafka tests-package docs
 
 lint: install
 	$(BIN)/ruff check .
@@ -81,7 +81,7 @@ layers: install
 PYTEST = $(BIN)/pytest -n 2
 
 tests: install
-	$(PYTEST) --ignore tests/spark --ignore tests/kafka
+	$(PYTEST) --ignore tests/spark --ignore tests/kafka --ignore tests/server --ignore tests/client
 
 # The kernels once more as plain Python: what Numba compiles is what was written.
 KERNEL_TESTS = $(addprefix tests/compiled/test_,borrow.py distances_and_areas.py partition.py simd_boxes.py sorting.py token_table.py)
@@ -99,6 +99,21 @@ coverage: install
 	$(BIN)/coverage html --quiet
 	$(BIN)/python tools/coverage_page.py out/coverage/coverage.json $(COVERED)
 	@echo "The tables of docs/benchmarks/coverage.md are new; out/coverage/html/index.html shows every line."
+
+# The live server and its client: faults, a real PostgreSQL, thousands of malformed requests.
+tests-server: install
+	@$(MAKE) --no-print-directory postgres
+	$(PYTEST) -rs tests/server tests/client
+
+# Where PostgreSQL is missing, root on Debian or Ubuntu gets it. Tests start one of their own, on a free port.
+postgres:
+	@if ls /usr/lib/postgresql/*/bin/postgres > /dev/null 2>&1; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		echo "Installing PostgreSQL for its tests"; \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql > /dev/null; \
+	else \
+		echo "PostgreSQL is not installed; its tests are skipped."; \
+	fi
 
 # Spark on two threads of one process, and on executors of their own; one session each.
 tests-spark: install
@@ -121,10 +136,11 @@ docs: install
 
 # The generated tests again and again with other seeds, for an hour or a night.
 ROUNDS ?= 20
-SERVER_FAULTS = NEARCAST_SERVER_KILLS=50 NEARCAST_POSTGRES_KILLS=20 NEARCAST_SERVER_FLIPS=50 NEARCAST_SERVER_CLIENTS=1000 NEARCAST_MALFORMED_REQUESTS=75000
+SOAK = NEARCAST_KILLS=40 NEARCAST_MALFORMED_ROWS=1000000 NEARCAST_SERVER_KILLS=50 NEARCAST_MALFORMED_REQUESTS=100000 \
+	NEARCAST_SERVER_CLIENTS=1000 NEARCAST_SERVER_FLIPS=50 NEARCAST_POSTGRES_KILLS=20
 soak: install java
 	for seed in $$(seq 1 $(ROUNDS)); do \
-		NEARCAST_KILLS=40 NEARCAST_MALFORMED_ROWS=1000000 $(SERVER_FAULTS) NEARCAST_TEST_SEED=$$seed $(BIN)/pytest -x --hypothesis-seed=$$seed tests || exit 1; \
+		$(SOAK) NEARCAST_TEST_SEED=$$seed $(BIN)/pytest -x --hypothesis-seed=$$seed tests || exit 1; \
 	done
 
 bench: install java

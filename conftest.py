@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["postgres"]  # tests/server/postgres.py: fixtures with a real PostgreSQL
+# Fixtures with a real PostgreSQL (tests/server/postgres.py), and with a server and its clients.
+pytest_plugins = ["postgres", "client_fixtures"]
 
 # Kernels are compiled at their first call, for which no deadline allows.
 settings.register_profile("nearcast", deadline=None)

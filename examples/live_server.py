@@ -51,7 +51,9 @@ def main() -> None:
         "--port",
         str(given.port),
     ]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    folder.mkdir(parents=True)
+    requests = open(data / "server.log", "w")  # what it writes about every request
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=requests, text=True)
     try:
         url, key = started(server)
         with Client(url, key) as client:
@@ -156,7 +158,8 @@ class Heard(threading.Thread):
         try:
             for event in self._stream:
                 if event.type == "match" and event.message is not None:
-                    self._delays_s.append(time.time() - event.message["properties"]["sent"])
+                    sent = event.message.get("properties", {}).get("sent", time.time())
+                    self._delays_s.append(time.time() - sent)
                     names = ", ".join(match.subscription_id for match in event.matches)
                     self.last = f"{event.message['text']!r} for {names}"
         except NearcastClientError as error:

@@ -206,8 +206,9 @@ class _Runner:
     def _start(self, words: list[str]) -> Path:
         """Start a program; return the file of what it prints."""
         output = self._folder / f".output-{self.count}"
-        with output.open("wb") as file:
-            process = subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT)
+        errors = output.with_suffix(".errors")
+        with output.open("wb") as file, errors.open("wb") as error_file:
+            process = subprocess.Popen(words, stdout=file, stderr=error_file)
         self._stack.callback(process.wait, _WAIT_S)
         self._stack.callback(process.send_signal, signal.SIGINT)
         return output
@@ -223,7 +224,8 @@ def _await(output: Path, done: Callable[[str], bool], where: str) -> str:
     """Wait until what a program has printed is as expected, and return it."""
     end = time.monotonic() + _WAIT_S
     while not done(text := output.read_text()):
-        assert time.monotonic() < end, f"{where}: this is all that came:\n{text}"
+        errors = output.with_suffix(".errors").read_text()
+        assert time.monotonic() < end, f"{where}: this is all that came:\n{text}\n{errors}"
         time.sleep(0.02)
     return text
 

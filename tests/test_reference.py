@@ -136,6 +136,18 @@ def test_the_page_of_http_has_all_routes_and_no_others() -> None:
         assert f"| `{code}` | {status} | {about} |" in text
 
 
+def test_metrics_in_the_guide_exist() -> None:
+    pytest.importorskip("prometheus_client")
+    from nearcast.server.http.metrics import Metrics
+
+    text = (ROOT / "docs/guides/server.md").read_text()
+    rendered = Metrics().render().decode()
+    known = {*re.findall(r"^# HELP (\w+) ", rendered, re.MULTILINE)}
+    named = {*re.findall(r"`(nearcast_\w+)`", text)}
+    assert named
+    assert named <= known
+
+
 def test_a_command_prints_the_error_that_the_page_shows() -> None:
     text = (ROOT / "docs/reference/errors.md").read_text()
     arguments = re.search(r"`nearcast (match --subscriptions nothing.*?)`", text)

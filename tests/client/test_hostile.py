@@ -146,6 +146,20 @@ def test_a_page_of_a_proxy_is_no_answer(kind: str) -> None:
                 next(events)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"{}", b'{"accepted":1}', b'{"accepted":1,"rejected":[{}]}', b'{"accepted":2,"rejected":[]}'],
+)
+def test_answers_with_something_missing_are_errors(kind: str, body: bytes) -> None:
+    with scripted([answer(body)]) as (url, _), opened(kind, url, KEY) as client:
+        with pytest.raises(InvalidAnswer):
+            client.publish(tea(1))
+        with pytest.raises(InvalidAnswer):
+            client.get("s1")
+        with pytest.raises(InvalidAnswer):
+            client.cursor("phone")
+
+
 def test_an_answer_that_never_comes_is_asked_for_again(kind: str) -> None:
     with scripted([HANG], [b"HTTP/1.1 200 OK\r\n", HANG], [accepted(1)]) as (url, requests):
         with opened(kind, url, KEY, timeout_s=0.3) as client:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nearcast import Circle, Engine, Message, Polygon, Rect, Subscription
+from nearcast.errors import NearcastError
+from nearcast.server.kafka.topics import Topics
 from nearcast.spark.build import build
 from nearcast.spark.sources import open_stream
 from nearcast.spark.updates import stream_updates
@@ -170,6 +172,13 @@ def worlds(kafka: Kafka, tmp_path: Path) -> Iterator[Any]:
             return world
 
         yield make
+
+
+def test_topics_must_be_there(kafka: Kafka) -> None:
+    kafka.create("there-messages", "there-changes")
+    url = f"kafka://{kafka.address}?messages=there-messages&changes=there-changes&matches=not-there"
+    with pytest.raises(NearcastError, match="has no topic not-there; create it first"):
+        Topics.parse(url).check()
 
 
 def test_what_the_scan_finds_arrives_once_through_restarts_and_crashes(worlds: Any) -> None:

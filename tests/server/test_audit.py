@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from nearcast.cli import app
 from nearcast.errors import InvalidInput, StorageError
+from nearcast.model import region
 from nearcast.server.audit import audit
 from nearcast.server.audit.stored import StoredEvents
 from nearcast.server.log.records import (
@@ -77,7 +78,7 @@ class Content:
         if shape < 0.8:
             return {"lon": x, "lat": y, "radius_m": self.random.choice([1000, 111_000, 250_000])}
         ring = [[x, y], [x + 3, y], [x, y + 3], [x, y]]
-        return {"geometry": json.dumps({"type": "Polygon", "coordinates": [ring]})}
+        return {"geometry": region({"type": "Polygon", "coordinates": [ring]}).to_wkb()}
 
     def row(self, kind: str) -> dict[str, Any]:
         words = self.random.sample(WORDS, self.random.randint(1, 2))

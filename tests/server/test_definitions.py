@@ -158,6 +158,8 @@ def test_all_properties_of_a_definition() -> None:
         "initial": True,
         "dwell_us": 1_500_000,
         "active": False,
+        "kind": "boolean",
+        "box": [13.0, 52.0, 14.0, 53.0],
     }
     assert "sinkCredential" not in shown
     assert shown == {name: value for name, value in resource.items() if name != "sinkCredential"}

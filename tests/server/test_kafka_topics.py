@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.errors import InvalidInput
+from nearcast.errors import InvalidInput, StorageError
+from nearcast.server.audit.audit import audit
 from nearcast.server.kafka.topics import Topics
 from nearcast.server.opening import Where, check_matches, open_service
 
@@ -58,6 +59,8 @@ def test_a_folder_stays_what_it_is(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="is missing"):
         check_matches(Where(remote))
     assert _open_and_close(Where(remote))  # as `nearcast keys` does
+    with pytest.raises(StorageError, match="matched by Spark"):
+        audit(remote)
 
 
 def _open_and_close(where: Where) -> bool:

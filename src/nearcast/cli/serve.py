@@ -68,6 +68,15 @@ def serve(
             help="Let webhooks go to a private network, such as 10.0.0.0/8. Can be given again.",
         ),
     ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-origin",
+            metavar="ORIGIN",
+            help="Let pages of another origin use the API, such as https://example.com. "
+            "Can be given again.",
+        ),
+    ] = None,
     repair: Annotated[
         bool,
         typer.Option("--repair", help="Skip damaged records of the log; subscribers see a gap."),
@@ -89,7 +98,9 @@ def serve(
             typer.echo(f"Admin key, shown only this once: {key}")
         typer.echo(f"Nearcast is listening on {url} with its data in {data}. Ctrl-C stops it.")
 
-    settings = Settings(allow_sinks=tuple(allow_sink or ()))
+    settings = Settings(
+        allow_sinks=tuple(allow_sink or ()), allow_origins=tuple(allow_origin or ())
+    )
     keep = Retention(keep_days * 86_400, None if keep_gb is None else round(keep_gb * 1e9))
     where = Where(data, database, repair, keep, matches)
     if matches is not None:

@@ -24,7 +24,16 @@ from nearcast.client.events import (
     Save,
     SaveWith,
 )
-from nearcast.client.exchange import Answer, Attempt, Call, Failure, Request, Sleep, retrying
+from nearcast.client.exchange import (
+    Answer,
+    Attempt,
+    Call,
+    Failure,
+    Request,
+    Sleep,
+    read_answer,
+    retrying,
+)
 from nearcast.client.publishing import Published, Publishing, is_one_message
 from nearcast.client.subscriptions import (
     Imported,
@@ -275,7 +284,7 @@ class AsyncClient:
                 command = flow.send(outcome)
             except StopIteration as done:
                 answer: Answer = done.value
-                return call.read(answer)
+                return read_answer(call, answer)
             outcome = None
             if isinstance(command, Attempt):
                 outcome = await self._attempt(command.request)

@@ -23,7 +23,16 @@ from nearcast.client.events import (
     Save,
     SaveWith,
 )
-from nearcast.client.exchange import Answer, Attempt, Call, Failure, Request, Sleep, retrying
+from nearcast.client.exchange import (
+    Answer,
+    Attempt,
+    Call,
+    Failure,
+    Request,
+    Sleep,
+    read_answer,
+    retrying,
+)
 from nearcast.client.publishing import Published, Publishing, is_one_message
 from nearcast.client.subscriptions import (
     Imported,
@@ -295,7 +304,7 @@ class Client:
                 command = flow.send(outcome)
             except StopIteration as done:
                 answer: Answer = done.value
-                return call.read(answer)
+                return read_answer(call, answer)
             outcome = None
             if isinstance(command, Attempt):
                 outcome = self._attempt(command.request)

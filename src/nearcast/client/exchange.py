@@ -41,6 +41,7 @@ __all__ = [
     "post",
     "problem_of",
     "put",
+    "read_answer",
     "retry_after_s",
     "retrying",
 ]
@@ -191,6 +192,16 @@ def document(answer: Answer) -> Document:
         shown = shorten(answer.body[:200].decode(errors="replace"))
         raise InvalidAnswer(f"expected a JSON object of a Nearcast server, got {shown}")
     return found
+
+
+def read_answer(call: Call[T], answer: Answer) -> T:
+    """Return what an answer says, or raise `InvalidAnswer` if it is not what was expected."""
+    try:
+        return call.read(answer)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        where = f"{call.request.method} {call.request.path}"
+        shown = shorten(answer.body[:200].decode(errors="replace"))
+        raise InvalidAnswer(f"{where}: unexpected answer {shown} ({error!r})") from None
 
 
 def nothing(answer: Answer) -> None:

@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from live_server import Client, LiveServer, Stream, box, subscription
+from tested_server import Client, LiveServer, Stream, box, subscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from live_server import LiveServer
+from tested_server import LiveServer
 
 KILLS = int(os.environ.get("NEARCAST_SERVER_KILLS", "5"))
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))

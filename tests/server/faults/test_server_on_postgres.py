@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from live_server import Client, LiveServer, Stream, box, subscription
+from tested_server import Client, LiveServer, Stream, box, subscription
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-
-from live_server import Answer, Client, LiveServer, box, subscription
+from tested_server import Answer, Client, LiveServer, box, subscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -80,6 +80,11 @@ def audit(
     """
     if not (folder / "log").is_dir():
         raise StorageError(f"{folder}: is not the folder of a server; it has no folder 'log'")
+    if (folder / "kafka").is_dir():
+        raise StorageError(
+            f"{folder}: the messages of this server are matched by Spark (--matches), so its log "
+            "does not say which events there must be; compare with nearcast spark match"
+        )
     events = StoredEvents(folder)
     with LogReader(folder / "log") as log:
         replay, begin, notes = start_at(folder, log)

@@ -77,8 +77,8 @@ class _Update(NamedTuple):
 class Subscription:
     """A subscription as it is at a moment.
 
-    ``row`` is that of its definition, at the place it has moved to. It only wants messages after
-    the number ``since``.
+    ``row`` is that of its definition, at the place it has moved to; ``version`` is the number of
+    its last change, and moves are none. It only wants messages after the number ``since``.
     """
 
     handle: int
@@ -485,12 +485,11 @@ class Replay:
                 before[subscription.handle] = subscription.asked
                 self._take_out(subscription)
                 subscription.row = row
-                subscription.version = last[subscription.handle][0]
         self._read([self.subscriptions[handle] for handle in before])
         updates: list[_Update] = []
         for handle, asked in before.items():
             found = self.subscriptions[handle]
-            updates += self._compared(found, asked, found.version, time_us)
+            updates += self._compared(found, asked, last[handle][0], time_us)
         self._update(updates, time_us)
 
 

@@ -99,9 +99,8 @@ class Scanner:
     def read(self, rows: Sequence[dict[str, Any]]) -> list[Asked | None]:
         """Return what subscriptions, given as rows of a file, ask for; None for invalid ones."""
         names = sorted({"geometry", *(name for row in rows for name in row)})
-        columns = {
-            name: pa.array([row.get(name) for row in rows], column_type(name)) for name in names
-        }
+        types = {name: column_type(name) for name in names} | {"geometry": pa.binary()}  # as WKB
+        columns = {name: pa.array([row.get(name) for row in rows], types[name]) for name in names}
         columns["id"] = pa.array(range(len(rows)), pa.int64())
         read, _ = read_subscriptions(pa.table(columns), self.vocabulary)
         asked: list[Asked | None] = [None] * len(rows)

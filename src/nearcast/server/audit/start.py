@@ -8,7 +8,6 @@ import numpy as np
 
 from nearcast.columns import NEVER
 from nearcast.engine import Engine
-from nearcast.engine.restore import table_of_subscriptions
 from nearcast.errors import StorageError
 from nearcast.server.audit.replay import ACTIVE, ENDED, PAUSED, Replay, Subscription
 from nearcast.server.audit.stored import checkpoint_seqs
@@ -86,13 +85,11 @@ def _resumed(checkpoint: Path, log: LogReader, seq: int) -> Replay:
 
 def _rows(engine: Engine) -> dict[int, dict[str, Any]]:
     """Return what subscriptions ask for, where they are now, as rows of a file, by handle."""
-    found = table_of_subscriptions([*engine]).to_pylist()
-    return {
-        row["id"]: {
-            name: value for name, value in row.items() if name not in _IGNORED and value is not None
-        }
-        for row in found
-    }
+    rows = {}
+    for one in engine:
+        row = {name: value for name, value in one.to_dict().items() if name not in _IGNORED}
+        rows[int(one.id)] = row | ({"geometry": one.region.to_wkb()} if "geometry" in row else {})
+    return rows
 
 
 def _since(engine: Engine) -> dict[int, int]:

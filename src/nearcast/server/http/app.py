@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse
 
 from nearcast import __version__
@@ -39,6 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["create_app"]
 
 _BEAT_S = 15.0
+_REQUEST_HEADERS = (
+    "Authorization",
+    "Content-Type",
+    "Idempotency-Key",
+    "If-Match",
+    "If-None-Match",
+    "Last-Event-ID",
+    "Prefer",
+    "x-correlator",
+)
 _ROUTERS = (
     publishing.router,
     events.router,
@@ -91,6 +102,14 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     problems.install(app)
     app.add_middleware(RequestLogMiddleware, metrics=metrics)
     app.add_middleware(CorrelatorMiddleware)
+    if settings is not None and settings.allow_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allow_origins,
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=_REQUEST_HEADERS,
+            expose_headers=["ETag", "Location", "Retry-After", "x-correlator"],
+        )
     for router in _ROUTERS:
         app.include_router(router, prefix="/v1")
     app.include_router(pages.router)

@@ -56,11 +56,14 @@ class Settings:
         How many subscriptions a tenant may have.
     allow_sinks
         Networks in which sinks may be although they are private, such as ``127.0.0.0/8``.
+    allow_origins
+        Origins whose pages may use the API from browsers, such as ``https://example.com``.
     """
 
     rates: Rates = field(default_factory=Rates)
     subscriptions: int = 100_000_000
     allow_sinks: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

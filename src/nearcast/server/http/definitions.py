@@ -30,6 +30,7 @@ from nearcast.server.http.models import (
 )
 from nearcast.server.http.problems import FieldError, Problem, validation_problem
 from nearcast.server.http.sinks import sink_of
+from nearcast.server.matching.tables import bounding_box
 from nearcast.text import words
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ def definition_of(
         "id": resource.id,
         "subscriber": detail.subscriber,
         "row": _row(subscription),
+        "kind": _kind(subscription),
+        "box": [*bounding_box(_reach(subscription))],
         "sink": sink_of(
             resource,
             now_us=now_us,
@@ -193,6 +196,8 @@ def definition_of_subscription(
         "id": document["id"],
         "subscriber": subscription.owner or "default",
         "row": _row(subscription),
+        "kind": _kind(subscription),
+        "box": [*bounding_box(_reach(subscription))],
         "sink": None,
         "types": None,
         "expires_us": _expiry(subscription, now_us),
@@ -366,6 +371,21 @@ def _shown(resource: SubscriptionRequest) -> dict[str, Any]:
     if isinstance(resource.config.subscriptionDetail.region, Feature):
         detail["region"] = detail["region"]["geometry"]
     return shown
+
+
+def _kind(subscription: model.Subscription) -> str:
+    ranking = subscription.ranking
+    if ranking is None:
+        return "boolean"
+    return "proximity" if isinstance(ranking, model.Proximity) else "overlap"
+
+
+def _reach(subscription: model.Subscription) -> model.Region:
+    """Return where messages can match: of one that is ranked by distance, a circle."""
+    region, ranking = subscription.region, subscription.ranking
+    if isinstance(region, model.Point) and isinstance(ranking, model.Proximity):
+        return model.Circle(region.lon, region.lat, ranking.max_distance_m)
+    return region
 
 
 def _row(subscription: model.Subscription) -> dict[str, Any]:

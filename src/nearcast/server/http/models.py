@@ -110,6 +110,12 @@ def _name(text: str) -> str:
     return text
 
 
+def _id(text: str) -> str:
+    if "/" in text or text in (".", ".."):
+        raise PydanticCustomError("id", "must not have a slash, and must not be a dot or two")
+    return _name(text)
+
+
 def _distinct(values: list[EventType]) -> list[EventType]:
     if len(set(values)) < len(values):
         raise PydanticCustomError("distinct", "must not have the same type twice")
@@ -129,6 +135,9 @@ Timestamp = Annotated[
 
 Name = Annotated[str, AfterValidator(_name), Field(min_length=1, max_length=256)]
 """A printable name of up to 256 characters."""
+
+SubscriptionId = Annotated[str, AfterValidator(_id), Field(min_length=1, max_length=256)]
+"""A name that can be part of a path."""
 
 Longitude = Annotated[float, Field(ge=-180, le=180, examples=[13.4])]
 Latitude = Annotated[float, Field(ge=-90, le=90, examples=[52.5])]
@@ -413,7 +422,9 @@ class SubscriptionRequest(_Envelope):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
-    id: Name | None = Field(default=None, description="The server makes one if it is left out.")
+    id: SubscriptionId | None = Field(
+        default=None, description="The server makes one if it is left out."
+    )
     sinkCredential: Credential | None = Field(
         default=None,
         description="Never part of an answer.",

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nearcast.model import Circle, Point, Rect, Subscription
+from nearcast.model import Circle, Rect
 from nearcast.server.delivery.rendering import TYPE_PREFIX, rfc3339
 from nearcast.server.log.records import Definition, SinkDefinition
-from nearcast.server.matching.tables import bounding_box, place_region
+from nearcast.server.matching.tables import place_region
 
 if TYPE_CHECKING:
     from nearcast.model import Region
@@ -23,17 +23,12 @@ _decode_place = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 def stored_definition(given: dict[str, Any]) -> Definition:
     """Return the definition for the log, of one that `definition_of` made."""
-    subscription = Subscription.from_dict({"id": 0, **given["row"]})
-    kind = "boolean" if subscription.ranking is None else _kind(given["row"])
-    region: Region = subscription.region
-    if kind == "proximity" and isinstance(region, Point):
-        region = Circle(region.lon, region.lat, given["row"]["max_distance_m"])
     sink = given["sink"]
     return Definition(
         subscriber=given["subscriber"],
         row=given["row"],
-        box=bounding_box(region),
-        kind=kind,
+        box=tuple(given["box"]),
+        kind=given["kind"],
         given=given["given"],
         sink=None
         if sink is None
@@ -86,7 +81,3 @@ def region_resource(region: Region) -> dict[str, Any]:
         west, south, east, north = region.west, region.south, region.east, region.north
         return {"areaType": "BOX", "west": west, "south": south, "east": east, "north": north}
     return region.to_geojson()
-
-
-def _kind(row: dict[str, Any]) -> str:
-    return "proximity" if "delta" in row else "overlap"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaException
 
 from nearcast.errors import NearcastError
 from nearcast.server.kafka.intake import Intake
 from nearcast.server.kafka.receiving import Receiver
-from nearcast.server.kafka.sending import Sender
+from nearcast.server.kafka.sending import Sender, Signals, Source
 from nearcast.server.matching.remote import RemoteEngine
 
 if TYPE_CHECKING:
@@ -25,6 +25,16 @@ __all__ = ["KafkaLink"]
 
 _log = logging.getLogger("nearcast.server")
 _RETRY_S = 5.0
+
+
+class _Worker(Protocol):
+    """Does one kind of work."""
+
+    def work(self) -> None:
+        """Do what there is to do, or wait a moment for something."""
+
+    def close(self) -> None:
+        """Close the connection."""
 
 
 class KafkaLink:
@@ -46,8 +56,21 @@ class KafkaLink:
 
     def start(self, pipeline: Pipeline) -> None:
         """Start the threads."""
-        for name, work in (("kafka-sender", self._send), ("kafka-receiver", self._receive)):
-            thread = threading.Thread(target=work, args=(pipeline,), name=name, daemon=True)
+        service, engine = self._service, pipeline.matcher.engine
+        assert isinstance(engine, RemoteEngine)
+        path = service.folder / "kafka" / "sent.json"
+        source = Source(service.log, engine, lambda: pipeline.matched_seq)
+        intake = Intake(service.log, service.registry, service.events, engine.offsets)
+        signals = Signals(self._awake, self._stopping)
+
+        def sender() -> Sender:
+            return Sender(self._topics, path, source, signals)
+
+        def receiver() -> Receiver:
+            return Receiver(self._topics, intake, pipeline.submit, self._stopping)
+
+        for name, make in (("kafka-sender", sender), ("kafka-receiver", receiver)):
+            thread = threading.Thread(target=self._run, args=(make,), name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -62,48 +85,21 @@ class KafkaLink:
         for thread in self._threads:
             thread.join()
 
-    def _send(self, pipeline: Pipeline) -> None:
-        service, engine = self._service, pipeline.matcher.engine
-        assert isinstance(engine, RemoteEngine)
-        path = service.folder / "kafka" / "sent.json"
-        sender = Sender(
-            self._topics, path, service.log, engine, lambda: pipeline.matched_seq, self._stopping
-        )
+    def _run(self, make: Callable[[], _Worker]) -> None:
+        """Let a worker work. After an error another one begins where the last one was sure."""
+        worker: _Worker | None = None
         while not self._stopping.is_set():
-            self._awake.clear()
-            if self._try(sender.send):
-                self._awake.wait(None if sender.sent.message >= pipeline.matched_seq else 0)
-        sender.close()
-
-    def _receive(self, pipeline: Pipeline) -> None:
-        service, engine = self._service, pipeline.matcher.engine
-        assert isinstance(engine, RemoteEngine)
-        intake = Intake(service.log, service.registry, service.events, engine.offsets)
-        receiver = None
-        while not self._stopping.is_set():
-            if receiver is None:
-                try:
-                    receiver = Receiver(self._topics, intake, pipeline.submit, self._stopping)
-                except KafkaException as error:
-                    self._wait(error)
-                    continue
-            self._try(receiver.receive)
-        if receiver is not None:
-            receiver.close()
-
-    def _try(self, work: Callable[[], None]) -> bool:
-        """Do something; if Kafka refuses, wait and return False."""
-        try:
-            work()
-        except (KafkaException, NearcastError) as error:
-            self._wait(error)
-            return False
-        except BaseException as error:
-            self._stopping.set()
-            self._service.failed(error)
-            return False
-        return True
-
-    def _wait(self, error: Exception) -> None:
-        _log.warning("Kafka: %s; trying again in %.0f s", error, _RETRY_S)
-        self._stopping.wait(_RETRY_S)
+            try:
+                worker = worker or make()
+                worker.work()
+            except (KafkaException, NearcastError) as error:
+                _log.warning("Kafka: %s; trying again in %.0f s", error, _RETRY_S)
+                if worker is not None:
+                    worker.close()
+                worker = None
+                self._stopping.wait(_RETRY_S)
+            except BaseException as error:
+                self._stopping.set()
+                self._service.failed(error)
+        if worker is not None:
+            worker.close()

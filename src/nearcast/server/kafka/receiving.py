@@ -81,20 +81,22 @@ class Receiver:
                 )
         self._consumer.assign(starts)
 
-    def receive(self) -> None:
+    def work(self) -> None:
         """Read what is there, or wait a moment for something, and write it to the log.
 
         Raises
         ------
         NearcastError
-            If the topic cannot be read.
+            If the topic cannot be read, or the log not be written. This receiver has lost its place
+            then: another one begins where the log ends.
         """
         values = self._poll()
         if not values:
             return
         entry, pairs, offsets = self._intake.entry(values)
-        if not len(pairs) or self._write(entry):
-            self._intake.written(pairs, offsets)
+        if len(pairs):
+            self._write(entry)
+        self._intake.written(pairs, offsets)
 
     def close(self) -> None:
         """Close the connection."""
@@ -110,22 +112,22 @@ class Receiver:
             raise NearcastError(f"{self._topic}: {error}") from None
         return [_value(message) for message in (first, *rest) if not _failed(message)]
 
-    def _write(self, entry: Entry) -> bool:
-        """Write an entry, however long that takes; return whether it was written."""
-        while not self._stopping.is_set():
+    def _write(self, entry: Entry) -> None:
+        """Write an entry, however long that takes."""
+        while True:
             tag = Written()
             try:
                 self._submit(tag, entry)
             except Overloaded:
-                self._stopping.wait(_RETRY_S)
-                continue
-            outcome = tag.wait()
-            if outcome.record is not None:
-                return True
-            if not isinstance(outcome.error, NoSpace):
-                return False  # the log has failed: the server ends
-            self._stopping.wait(_RETRY_S)
-        return False
+                problem: NearcastError | None = None
+            else:
+                problem = tag.wait().error
+                if problem is None:
+                    return
+            if self._stopping.wait(_RETRY_S):
+                raise NearcastError("the server is shutting down")
+            if problem is not None and not isinstance(problem, NoSpace):
+                raise problem
 
 
 def _failed(message: Any) -> bool:

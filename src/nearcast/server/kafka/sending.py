@@ -6,6 +6,7 @@ one kind has arrived before it sends the other.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sender", "Sent"]
 
+_log = logging.getLogger("nearcast.server")
 _MAX_SENT = 20_000
 _FLUSH_S = 0.2
 _PRODUCER = {
@@ -52,6 +54,21 @@ class _Due(NamedTuple):
     value: bytes
 
 
+class Source(NamedTuple):
+    """Where messages and changes come from; and the number of the last record that is matched."""
+
+    log: Log
+    engine: RemoteEngine
+    matched: Callable[[], int]
+
+
+class Signals(NamedTuple):
+    """Events: there is something to send; the thread has to end."""
+
+    awake: threading.Event
+    stopping: threading.Event
+
+
 class Sender:
     """Sends what the matcher has seen. One thread uses it.
 
@@ -60,47 +77,46 @@ class Sender:
     topics
         Where to send to.
     path
-        The file that says how far it came. If it is lost, everything is sent again, which changes
-        nothing: matches that come twice are dropped.
-    log, engine
-        Have the messages and the changes.
-    matched
-        Returns the number of the last record that the matcher has seen.
-    stopping
-        Is set when the thread has to end.
+        The file that says how far it came. If it is lost, all messages are sent again, which
+        changes nothing: matches that come twice are dropped.
+    source, signals
+        What to send, and when.
     """
 
-    def __init__(
-        self,
-        topics: Topics,
-        path: Path,
-        log: Log,
-        engine: RemoteEngine,
-        matched: Callable[[], int],
-        stopping: threading.Event,
-    ) -> None:
-        self._topics, self._path, self._log, self._engine = topics, path, log, engine
-        self._matched, self._stopping = matched, stopping
+    def __init__(self, topics: Topics, path: Path, source: Source, signals: Signals) -> None:
+        self._topics, self._path = topics, path
+        self._log, self._engine, self._matched = source
+        self._awake, self._stopping = signals
         self._producer = Producer(topics.settings(**_PRODUCER))
         self._error: str | None = None
         self._in_flight = 0
         remove_leftovers(path)
         sent = _read_sent(path)
-        self.sent = Sent(min(sent.message, log.last_seq), sent.change)
-        engine.sent(self.sent.change)
+        self.sent = Sent(min(sent.message, self._log.last_seq), sent.change)
+        self._engine.sent(sent.change)
 
-    def send(self) -> None:
-        """Send everything that the matcher has seen.
+    def work(self) -> None:
+        """Send everything that the matcher has seen, then wait until there is more.
 
         Raises
         ------
         NearcastError
-            If Kafka refuses it. The next call begins where it was sure.
+            If Kafka refuses it. Another sender begins where this one was sure.
         """
+        self._awake.clear()
+        self.send()
+        if self.sent.message >= self._matched():
+            self._awake.wait()
+
+    def send(self) -> None:
+        """Send everything that the matcher has seen."""
         until = self._matched()  # before the changes: so that none before it is missing
         changes = self._engine.waiting()
         done, message = 0, self.sent.message
         first = max(message + 1, self._log.first_seq)
+        if message and first > message + 1:
+            problem = "records %d to %d were removed before Kafka had them; keep them longer"
+            _log.error(problem, message + 1, first - 1)
         for record in self._log.read(first) if until > message else ():
             if record.seq > until or self._stopping.is_set():
                 break

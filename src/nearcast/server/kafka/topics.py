@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from nearcast.errors import InvalidInput, NearcastError
 
 __all__ = ["Topics"]
 
+_log = logging.getLogger("nearcast.server.kafka")
 _SCHEME = "kafka://"
 _NAMES = ("messages", "changes", "matches")
 _CHECK_S = 15.0
@@ -76,7 +78,11 @@ class Topics:
         InvalidInput
             If the file of settings cannot be read.
         """
-        given: dict[str, Any] = {"bootstrap.servers": self.servers, "client.id": "nearcast"}
+        given: dict[str, Any] = {
+            "bootstrap.servers": self.servers,
+            "client.id": "nearcast",
+            "logger": _log,
+        }
         if self.config is not None:
             try:
                 lines = self.config.read_text(encoding="utf-8").splitlines()

@@ -25,6 +25,7 @@ import pyarrow as pa
 from nearcast.engine import Engine
 from nearcast.engine.published import Moved, Published, Replaced
 from nearcast.intake import Rejects
+from nearcast.model.regions import region
 from nearcast.storage import strings_from_arrays, strings_to_arrays
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class RemoteEngine(Engine):
 
     def _add(self, op: str, handle: int, version: int, row: Mapping[str, Any]) -> None:
         given = {name: value for name, value in row.items() if value is not None}
+        if "geometry" in given:
+            given["geometry"] = region(given["geometry"]).to_wkt()
         time = _START + timedelta(microseconds=self._clock.now_us())
         value = _encode({**given, "op": op, "id": remote_id(handle, version), "time": time})
         self._rows += 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bounding_box", "move_table", "place_box", "place_region", "subscription_table"]
 
-_UNITS = 1e-7
+_UNITS = 10_000_000
 
 
 def _columns(rows: Sequence[dict[str, Any]], kind: str) -> dict[str, pa.Array]:
@@ -64,13 +64,13 @@ def place_box(place: dict[str, Any]) -> Box:
 def bounding_box(region: Region) -> Box:
     """Return west, south, east and north of a region in degrees; west > east across 180."""
     boxes = region.boxes()
-    south = min(box[1] for box in boxes) * _UNITS
-    north = max(box[3] for box in boxes) * _UNITS
+    south = min(box[1] for box in boxes) / _UNITS
+    north = max(box[3] for box in boxes) / _UNITS
     wests, easts = [box[0] for box in boxes], [box[2] for box in boxes]
     crosses = min(wests) == WORLD[0] and max(easts) == WORLD[2] and len(boxes) > 1
     if crosses:
         west = min((w for w in wests if w > WORLD[0]), default=WORLD[0])
         east = max((e for e in easts if e < WORLD[2]), default=WORLD[2])
         if west > east:
-            return Box(west * _UNITS, south, east * _UNITS, north)
-    return Box(min(wests) * _UNITS, south, max(easts) * _UNITS, north)
+            return Box(west / _UNITS, south, east / _UNITS, north)
+    return Box(min(wests) / _UNITS, south, max(easts) / _UNITS, north)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from matching_oracle import (
     WIDE,
     Oracle,
@@ -20,6 +19,7 @@ from matching_oracle import (
     random_records,
     records_of,
 )
+
 from nearcast.server.log.records import (
     CHANGES,
     MESSAGES,

@@ -258,6 +258,7 @@ def test_requests_that_http_does_not_allow(server: LiveServer) -> None:
     )
     assert exchange(client, good).startswith(b"HTTP/1.1 200")
     before = server.resident_bytes()
+    statuses = []
     for number in itertools.count():
         if number < len(BROKEN):
             sent = BROKEN[number]
@@ -269,6 +270,8 @@ def test_requests_that_http_does_not_allow(server: LiveServer) -> None:
             break
         for status in re.findall(rb"^HTTP/1.1 (\d+)", exchange(client, sent), re.MULTILINE):
             assert int(status) < 500, (sent[:500], status)
+            statuses.append(int(status))
+    assert statuses.count(400) > number // 4, statuses
     assert server.resident_bytes() < before + (64 << 20)
 
 

@@ -461,3 +461,23 @@ def test_fixed_weights_are_never_counted_again(tmp_path: Path) -> None:
         found = {match.subscription_id: match.score for match in one.publish(message)}
         assert found["a"] == before["a"]
         assert len(found) == 1_503
+
+
+def test_weights_that_are_counted_by_hand_are_not_counted_by_the_engine(tmp_path: Path) -> None:
+    def ranked(first: int, count: int) -> list[Subscription]:
+        numbers = range(first, first + count)
+        return [Subscription(n, HERE, ["tea"], ranking=Overlap(0.5, 0.1)) for n in numbers]
+
+    engine = Engine(weights="manual")
+    engine.subscribe(ranked(0, 2))
+    for counted in (2, 2_002):
+        engine.count_weights()
+        engine.subscribe(ranked(counted, 2_000))
+        engine.settle()
+        assert engine.stats().weighed_subscriptions == counted
+        engine.save(tmp_path / str(counted))
+        engine.close()
+        engine = Engine.open(tmp_path / str(counted))
+        engine.settle()
+        assert engine.stats().weighed_subscriptions == counted
+    engine.close()

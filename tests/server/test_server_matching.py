@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import random
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matching_oracle import (
+    SECOND,
+    START_US,
     WIDE,
     Oracle,
     Told,
@@ -27,6 +32,7 @@ from nearcast.server.log.records import (
     Definition,
     changes_body,
     messages_body,
+    moves_body,
     timed,
 )
 from nearcast.server.matching.checkpoint import Checkpoints
@@ -34,7 +40,7 @@ from nearcast.server.matching.events import EventStore
 from nearcast.server.matching.matcher import Matcher, Processed, new_engine
 from nearcast.server.matching.postings import Postings
 from nearcast.server.state import Sqlite, State
-from nearcast.storage.log import Record
+from nearcast.storage.log import Entry, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -165,6 +171,94 @@ def test_a_checkpoint_makes_no_difference(drawn: list[Any], at: int) -> None:
                 parts.append(loaded.matcher.process(records[at + 1 :]))
             assert columns(parts) == expected
         assert (loaded.seq, loaded.time_us) == (first.last_seq, 5)
+
+
+def ranked_records(seed: int) -> list[Record]:
+    """Return a log with many ranked subscriptions that come, change, move, pause and end."""
+    rng = random.Random(seed)
+    common, rare = [f"w{number}" for number in range(30)], itertools.count()
+    ids: list[str] = []
+
+    def place(kind: str) -> dict[str, Any]:
+        lon, lat = rng.randrange(4), rng.randrange(4)
+        if kind == "proximity":
+            return {"lon": lon, "lat": lat}
+        return {"west": lon, "south": lat, "east": lon + 1, "north": lat + 1}
+
+    def definition(kind: str, time_us: int) -> Definition:
+        keywords = [*rng.sample(common, rng.randint(1, 4)), f"rare{next(rare)}"]
+        ranking = {**WIDE, "tau": 0.2} if kind == "proximity" else {"alpha": 0.6, "theta": 0.2}
+        return Definition(
+            rng.choice("uv"),
+            {"keywords": keywords[: rng.randint(1, 5)], **place(kind), **ranking},
+            (0.0, 0.0, 5.0, 5.0),
+            kind,
+            {},
+            expires_us=time_us + rng.randint(1, 20) * SECOND if rng.random() < 0.2 else None,
+            max_events=rng.choice([0, 0, 0, 1, 5]),
+            initial=rng.random() < 0.5,
+            dwell_us=rng.choice([0, 0, 2 * SECOND]),
+            active=rng.random() < 0.9,
+        )
+
+    def change(time_us: int) -> Change:
+        if ids and rng.random() < 0.3:
+            id = rng.choice(ids)
+            gone = rng.random() < 0.5
+            return Change(id, None if gone else definition(kind_of(id), time_us))
+        ids.append(f"{rng.choice(['proximity', 'overlap'])} {len(ids)}")
+        return Change(ids[-1], definition(kind_of(ids[-1]), time_us))
+
+    def kind_of(id: str) -> str:
+        return id.split()[0]
+
+    def message() -> bytes:
+        words = [*rng.choices(common, k=6), f"rare{rng.randrange(400)}", "unknown"]
+        return message_json(words, rng.randrange(5), rng.randrange(5), rng.choice([None, 9]))
+
+    def entry(time_us: int) -> Entry:
+        chance = rng.random()
+        if chance < 0.45 or not ids:
+            return changes_body(0, [change(time_us) for _ in range(rng.randint(1, 150))])
+        if chance < 0.85:
+            return messages_body(0, [message() for _ in range(rng.randint(1, 4))])
+        moved = rng.choices(ids, k=20)
+        return moves_body(0, [(id, place(kind_of(id))) for id in moved])
+
+    records, seq, time_us = [], 1, START_US
+    for _ in range(60):
+        time_us += rng.choice([0, 0, 1, 2]) * SECOND
+        one = timed(entry(time_us), time_us)
+        records.append(Record(seq, one.kind, one.body, 7, one.count))
+        seq += one.count
+    return records
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_depend_on_the_log_only(tmp_path: Path, seed: int) -> None:
+    """Not on batches, merged segments, checkpoints, or what the engine has not forgotten yet."""
+    records = ranked_records(seed)
+    expected = process(records)
+    assert np.count_nonzero(~np.isnan(expected[0].postings.score)) > 1000
+    rng = random.Random(seed)
+    engine = new_engine()
+    matcher, parts = Matcher(engine), []
+    checkpoints = Checkpoints(tmp_path / "checkpoint")
+    with EventStore(tmp_path / "events") as events:
+        for batch in batches(records, iter(rng.choices(range(1, 6), k=len(records)))):
+            parts.append(matcher.process(batch))
+            last_seq = parts[-1].last_seq
+            events.append(parts[-1].postings, last_seq)
+            chance = rng.random()
+            if chance < 0.3:
+                matcher.engine.settle()
+            elif chance < 0.5:
+                checkpoints.take(matcher, events, last_seq, 0)()
+                matcher.engine.close()
+                matcher = checkpoints.load(last_seq).matcher
+    matcher.engine.close()
+    assert matcher.counted > 512
+    assert columns(parts) == columns(expected)
 
 
 def test_weights_are_counted_at_moments_of_the_log() -> None:

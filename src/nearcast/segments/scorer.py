@@ -27,7 +27,8 @@ class Scorer:
     """The frozen table of weights, and the similarity and distance, of a set of subscriptions.
 
     An engine has one, and so has a version on Spark. It is replaced as a whole. One that is
-    ``fixed`` is never replaced: weights are not counted again, whatever is written.
+    ``fixed`` is not replaced because of what is written: weights are counted again only when
+    somebody asks for it, and the next one is fixed too.
     """
 
     weights: Weights
@@ -66,7 +67,7 @@ class Scorer:
         weights = Weights(
             vocabulary, frequency, subscriptions=count, version=self.weights.version + 1
         )
-        return Scorer(weights, self.scoring)
+        return Scorer(weights, self.scoring, fixed=self.fixed)
 
     def _was_counted(
         self, vocabulary: Vocabulary, frequency: NDArray[np.int64], count: int

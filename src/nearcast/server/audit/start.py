@@ -44,7 +44,8 @@ def start_at(folder: Path, log: LogReader) -> tuple[Replay, int, tuple[str, ...]
                 f"The log begins with seq {log.first_seq:,}. Subscriptions were taken as the "
                 f"checkpoint at seq {seq:,} has them, and not computed again.",
                 f"Messages before seq {log.first_seq:,} are gone: matches with them that began or "
-                "ended later were not compared.",
+                "ended later were not compared. If such a match counts toward a maximum of events, "
+                "the audit may report a difference where the server is right.",
             )
             return _resumed(folder / "checkpoint" / f"{seq:020d}", log, seq), seq + 1, notes
     raise StorageError(

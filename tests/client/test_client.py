@@ -9,14 +9,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from both import AnyClient, opened
-from hostile import answer, scripted
-from running import running_server
 from standardwebhooks.webhooks import Webhook
 
+from both import AnyClient, opened
+from hostile import answer, scripted
 from nearcast import Circle, Message, Overlap, Point, Proximity, Rect, Subscription
 from nearcast.client import Client, EventMatch, EventsLost, Gap, ProblemError, Reach, Rejected
 from nearcast.errors import InvalidInput, RegionError, UnsupportedFile
+from running import running_server
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,12 +11,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from both import opened
 from hostile import HANG, answer, cutting, event, scripted, stream_head
-from running import running_server
-
 from nearcast import Circle
 from nearcast.client import AsyncClient, Client, ConnectionFailed, InvalidAnswer, ProblemError
+from running import running_server
 
 if TYPE_CHECKING:
     from pathlib import Path

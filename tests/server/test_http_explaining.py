@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from running import BERLIN, Running, circle, resource, running_server
 
 if TYPE_CHECKING:

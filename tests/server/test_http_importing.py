@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import BERLIN, Running, resource, running_server
 
 from nearcast.server.http import importing
+from running import BERLIN, Running, resource, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
-from receiving import receiving
-from running import BERLIN, Running, resource, running_server
 
 from nearcast.server.http import monitoring
 from nearcast.server.http.logs import JsonFormatter
 from nearcast.server.http.monitoring import count_events
 from nearcast.server.matching.postings import Postings
+from receiving import receiving
+from running import BERLIN, Running, resource, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

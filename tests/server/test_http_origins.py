@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+
 from running import resource, running_server
 
 if TYPE_CHECKING:

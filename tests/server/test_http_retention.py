@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from receiving import receiving
-from running import BERLIN, Running, resource, running_server
 
 from nearcast.server.matching.recovery import Seal
 from nearcast.server.matching.retention import Retention
 from nearcast.server.service import Service
+from receiving import receiving
+from running import BERLIN, Running, resource, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

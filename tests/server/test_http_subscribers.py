@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cloudevents.core.formats.json import JSONFormat
 from httpx_sse import connect_sse
-from running import BERLIN, Running, resource, running_server
 from websockets.sync.client import connect
+
+from running import BERLIN, Running, resource, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from running import BERLIN, Running, resource, running_server
 
 if TYPE_CHECKING:

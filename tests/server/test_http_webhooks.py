@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cloudevents.core.formats.json import JSONFormat
-from receiving import Received, Receiver, receiving
-from running import BERLIN, Running, resource, running_server
 from standardwebhooks import Webhook
 
 from nearcast.server.state import DeadLetter
+from receiving import Received, Receiver, receiving
+from running import BERLIN, Running, resource, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
-from webhook_world import raw_receiving, receiving
 
 from nearcast.server.delivery.addresses import SinkNetworks
 from nearcast.server.delivery.posting import Answer, SinkClient
+from webhook_world import raw_receiving, receiving
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from matching_oracle import (
     SECOND,
     START_US,
@@ -24,7 +25,6 @@ from matching_oracle import (
     random_records,
     records_of,
 )
-
 from nearcast.server.log.records import (
     CHANGES,
     MESSAGES,

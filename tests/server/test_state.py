@@ -55,9 +55,8 @@ from nearcast.server.state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from postgres import Postgres as Server
-
     from nearcast.server.state import Database, Definition
+    from postgres import Postgres as Server
 
 
 def put(seq: int, handle: int, **given: Any) -> PutDefinition:

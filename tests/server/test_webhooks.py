@@ -16,14 +16,6 @@ from cloudevents.core.formats.json import JSONFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
-from webhook_world import (
-    NOW_US,
-    SECRET,
-    MemoryEvents,
-    VirtualClock,
-    raw_receiving,
-    receiving,
-)
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.addresses import SinkNetworks
@@ -32,6 +24,14 @@ from nearcast.server.delivery.posting import SinkClient
 from nearcast.server.delivery.signing import new_secret
 from nearcast.server.delivery.sinks import Sink, check_sink_headers
 from nearcast.server.delivery.webhooks import SCHEDULE_S, Clock, Retries, WebhookSender
+from webhook_world import (
+    NOW_US,
+    SECRET,
+    MemoryEvents,
+    VirtualClock,
+    raw_receiving,
+    receiving,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

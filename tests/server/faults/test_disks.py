@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from tested_server import Client, LiveServer, Stream, box, subscription
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from tested_server import Answer, Client, LiveServer, box, subscription
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import shutil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
 from tested_server import Client, LiveServer, Stream, box, subscription
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from tested_server import Client, LiveServer, box, subscription
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
 from tested_server import Answer, Client, LiveServer, box, subscription
 
 if TYPE_CHECKING:

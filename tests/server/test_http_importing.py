@@ -200,6 +200,24 @@ def test_moves_change_what_is_delivered(server: Running) -> None:
     assert matched == [48.85]
 
 
+def test_a_patch_leaves_a_subscription_where_it_has_moved(server: Running) -> None:
+    key = server.make_tenant("patched")
+    with server.client(key) as client:
+        client.put("/v1/subscriptions/m", json=resource("tea")).raise_for_status()
+        paris = {"lon": 2.35, "lat": 48.85}
+        body = lines({"subscriptionId": "m", **paris, "radius_m": 500})
+        assert client.post("/v1/moves", content=body, headers=NDJSON).json()["moved"] == 1
+        patch = {"Content-Type": "application/merge-patch+json"}
+        for status in ("INACTIVE", "ACTIVE"):
+            content = json.dumps({"status": status})
+            answer = client.patch("/v1/subscriptions/m", content=content, headers=patch)
+            detail = answer.raise_for_status().json()["config"]["subscriptionDetail"]
+            assert detail["region"]["center"] == {"latitude": 48.85, "longitude": 2.35}
+        client.post("/v1/messages", json={"text": "tea", **paris}).raise_for_status()
+        matched = [e["data"]["message"]["lat"] for e in events(client) if "message" in e["data"]]
+    assert matched == [48.85]
+
+
 def events(client: httpx.Client) -> list[dict[str, Any]]:
     """Return all events of the default subscriber: those until a last message of this call."""
     client.put("/v1/subscriptions/last", json=resource("thelast")).raise_for_status()

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from nearcast.model import Region
     from nearcast.server.state import Definition as Row
 
-__all__ = ["as_given", "definition_in", "region_resource", "resource_of", "stored_definition"]
+__all__ = [
+    "as_given",
+    "definition_in",
+    "given_now",
+    "region_resource",
+    "resource_of",
+    "stored_definition",
+]
 
 _decode = msgspec.msgpack.Decoder(Definition).decode
 _decode_place = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -60,12 +67,18 @@ def definition_in(row: Row) -> Definition:
     return _decode(row.definition)
 
 
+def given_now(row: Row) -> dict[str, Any]:
+    """Return the resource as it was given, at the place where the subscription is now."""
+    given = definition_in(row).given
+    if row.place is not None:
+        region = region_resource(place_region(_decode_place(row.place)))
+        given["config"]["subscriptionDetail"]["region"] = region
+    return given
+
+
 def resource_of(row: Row) -> dict[str, Any]:
     """Return a row of the state as clients read it."""
-    resource = {"protocol": "HTTP", **definition_in(row).given}
-    if row.place is not None:
-        detail = resource["config"]["subscriptionDetail"]
-        detail |= {"region": region_resource(place_region(_decode_place(row.place)))}
+    resource = {"protocol": "HTTP", **given_now(row)}
     resource |= {"id": row.external_id, "startsAt": rfc3339(row.created_us)}
     if row.expires_us is not None:
         resource["expiresAt"] = rfc3339(row.expires_us)

@@ -27,6 +27,7 @@ from nearcast.server.http.problems import CODES, Problem
 from nearcast.server.http.stored import (
     as_given,
     definition_in,
+    given_now,
     resource_of,
     stored_definition,
 )
@@ -164,7 +165,7 @@ async def change(id: str, request: Request, principal: Subscriber) -> Response:
         if expected is not None and row.version != expected:
             raise Problem(412, "PRECONDITION_FAILED", "it was changed meanwhile; read it again")
         stored = definition_in(row)
-        resource = patched({**stored.given, "status": row.status}, patch)
+        resource = patched({**given_now(row), "status": row.status}, patch)
         given = _defined(context, principal, resource, as_given(stored))
         made = await _with_secret(context, principal, resource, given)
         done = Change(id, stored_definition(given), row.version, must_exist=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 __all__ = ["keys_app", "serve"]
 
+_SLOW_S = 5.0
+_COMPILING = "Starting. The first start on a machine compiles kernels, which takes about a minute."
 DEFAULT_FOLDER = Path("nearcast-data")
 DATA = typer.Argument(metavar=FOLDER, help="The folder of the server; made if it is not there.")
 DATABASE = typer.Option(
@@ -93,7 +96,11 @@ def serve(
     from nearcast.server.matching.retention import Retention
     from nearcast.server.opening import Where, check_matches
 
+    slow = threading.Timer(_SLOW_S, typer.echo, [_COMPILING], {"err": True})
+    slow.daemon = True
+
     def ready(url: str, key: str | None, app: object) -> None:
+        slow.cancel()
         if key is not None:
             typer.echo(f"Admin key, shown only this once: {key}")
         typer.echo(f"Nearcast is listening on {url} with its data in {data}. Ctrl-C stops it.")
@@ -106,6 +113,7 @@ def serve(
     if matches is not None:
         require("kafka", "nearcast serve --matches")
     check_matches(where)
+    slow.start()
     run(where, host, port, settings, ready)
 
 

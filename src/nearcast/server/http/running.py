@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import threading
 from socket import SO_SNDBUF, SOL_SOCKET
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from nearcast.server.http.app import create_app
 from nearcast.server.http.logs import JsonFormatter
 from nearcast.server.opening import first_key, open_service
+from nearcast.server.warming import compile_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -85,7 +87,10 @@ def serve(
         application.
     """
     _log_to_stderr()
+    compiling = threading.Thread(target=compile_kernels, name="compiler", daemon=True)
+    compiling.start()
     service = open_service(where)  # here, where what goes wrong is the caller's to tell
+    compiling.join()
     app = create_app(lambda: service, settings)
     config = uvicorn.Config(
         app,

@@ -56,7 +56,7 @@ _OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _VERBS = {"", "arrives", "background", "fails", "server", "skip", "with"}
 _PROGRAMS = {"python", "cat", "curl", "head", "ls", "cp", "mkdir"}
 _CURL = "silent\nshow-error\nfail-with-body\nmax-time = 60\n"
-_WAIT_S = 60.0
+_WAIT_S = 400.0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ __all__ = ["Answer", "Client", "LiveServer", "Stream", "box", "subscription"]
 
 _PROCESS = Path(__file__).with_name("server_process.py")
 _ANSWER_S = 30
-_START_S = 120
+_START_S = 400  # the first start on a machine compiles kernels
 _STOP_S = 60
 
 

@@ -49,7 +49,7 @@ class Server:
         if parts.scheme not in ("http", "https") or not parts.host or parts.query:
             problem = "must be the address of a server, such as https://nearcast.example.com"
             raise InvalidInput("url", url, problem)
-        if not key.isascii() or not key.isprintable() or " " in key:
+        if not isinstance(key, str) or not key.isascii() or not key.isprintable() or " " in key:
             raise InvalidInput("key", "...", "must be a key (nc_...) or a token (nct_...)")
         self._url = url.rstrip("/")
         self._headers = {

@@ -98,9 +98,17 @@ class Feeds:
 
         A connection whose last write has not ended for two minutes is given up.
         """
+        self.check()
         for feeds in self._of_channel.values():
             for feed in feeds:
                 feed.beat(self._last_seq)
+
+    def check(self) -> None:
+        """End the feeds of those who may not read them any more."""
+        for feeds in self._of_channel.values():
+            for feed in feeds:
+                if not feed.allowed():
+                    feed.end()
 
     def wake(self, channel: int) -> None:
         """Wake the feeds of a channel: it may be time for events that wait."""
@@ -123,6 +131,8 @@ class Feed:
         After the last event that was taken.
     ended
         Whether the server is ending.
+    allowed
+        Tells whether its reader may still read it: keys are revoked, and tokens expire.
     """
 
     def __init__(self, feeds: Feeds, channel: int, subscriber: str, after: Position) -> None:
@@ -135,6 +145,7 @@ class Feed:
         self._woken = False
         self._writer: tuple[Callable[[], object] | None, float] | None = None
         self.ended = False
+        self.allowed: Callable[[], bool] = lambda: True
 
     def put(self, block: Block) -> None:
         """Take note of a block with events of the channel."""

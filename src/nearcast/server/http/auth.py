@@ -105,6 +105,11 @@ class Authenticator:
         scope.setdefault("state", {})["tenant"] = found.tenant
         return found
 
+    def allows(self, scope: Scope) -> bool:
+        """Return whether whoever sent a request would still be known."""
+        credential = _credential(scope)
+        return credential is not None and self._find(credential) is not None
+
     def forget(self) -> None:
         """Forget all keys that were valid a moment ago; to be called when one is revoked."""
         self._cached.clear()

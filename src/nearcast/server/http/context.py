@@ -208,6 +208,7 @@ class Context:
             self.limiter.forget(tenant)
         self._limits.clear()
         self.authenticator.forget()
+        self.service.feeds.check()
 
     def _authenticate(self, key_id: str, digest: bytes) -> Principal | None:
         key = self.service.state.key(key_id)

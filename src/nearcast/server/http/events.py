@@ -99,6 +99,7 @@ async def read_events(
             return await _poll(context, feed, gap, limit, wait_s)
         finally:
             feed.feed.close()
+    feed.feed.allowed = lambda: context.authenticator.allows(request.scope)
     return EventStream(context, feed, gap, lines=lines)
 
 
@@ -118,6 +119,7 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
         return
     paced = await context.feed(principal.tenant, name, position)
     feed = paced.feed
+    feed.allowed = lambda: context.authenticator.allows(websocket.scope)
     watcher = asyncio.create_task(_watch(websocket, feed))
     context.missing(gap, "websocket")
     streams = context.metrics.streams.labels("websocket")
@@ -163,6 +165,12 @@ async def _poll(
             if not wait_s:
                 paced.feed.wake()
             events = await paced.next()
+    while events and len(events) < limit:  # more that are there already
+        paced.feed.wake()
+        more = await paced.next()
+        if not more:
+            break
+        events += more
     events = events[:limit]
     context.delivered(events, "poll")
     position = events[-1].position if events else paced.position

@@ -232,6 +232,8 @@ def _definition(record: object, limits: DefinitionLimits, now_us: int) -> Defini
         raise InvalidInput("", record, "must be a JSON object")
     if "config" in record:
         return definition_of(request_of(record), limits, now_us=now_us)
+    if "subscriber" in record and "owner" not in record:
+        record = {**record, "owner": record["subscriber"]}
     subscription = model.Subscription.from_dict(record)
     try:
         return definition_of_subscription(subscription, limits, now_us=now_us)

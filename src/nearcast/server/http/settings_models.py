@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -39,8 +40,19 @@ __all__ = [
 ]
 
 Role = Literal["publish", "subscribe", "admin"]
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+
+
+def _clock_time(text: str) -> str:
+    if not _CLOCK.fullmatch(text):
+        raise PydanticCustomError("clock_time", "must be a time of day such as 22:00")
+    return text
+
+
 ClockTime = Annotated[
-    str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", examples=["22:00", "07:00"])
+    str,
+    AfterValidator(_clock_time),
+    Field(examples=["22:00", "07:00"], json_schema_extra={"pattern": f"^{_CLOCK.pattern}$"}),
 ]
 
 

@@ -25,6 +25,7 @@ def test_all_examples_are_tested() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
         "library.py",
         "live_engine.py",
+        "live_server.py",  # tests/server/test_sample_stream.py runs it
         "own_index.py",
         "own_tokenizer.py",
         "ranking.py",

@@ -7,12 +7,13 @@ import gc
 import logging
 import os
 import threading
-from socket import SO_SNDBUF, SOL_SOCKET
+from socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_SNDBUF, SOL_SOCKET, socket
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from nearcast.errors import NearcastError
 from nearcast.server.http.app import create_app
 from nearcast.server.http.logs import JsonFormatter
 from nearcast.server.opening import first_key, open_service
@@ -20,7 +21,6 @@ from nearcast.server.warming import compile_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from socket import socket
 
     from fastapi import FastAPI
 
@@ -87,6 +87,7 @@ def serve(
         application.
     """
     _log_to_stderr()
+    address = _bound(host, port)
     compiling = threading.Thread(target=compile_kernels, name="compiler", daemon=True)
     compiling.start()
     service = open_service(where)  # here, where what goes wrong is the caller's to tell
@@ -106,7 +107,7 @@ def serve(
     server = NearcastServer(config, app)
 
     async def run() -> None:
-        serving = asyncio.create_task(server.serve())
+        serving = asyncio.create_task(server.serve([address]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.01)
         if server.started:
@@ -118,6 +119,19 @@ def serve(
         await serving
 
     _run(run())
+
+
+def _bound(host: str, port: int) -> socket:
+    """Return a socket with an address of its own, which nobody can connect to yet."""
+    found = socket(AF_INET6 if ":" in host else AF_INET)
+    found.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        problem = f"cannot listen on {host}, port {port}: {error.strerror}"
+        raise NearcastError(f"{problem}; choose another one with --host and --port") from None
+    return found
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:

@@ -1,0 +1,52 @@
+"""``nearcast serve`` and ``nearcast keys``: what they say when something is in the way."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEARCAST = [sys.executable, "-m", "nearcast.cli"]
+
+
+def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [*NEARCAST, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = run("serve", tmp_path, "--port", str(port))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"nearcast: cannot listen on 127.0.0.1, port {port}: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_address_of_another_machine_is_one_line(tmp_path: Path) -> None:
+    done = run("serve", tmp_path, "--host", "192.0.2.1", "--port", "0")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    made = run("keys", "create", tmp_path, "--role", "publish", "--name", "feed").stdout.strip()
+    assert re.fullmatch(r"nc_[0-9a-z]{12}_[\w-]{43}", made)
+    listed = run("keys", "list", tmp_path, "--json").stdout
+    assert '"feed"' in listed
+    assert made.split("_")[2] not in listed
+    assert run("keys", "revoke", made, tmp_path).returncode == 0
+    assert run("keys", "revoke", "000000000000", tmp_path).returncode == 1
+
+
+@pytest.mark.parametrize("role", ["root", ""])
+def test_a_role_that_does_not_exist_is_refused(role: str, tmp_path: Path) -> None:
+    done = run("keys", "create", tmp_path, "--role", role)
+    assert done.returncode == 1
+    assert "publish, subscribe, admin" in done.stderr

@@ -182,7 +182,7 @@ def test_topics_must_be_there(kafka: Kafka) -> None:
 
 
 def test_what_the_scan_finds_arrives_once_through_restarts_and_crashes(worlds: Any) -> None:
-    world = worlds("crashes")
+    world = worlds("server-crashes")
     world.put_some(0, 30)
     world.publish()
     world.wait()
@@ -199,7 +199,7 @@ def test_what_the_scan_finds_arrives_once_through_restarts_and_crashes(worlds: A
 
 
 def test_matches_that_come_again_are_dropped(worlds: Any) -> None:
-    world = worlds("again")
+    world = worlds("server-again")
     world.put_some(0, 20)
     world.publish()
     world.wait()

@@ -24,7 +24,17 @@ FAMILIES = {
 }
 """Indexes that share kernels, and how the names of their tests and modules are recognized."""
 
-FIRST = ["tests/spark/test_stream_killed.py", "tests/spark/test_updates_killed.py", *FAMILIES]
+FIRST = [
+    "tests/spark/test_stream_killed.py",
+    "tests/spark/test_updates_killed.py",
+    *FAMILIES,
+    "tests/benchmarks/test_bench_server.py",
+    "tests/server/faults/test_malformed_requests.py",
+    "tests/server/faults/test_server_killed.py",
+    "tests/server/test_state.py",
+    "tests/server/matching/test_events.py",
+    "tests/server/test_audit.py",
+]
 """What takes longest, so that no worker is left with it at the end."""
 
 

@@ -247,6 +247,6 @@ class EventStoreMachine(RuleBasedStateMachine):
 
 
 EventStoreMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None
+    max_examples=25, stateful_step_count=25, deadline=None
 )
 TestEventStore = EventStoreMachine.TestCase

@@ -76,7 +76,7 @@ class Stretch(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a publisher is told: what was written, and the note that was made of the rest.
+    """The answer to a publisher: what was written, and the note about the rest.
 
     ``stretch`` is None if nothing was to be written.
     """

@@ -1,6 +1,6 @@
 """An engine that matches nothing itself: another system does, and gets what changes from here.
 
-The matcher calls it as it calls any engine. What it is told of subscriptions becomes rows of
+The matcher calls it as it calls any engine. Changes of subscriptions become rows of
 changes (``op``, ``id``, ``time`` and the columns of subscriptions), which somebody sends to the
 other system, each after the messages that came before it. The matches come back as records of the
 log.

@@ -79,8 +79,9 @@ async def publish_and_receive(server: LiveServer, count: int) -> list[int]:
     for first in range(0, MESSAGES, BATCH):
         await asyncio.to_thread(publish, client, first)
         sizes.append(server.resident_bytes())
-    for received in await asyncio.gather(*reading):
-        assert received == [*range(MESSAGES)]
+    async with asyncio.timeout(300):
+        for received in await asyncio.gather(*reading):
+            assert received == [*range(MESSAGES)]
     return [*sizes, server.resident_bytes()]
 
 

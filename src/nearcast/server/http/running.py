@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import threading
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_SNDBUF, SOL_SOCKET, socket
 from typing import TYPE_CHECKING, Any
 
@@ -88,10 +87,8 @@ def serve(
     """
     _log_to_stderr()
     address = _bound(host, port)
-    compiling = threading.Thread(target=compile_kernels, name="compiler", daemon=True)
-    compiling.start()
+    compile_kernels()
     service = open_service(where)  # here, where what goes wrong is the caller's to tell
-    compiling.join()
     app = create_app(lambda: service, settings)
     config = uvicorn.Config(
         app,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import PlainTextResponse
 
 from nearcast import __version__
 from nearcast.server.http import (
@@ -113,12 +112,6 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
     for router in _ROUTERS:
         app.include_router(router, prefix="/v1")
     app.include_router(pages.router)
-
-    @app.get("/healthz", response_class=PlainTextResponse, include_in_schema=False)
-    async def health() -> str:
-        return "ok\n"
-
-    del health
     openapi.install(app)
     return app
 

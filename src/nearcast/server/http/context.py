@@ -12,6 +12,7 @@ from fastapi import Depends
 from fastapi.security import HTTPBearer
 from starlette.requests import HTTPConnection
 
+from nearcast.errors import InvalidInput
 from nearcast.server.delivery.addresses import SinkNetworks
 from nearcast.server.delivery.paced import Pace, PacedFeed
 from nearcast.server.delivery.pacing import PacingSettings
@@ -34,7 +35,15 @@ if TYPE_CHECKING:
     from nearcast.server.matching.postings import Position
     from nearcast.server.service import Gap, Service
 
-__all__ = ["ROLES_OF", "Context", "Settings", "TenantLimits", "context_of", "may"]
+__all__ = [
+    "ROLES_OF",
+    "Context",
+    "Settings",
+    "TenantLimits",
+    "context_of",
+    "may",
+    "named_subscriber",
+]
 
 DEFAULT_SUBSCRIBER = "default"
 _BODY_BYTES = 16 << 20
@@ -242,3 +251,12 @@ def may(role: str) -> Callable[..., Awaitable[Principal]]:
 
     ROLES_OF[principal] = role
     return principal
+
+
+def named_subscriber(principal: Principal, given: str | None) -> str:
+    """Return the subscriber that a request is about, if it may be."""
+    name = given or principal.subscriber or DEFAULT_SUBSCRIBER
+    if len(name) > 256 or not name.isprintable():
+        raise InvalidInput("subscriber", name, "must have 1 to 256 printable characters")
+    principal.require_subscriber(name)
+    return name

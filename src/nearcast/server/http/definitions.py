@@ -49,6 +49,7 @@ __all__ = [
     "patched",
     "place_row",
     "region_of",
+    "region_resource",
     "request_of",
 ]
 
@@ -414,14 +415,7 @@ def _config_of(subscription: model.Subscription) -> dict[str, Any]:
     }
     if subscription.owner is not None:
         detail["subscriber"] = subscription.owner
-    region = subscription.region
-    if isinstance(region, model.Circle):
-        center = {"latitude": region.lat, "longitude": region.lon}
-        detail["region"] = {"areaType": "CIRCLE", "center": center, "radius": region.radius_m}
-    elif isinstance(region, model.Rect):
-        detail["region"] = {"areaType": "BOX", **place_row(region)}
-    else:
-        detail["region"] = _lists(region.to_geojson())
+    detail["region"] = region_resource(subscription.region)
     if subscription.ranking is not None:
         ranking = subscription.ranking.to_dict()
         names = {"max_distance_m": "maxDistanceM"}
@@ -430,6 +424,17 @@ def _config_of(subscription: model.Subscription) -> dict[str, Any]:
     if subscription.expires_us is not None:
         config["subscriptionExpireTime"] = timestamp_text(subscription.expires_us)
     return config
+
+
+def region_resource(region: model.Region) -> dict[str, Any]:
+    """Return a region as clients write it."""
+    if isinstance(region, model.Circle):
+        center = {"latitude": region.lat, "longitude": region.lon}
+        return {"areaType": "CIRCLE", "center": center, "radius": region.radius_m}
+    if isinstance(region, model.Rect):
+        return {"areaType": "BOX", **place_row(region)}
+    shown: dict[str, Any] = _lists(region.to_geojson())
+    return shown
 
 
 def _lists(value: Any) -> Any:

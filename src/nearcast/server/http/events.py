@@ -14,10 +14,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.rendering import event_id, json_text, sse_frame
 from nearcast.server.http.auth import Principal
-from nearcast.server.http.context import Context, context_of, may
+from nearcast.server.http.context import Context, context_of, may, named_subscriber
 from nearcast.server.http.messages import JSON, NDJSON
 from nearcast.server.http.problems import Problem
-from nearcast.server.http.subscribers import named_subscriber, resolved_position
+from nearcast.server.http.subscribers import resolved_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable

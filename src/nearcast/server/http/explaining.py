@@ -17,12 +17,11 @@ from nearcast.model import Message, Subscription
 from nearcast.server.delivery.rendering import event_id
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
-from nearcast.server.http.context import context_of, may
+from nearcast.server.http.context import context_of, may, named_subscriber
 from nearcast.server.http.definitions import definition_of
 from nearcast.server.http.messages import JSON, parse_messages
 from nearcast.server.http.models import Resource, SubscriptionRequest
 from nearcast.server.http.problems import FieldError, Problem
-from nearcast.server.http.subscribers import named_subscriber
 from nearcast.server.log.records import (
     MESSAGES,
     Definition,

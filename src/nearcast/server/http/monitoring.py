@@ -67,6 +67,12 @@ def count_events(postings: Postings) -> int:
     return 1 + int(np.count_nonzero(new))
 
 
+@router.get("/healthz", response_class=PlainTextResponse, include_in_schema=False)
+async def health() -> str:
+    """Tell that the process answers."""
+    return "ok\n"
+
+
 @router.get("/metrics", response_class=PlainTextResponse)
 async def read_metrics(request: Request) -> Response:
     """Return the metrics of the server in the text format of Prometheus. It needs no key."""

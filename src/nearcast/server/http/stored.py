@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nearcast.model import Circle, Rect
 from nearcast.server.delivery.rendering import TYPE_PREFIX, rfc3339
+from nearcast.server.http.definitions import region_resource
 from nearcast.server.log.records import Definition, SinkDefinition
 from nearcast.server.matching.tables import place_region
 
 if TYPE_CHECKING:
-    from nearcast.model import Region
     from nearcast.server.state import Definition as Row
 
 __all__ = [
     "as_given",
     "definition_in",
     "given_now",
-    "region_resource",
     "resource_of",
     "stored_definition",
 ]
@@ -83,14 +81,3 @@ def resource_of(row: Row) -> dict[str, Any]:
     if row.expires_us is not None:
         resource["expiresAt"] = rfc3339(row.expires_us)
     return resource | {"status": row.status, "version": row.version}
-
-
-def region_resource(region: Region) -> dict[str, Any]:
-    """Return a region as clients write it."""
-    if isinstance(region, Circle):
-        center = {"latitude": region.lat, "longitude": region.lon}
-        return {"areaType": "CIRCLE", "center": center, "radius": region.radius_m}
-    if isinstance(region, Rect):
-        west, south, east, north = region.west, region.south, region.east, region.north
-        return {"areaType": "BOX", "west": west, "south": south, "east": east, "north": north}
-    return region.to_geojson()

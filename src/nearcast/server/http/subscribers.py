@@ -10,12 +10,11 @@ from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nearcast.errors import InvalidInput
 from nearcast.server.delivery.pacing import PacingSettings
 from nearcast.server.delivery.rendering import event_id
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
-from nearcast.server.http.context import DEFAULT_SUBSCRIBER, Context, context_of, may
+from nearcast.server.http.context import Context, context_of, may, named_subscriber
 from nearcast.server.http.models import timestamp_text
 from nearcast.server.http.problems import Problem
 from nearcast.server.http.settings_models import (
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from nearcast.server.service import Gap
     from nearcast.server.state import Subscriber as Row
 
-__all__ = ["named_subscriber", "resolved_position", "router"]
+__all__ = ["resolved_position", "router"]
 
 router = APIRouter(tags=["events"])
 Reader = Annotated[Principal, Depends(may("subscribe"))]
@@ -121,15 +120,6 @@ async def read_cursor(
     if row is None:
         raise _no_cursor()
     return json_answer(_shown(name, row.value, row.updated_us))
-
-
-def named_subscriber(principal: Principal, given: str | None) -> str:
-    """Return the subscriber that a request is about, if it may be."""
-    name = given or principal.subscriber or DEFAULT_SUBSCRIBER
-    if len(name) > 256 or not name.isprintable():
-        raise InvalidInput("subscriber", name, "must have 1 to 256 printable characters")
-    principal.require_subscriber(name)
-    return name
 
 
 async def resolved_position(

@@ -13,7 +13,7 @@ from nearcast.errors import InvalidInput
 from nearcast.server.delivery.signing import new_secret
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
-from nearcast.server.http.context import DEFAULT_SUBSCRIBER, Context, context_of, may
+from nearcast.server.http.context import Context, context_of, may, named_subscriber
 from nearcast.server.http.definitions import definition_of, patched, request_of
 from nearcast.server.http.limits import read_body
 from nearcast.server.http.messages import JSON
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nearcast.server.service import Service
     from nearcast.server.state import Definition as Row
 
-__all__ = ["check_quota", "known_secret", "problem_of_outcome", "router", "subscriber_of"]
+__all__ = ["check_quota", "known_secret", "problem_of_outcome", "router"]
 
 router = APIRouter(tags=["subscriptions"])
 Subscriber = Annotated[Principal, Depends(may("subscribe"))]
@@ -201,13 +201,6 @@ def problem_of_outcome(outcome: Outcome) -> Problem:
     return Problem(CODES[outcome.code][0], outcome.code, outcome.reason)
 
 
-def subscriber_of(principal: Principal, given: str | None) -> str:
-    """Return the subscriber that a request is about, if it may be."""
-    name = given or principal.subscriber or DEFAULT_SUBSCRIBER
-    principal.require_subscriber(name)
-    return name
-
-
 def known_secret(service: Service, tenant: int, subscriber: str, url: str) -> str | None:
     """Return the secret of the sink of a subscriber with an address; None if there is none."""
     channel = service.registry.channel_of(Channel(tenant, subscriber, url))
@@ -233,7 +226,7 @@ def _defined(
     limits = context.limits(principal.tenant).definitions
     given = definition_of(resource, limits, previous=previous)
     named = "subscriber" in resource.config.subscriptionDetail.model_fields_set
-    given["subscriber"] = subscriber_of(principal, given["subscriber"] if named else None)
+    given["subscriber"] = named_subscriber(principal, given["subscriber"] if named else None)
     return given
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from nearcast.client.errors import ConnectionFailed, EventsLost, InvalidAnswer, ProblemError
 from nearcast.client.events import Event, Gap
 from nearcast.client.exchange import (
+    FIRST_CONTACT_S,
     Answer,
     Attempt,
     Failure,
@@ -39,13 +40,17 @@ OK = Answer(200, {}, b"{}")
 
 
 def run(
-    request: Request, outcomes: Iterable[Answer | Failure], retry_s: float = 60.0
+    request: Request,
+    outcomes: Iterable[Answer | Failure],
+    retry_s: float = 60.0,
+    *,
+    reached: bool = True,
 ) -> tuple[Answer, list[float]]:
     """Run a request with a clock that only `Sleep` moves; return the answer and the waits."""
     now = 0.0
     waits: list[float] = []
     coming = iter(outcomes)
-    flow = retrying(request, retry_s, lambda: now)
+    flow = retrying(request, retry_s, lambda: now, reached=reached)
     outcome = None
     while True:
         try:
@@ -92,6 +97,16 @@ def test_the_server_says_how_long_to_wait() -> None:
 def test_it_gives_up_in_time() -> None:
     with pytest.raises(ConnectionFailed, match="GET /v1/x: gone"):
         run(REQUEST, iter(lambda: Failure("gone", sent=True), None), retry_s=30)
+
+
+def test_a_server_that_never_answered_is_given_up_soon() -> None:
+    refused = Failure("connection refused", sent=False)
+    outcomes = [refused] * 7 + [OK]
+    assert sum(run(REQUEST, outcomes)[1]) > FIRST_CONTACT_S
+    with pytest.raises(ConnectionFailed, match="refused"):
+        run(REQUEST, outcomes, reached=False)
+    busy = Answer(503, {"retry-after": "7"}, b"")
+    assert run(REQUEST, [refused, busy, refused, OK], reached=False)[0] == OK
 
 
 def test_times_to_wait_are_seconds_or_dates() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nearcast import model
 from nearcast.intake import read_subscriptions, subscriptions_from
+from nearcast.server.delivery.addresses import SinkNetworks
 from nearcast.server.http.definitions import (
     DefinitionLimits,
     definition_of,
@@ -290,10 +291,11 @@ def test_limits_of_clauses_vertices_and_keywords() -> None:
 
 
 def test_http_sinks_need_the_setting() -> None:
-    limits = DefinitionLimits(http_sinks=True)
+    limits = DefinitionLimits(networks=SinkNetworks.of(["127.0.0.0/8"]))
     resource = document() | {"sink": "http://127.0.0.1:8080/hook"}
     assert define(resource, limits=limits)["sink"]["url"] == "http://127.0.0.1:8080/hook"
-    assert problem_of(document() | {"sink": "ftp://a"}, limits=limits).code == "INVALID_SINK"
+    for sink in ("ftp://a", "http://8.8.8.8/hook", "https://10.0.0.1/hook"):
+        assert problem_of(document() | {"sink": sink}, limits=limits).code == "INVALID_SINK"
 
 
 def test_a_replaced_sink_keeps_its_secret_and_sends_its_token_nowhere_else() -> None:

@@ -60,7 +60,7 @@ def test_the_routes_need_the_role(server: Running, method: str, path: str, body:
     with server.client(server.make_key("publish")) as client:
         assert client.request(method, path, json=body).status_code == 403
     with server.client(server.make_key("subscribe", subscriber="bob")) as bob:
-        path = f"{path}?subscriber=ann"
+        path = f"{path}?subscriber=ann" if "cursors" in path else path
         assert bob.request(method, path, json=body).status_code == 403
 
 

@@ -234,11 +234,18 @@ def test_private_addresses_are_refused(tmp_path: Path, receiver: Receiver) -> No
         body = resource("tea", sink=receiver.url)
         answer = client.post("/v1/subscriptions", json=body)
         assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_SINK")
-        body = resource("tea", sink="https://127.0.0.1:1/hook", types=MATCHES)
+
+
+def test_private_addresses_are_refused_on_delivery(tmp_path: Path, receiver: Receiver) -> None:
+    with running_server(tmp_path, allow_sinks=LOCAL) as server, server.client() as client:
+        key = server.key
+        body = resource("tea", sink=receiver.url, types=MATCHES)
         client.post("/v1/subscriptions", json=body).raise_for_status()
+        assert client.post(f"{only_sink(client)}/test").json()["status"] == 200
+    with running_server(tmp_path) as server, server.client(key) as client:
         tested = client.post(f"{only_sink(client)}/test").json()
         assert "status" not in tested
-        assert tested["error"]
+        assert "not allowed" in tested["error"]
 
 
 ROUTES = [

@@ -80,7 +80,8 @@ class Client:
     timeout_s
         How long a connection or an answer may take.
     retry_s
-        How long a request that fails for a passing reason is sent again.
+        How long a request that fails for a passing reason is sent again; at most five seconds if
+        the server cannot be reached and never was.
     http
         An ``httpx.Client`` with settings of your own, such as proxies and certificates; you close
         it yourself.
@@ -297,7 +298,7 @@ class Client:
     # --- transport -------------------------------------------------------------------------------
 
     def _call(self, call: Call[T]) -> T:
-        flow = retrying(call.request, self._retry_s)
+        flow = retrying(call.request, self._retry_s, reached=self._server.reached)
         outcome: Answer | Failure | None = None
         while True:
             try:
@@ -317,6 +318,7 @@ class Client:
             response = self._http.send(built)
         except httpx.RequestError as error:
             return failure_of(error)
+        self._server.reached = True
         return answer_of(response, response.content)
 
 

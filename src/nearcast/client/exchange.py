@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
 __all__ = [
+    "FIRST_CONTACT_S",
     "GEOJSON",
     "JSON",
     "NDJSON",
@@ -54,6 +55,9 @@ Document = dict[str, Any]
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 GEOJSON = "application/geo+json"
+
+FIRST_CONTACT_S = 5.0
+"""How long a server that never answered is tried to be reached."""
 
 _FIRST_DELAY_S = 0.2
 _MAX_DELAY_S = 10.0
@@ -116,12 +120,28 @@ class Sleep:
 
 
 def retrying(
-    request: Request, retry_s: float, clock: Callable[[], float] = time.monotonic
+    request: Request,
+    retry_s: float,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    reached: bool = True,
 ) -> Generator[Attempt | Sleep, Answer | Failure | None, Answer]:
     """Send a request until it is answered; return the answer, which is a success.
 
     A repeatable request is sent again after every failure that may pass. Others only if the
     server cannot have acted: it was not reached, or it answered that there is too much to do.
+
+    Parameters
+    ----------
+    request
+        The request.
+    retry_s
+        How long it is sent again.
+    clock
+        The time in seconds.
+    reached
+        Whether there was an answer of the server before. If there never was one, the address is
+        probably wrong, so a connection that fails is tried again for a few seconds only.
 
     Raises
     ------
@@ -131,6 +151,7 @@ def retrying(
         If there is no answer within ``retry_s`` seconds.
     """
     end = clock() + retry_s
+    first_end = end if reached else min(end, clock() + FIRST_CONTACT_S)
     attempt = 0
     while True:
         outcome = yield Attempt(request)
@@ -138,7 +159,9 @@ def retrying(
         if isinstance(outcome, Answer) and 200 <= outcome.status < 300:
             return outcome
         wait_s = _wait_s(request, outcome, attempt)
-        if wait_s is None or clock() + wait_s > end:
+        if isinstance(outcome, Answer) or outcome.sent:
+            first_end = end
+        if wait_s is None or clock() + wait_s > first_end:
             raise _error_of(request, outcome)
         yield Sleep(wait_s)
         attempt += 1

@@ -39,6 +39,11 @@ class Server:
         A key or a token.
     timeout_s
         How long a connection or an answer may take.
+
+    Attributes
+    ----------
+    reached
+        Whether it has answered a request.
     """
 
     def __init__(self, url: str, key: str, timeout_s: float) -> None:
@@ -57,6 +62,7 @@ class Server:
             "user-agent": f"nearcast-client/{__version__}",
         }
         self._timeout_s = timeout_s
+        self.reached = False
 
     def arguments(self, request: Request, *, stream: bool = False) -> Arguments:
         """Return the arguments that make httpx's request of a request."""

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -19,12 +20,12 @@ from nearcast.errors import NearcastError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from types import TracebackType
 
 __all__ = ["Sampler", "ServerProcess", "SyncProbe", "forget_pages"]
 
 _LISTENING = re.compile(r"listening on (http://127\.0\.0\.1:(\d+))")
+_ANONYMOUS = re.compile(r"^RssAnon:\s+(\d+) kB", re.MULTILINE)
 _STOP_S = 300
 _PROBE_BYTES = 4_096
 _PROBE_S = 0.05
@@ -70,9 +71,15 @@ class ServerProcess:
         times = self._watched.cpu_times()
         return float(times.user + times.system)
 
-    def rss_bytes(self) -> int:
-        """Return how much memory it has."""
-        return int(self._watched.memory_info().rss)
+    def memory(self) -> tuple[int, int]:
+        """Return how many bytes of memory it has, and how many of them are not pages of files.
+
+        The engine and old events are mapped files: their pages come and go as the system likes.
+        """
+        rss = int(self._watched.memory_info().rss)
+        status = Path(f"/proc/{self._watched.pid}/status")
+        found = _ANONYMOUS.search(status.read_text()) if status.exists() else None
+        return rss, rss if found is None else int(found[1]) * 1024
 
     def kill(self) -> None:
         """End it at once."""
@@ -158,10 +165,11 @@ class SyncProbe(_Periodic):
 
 
 class Sample(NamedTuple):
-    """The memory of the server at a moment."""
+    """The memory of the server at a moment: all of it, and without pages of files."""
 
     at_s: float
     rss_bytes: int
+    own_bytes: int
 
 
 class Sampler(_Periodic):
@@ -178,7 +186,7 @@ class Sampler(_Periodic):
         return super().__enter__()
 
     def _sample(self) -> None:
-        self.samples.append(Sample(time.monotonic() - self._began, self._server.rss_bytes()))
+        self.samples.append(Sample(time.monotonic() - self._began, *self._server.memory()))
 
 
 def forget_pages(folder: Path) -> None:

@@ -314,15 +314,20 @@ def _memory(prepared: Prepared, sizes: Sizes, step: Step) -> dict[str, Any]:
             load = _stream_round(server, prepared, sizes, rate, seconds)
     at_s = np.array([sample.at_s for sample in sampler.samples])
     rss = np.array([sample.rss_bytes for sample in sampler.samples], np.float64)
+    own = np.array([sample.own_bytes for sample in sampler.samples], np.float64)
     part_s = min(60.0, seconds / 3)
+    first, last, late = at_s <= part_s, at_s >= at_s[-1] - part_s, at_s >= at_s[-1] / 2
     return {
         "minutes": sizes.minutes,
         "load": load,
-        "first_bytes": float(np.median(rss[at_s <= part_s])),
-        "last_bytes": float(np.median(rss[at_s >= at_s[-1] - part_s])),
+        "first_bytes": float(np.median(rss[first])),
+        "last_bytes": float(np.median(rss[last])),
         "most_bytes": float(rss.max()),
-        "slope_bytes_per_minute": float(np.polyfit(at_s, rss, 1)[0]) * 60,
+        "first_own_bytes": float(np.median(own[first])),
+        "last_own_bytes": float(np.median(own[last])),
+        "own_slope_bytes_per_minute": float(np.polyfit(at_s[late], own[late], 1)[0]) * 60,
         "rss_bytes": rss.tolist(),
+        "own_bytes": own.tolist(),
     }
 
 

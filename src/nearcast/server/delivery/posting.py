@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import aiohttp
+from yarl import URL
 
 from nearcast.errors import one_line
 from nearcast.server.delivery.addresses import SinkNetworks, ThreadResolver
@@ -28,6 +29,7 @@ MAX_ANSWER: Final = 64 * 1024
 PER_HOST: Final = 8
 MAX_IN_FLIGHT: Final = 512
 MAX_RETRY_AFTER_S: Final = 24 * 3600.0
+RESOLVE_S: Final = 2.0
 _MAX_ERROR = 200
 _STALE_S = 1.0
 
@@ -67,6 +69,7 @@ class SinkClient:
         resolver: AbstractResolver | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._networks = networks
         self._timeout_s = timeout_s
         self._tls = tls
         self._resolver = resolver or ThreadResolver()
@@ -85,6 +88,19 @@ class SinkClient:
         self._hosts: dict[str, _Host] = {}
         self._per_host = per_host
         self._in_flight = asyncio.Semaphore(max_in_flight)
+
+    async def may_reach(self, url: str) -> bool:
+        """Return whether requests may go to an address that the host of a URL has now.
+
+        A name that cannot be resolved at the moment may have one later.
+        """
+        parsed = URL(url)
+        try:
+            async with asyncio.timeout(RESOLVE_S):
+                found = await self._resolver.resolve(parsed.host or "", parsed.port or 0)
+        except (OSError, UnicodeError):  # a time-out is an OSError
+            return True
+        return any(self._networks.permits(one["host"], parsed.scheme) for one in found)
 
     @asynccontextmanager
     async def slot(self, host: str) -> AsyncIterator[None]:

@@ -1,8 +1,8 @@
 """Who sends a request: keys and tokens, and what they may do.
 
 A request has ``Authorization: Bearer <key or token>``. Only ``GET /v1/events`` also takes
-``?access_token=``, because browsers' EventSource cannot set headers; use tokens there, which
-expire. The log of requests never has the query.
+``?access_token=``, because browsers' EventSource cannot set headers: a token, which expires, and
+never a key, because addresses end up in histories and logs.
 
 Whatever is wrong with a key, the answer is the same.
 """
@@ -29,6 +29,7 @@ EVENTS_PATH = "/v1/events"
 """The only path that takes a token in its query."""
 
 _BEARER = re.compile(rb"bearer +([\x21-\x7e]+)", re.IGNORECASE)
+_TOKEN = "nct_"
 _MAX_CACHED = 4_096
 _CACHED_S = 5.0
 
@@ -93,8 +94,7 @@ class Authenticator:
         Problem
             Of status 401, always the same, if there is no valid key or token.
         """
-        credential = _credential(scope)
-        found = None if credential is None else self._find(credential)
+        found = self._of_request(scope)
         if found is None:
             raise Problem(
                 401,
@@ -107,15 +107,18 @@ class Authenticator:
 
     def allows(self, scope: Scope) -> bool:
         """Return whether whoever sent a request would still be known."""
-        credential = _credential(scope)
-        return credential is not None and self._find(credential) is not None
+        return self._of_request(scope) is not None
 
     def forget(self) -> None:
         """Forget all keys that were valid a moment ago; to be called when one is revoked."""
         self._cached.clear()
 
+    def _of_request(self, scope: Scope) -> Principal | None:
+        credential = _credential(scope)
+        return None if credential is None else self._find(credential)
+
     def _find(self, credential: str) -> Principal | None:
-        if credential.startswith("nct_"):
+        if credential.startswith(_TOKEN):
             return self._of_token(credential)
         digest = hashlib.sha256(credential.encode()).digest()
         now = self._monotonic()
@@ -151,4 +154,4 @@ def _credential(scope: Scope) -> str | None:
     if not is_get or scope["path"] != EVENTS_PATH:
         return None
     given = parse_qs(scope["query_string"].decode("latin-1")).get("access_token", [])
-    return given[0] if len(given) == 1 and given[0].isascii() else None
+    return given[0] if len(given) == 1 and given[0].startswith(_TOKEN) else None

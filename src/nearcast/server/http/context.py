@@ -22,6 +22,8 @@ from nearcast.server.delivery.webhooks import WebhookSender
 from nearcast.server.http.auth import Authenticator, Principal
 from nearcast.server.http.definitions import DefinitionLimits
 from nearcast.server.http.limits import RateLimiter, Rates
+from nearcast.server.http.parameters import check_parameters
+from nearcast.server.http.problems import FieldError, Problem
 from nearcast.server.log.messages import MessageLimits
 from nearcast.server.state.keys import same_hash
 
@@ -101,7 +103,7 @@ class TenantLimits:
             DefinitionLimits(
                 clauses=given.get("clauses") or DefinitionLimits().clauses,
                 vertices=given.get("vertices") or DefinitionLimits().vertices,
-                http_sinks=bool(settings.allow_sinks),
+                networks=SinkNetworks.of(settings.allow_sinks),
             ),
             settings.subscriptions if (n := given.get("subscriptions")) is None else n,
         )
@@ -156,6 +158,12 @@ class Context:
     def _attempted(self, attempt: Attempt) -> None:
         """Count an attempt to call a sink."""
         self.metrics.webhook_attempts.labels("delivered" if attempt.delivered else "failed").inc()
+
+    async def check_sink(self, url: str) -> None:
+        """Raise a problem if a sink leads only to addresses that requests may not go to."""
+        if not await self._client.may_reach(url):
+            reason = "its host has no address that is allowed: private networks are refused"
+            raise Problem.of_fields([FieldError("sink", reason)], "INVALID_SINK")
 
     def limits(self, tenant: int) -> TenantLimits:
         """Return the limits of a tenant."""
@@ -247,6 +255,7 @@ def may(role: str) -> Callable[..., Awaitable[Principal]]:
         found = context.authenticator.principal(connection.scope)
         context.limiter.check_request(found.tenant)
         found.require(role)
+        check_parameters(connection)
         return found
 
     ROLES_OF[principal] = role

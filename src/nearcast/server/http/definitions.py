@@ -8,7 +8,7 @@ library agree, and names the property that the client wrote. `patched` applies a
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from nearcast import model
 from nearcast.errors import ExpressionError, InvalidInput
 from nearcast.model.expressions import MAX_CLAUSES
+from nearcast.server.delivery.addresses import SinkNetworks
 from nearcast.server.http.models import (
     Box,
     Circle,
@@ -51,6 +52,7 @@ __all__ = [
     "region_of",
     "region_resource",
     "request_of",
+    "without_read_only",
 ]
 
 Definition = dict[str, Any]
@@ -77,6 +79,7 @@ _PATHS = {
     "radius_m": _REGION + ".radius",
 }
 _READ_ONLY = ("startsAt", "expiresAt", "version")
+_ENDED = ("EXPIRED", "DELETED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +94,14 @@ class DefinitionLimits:
         The positions of its region.
     keywords
         Its keywords.
-    http_sinks
-        Whether sinks may be http addresses: only for tests on the same machine.
+    networks
+        The networks in which sinks may be although they are private.
     """
 
     clauses: int = MAX_CLAUSES
     vertices: int = 10_000
     keywords: int = 1_000
-    http_sinks: bool = False
+    networks: SinkNetworks = field(default_factory=SinkNetworks)
 
 
 DEFAULT_LIMITS = DefinitionLimits()
@@ -110,6 +113,22 @@ def request_of(document: object) -> SubscriptionRequest:
         return SubscriptionRequest.model_validate(document)
     except ValidationError as error:
         raise validation_problem(error.errors(include_url=False)) from None
+
+
+def without_read_only(document: Any) -> Any:
+    """Return a resource as a client read it, without what only the server sets.
+
+    Examples
+    --------
+    >>> without_read_only({"id": "s1", "version": 7, "status": "EXPIRED"})
+    {'id': 's1'}
+    """
+    if not isinstance(document, dict):
+        return document
+    kept = {name: value for name, value in document.items() if name not in _READ_ONLY}
+    if kept.get("status") in _ENDED:
+        del kept["status"]
+    return kept
 
 
 def definition_of(
@@ -161,7 +180,7 @@ def definition_of(
         "sink": sink_of(
             resource,
             now_us=now_us,
-            http=limits.http_sinks,
+            networks=limits.networks,
             before=None if previous is None else previous["sink"],
         ),
         "types": None if resource.types is None else list(resource.types),

@@ -13,10 +13,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.rendering import event_id, json_text, sse_frame
+from nearcast.server.http.answers import accepted_type
 from nearcast.server.http.auth import Principal
 from nearcast.server.http.context import Context, context_of, may, named_subscriber
+from nearcast.server.http.correlators import correlator_of
 from nearcast.server.http.messages import JSON, NDJSON
-from nearcast.server.http.problems import Problem
+from nearcast.server.http.parameters import check_names
+from nearcast.server.http.problems import Problem, problem_of
 from nearcast.server.http.subscribers import resolved_position
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["events"])
 SSE = "text/event-stream"
+_WEBSOCKET_PARAMETERS = ("access_token", "cursor", "subscriber")
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _EXAMPLE = (
     "id: 1795888800-42\nevent: match\n"
@@ -89,10 +93,14 @@ async def read_events(
     """
     context = context_of(request)
     name = named_subscriber(principal, subscriber)
+    accept = ",".join(request.headers.getlist("accept"))
+    if poll:
+        accepted_type(accept, [JSON])
+    else:
+        lines = accepted_type(accept, [SSE, NDJSON], ", or add poll=1 for JSON") == NDJSON
     given = request.headers.get("last-event-id") or cursor or "now"
     position, gap = await resolved_position(context, principal, name, given)
     feed = await context.feed(principal.tenant, name, position)
-    lines = NDJSON in request.headers.get("accept", "")
     context.missing(gap, "poll" if poll else "ndjson" if lines else "sse")
     if poll:
         try:
@@ -111,11 +119,13 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
         principal = context.authenticator.principal(websocket.scope)
         context.limiter.check_request(principal.tenant)
         principal.require("subscribe")
+        check_names(websocket.query_params, _WEBSOCKET_PARAMETERS)
         name = named_subscriber(principal, websocket.query_params.get("subscriber"))
         given = websocket.query_params.get("cursor") or "now"
         position, gap = await resolved_position(context, principal, name, given)
     except (Problem, InvalidInput) as error:
-        await websocket.close(4400, str(error)[:120])
+        problem = error if isinstance(error, Problem) else problem_of(error)
+        await websocket.send_denial_response(problem.response(correlator_of(websocket.scope)))
         return
     paced = await context.feed(principal.tenant, name, position)
     feed = paced.feed

@@ -18,7 +18,7 @@ from nearcast.server.delivery.rendering import event_id, rfc3339
 from nearcast.server.http.auth import Principal
 from nearcast.server.http.context import context_of, may
 from nearcast.server.http.limits import read_body
-from nearcast.server.http.messages import ARROW, JSON, NDJSON, parse_messages
+from nearcast.server.http.messages import ARROW, JSON, NDJSON, media_type, parse_messages
 from nearcast.server.http.problems import FieldError, Problem
 from nearcast.server.log.messages import columns_of
 from nearcast.server.log.records import MESSAGES, message_at, read_messages_body, time_of
@@ -114,10 +114,10 @@ async def publish(
 ) -> Response:
     """Publish messages.
 
-    The answer comes when they are on disk. Invalid ones are rejected with the reason, and the
-    others are published; with the header `Prefer: handling=strict` it is all or nothing. A request
-    with an `Idempotency-Key` that was sent before gets the same answer again, and nothing is
-    published twice.
+    The answer comes when they are on disk. Of several, invalid ones are rejected with the reason,
+    and the others are published; with the header `Prefer: handling=strict` it is all or nothing.
+    A request with an `Idempotency-Key` that was sent before gets the same answer again, and nothing
+    is published twice.
     """
     context = context_of(request)
     limits = context.limits(principal.tenant).messages
@@ -133,6 +133,8 @@ async def publish(
     if read.rejected and _is_strict(request):
         errors = [FieldError(f"line {r.line}: {r.field}", r.reason) for r in read.rejected]
         raise Problem(422, "INVALID_ARGUMENT", "nothing was published: see errors", errors[:100])
+    if read.rejected and not read.blobs and body.lstrip()[:1] == b"{" and _is_json(content_type):
+        raise Problem.of_fields([FieldError(*read.rejected[0][1:])])
     rejected = [r._asdict() for r in read.rejected]
     if dry_run and context.service.remote:
         detail = "dryRun is not possible here: Spark matches the messages, not the server"
@@ -187,6 +189,10 @@ async def list_messages(
     position, _ = service.position(after)
     found = await asyncio.to_thread(_list, service, principal.tenant, position.seq + 1, limit)
     return Response(b'{"messages":[%s]}' % b",".join(found), media_type=JSON)
+
+
+def _is_json(content_type: str) -> bool:
+    return media_type(content_type) == JSON
 
 
 def _is_strict(request: Request) -> bool:

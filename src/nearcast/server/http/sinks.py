@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from nearcast.errors import InvalidInput
 from nearcast.model.checks import time_us
+from nearcast.server.delivery.addresses import check_sink_url
 from nearcast.server.http.models import AccessToken, parse_timestamp
 from nearcast.server.http.problems import FieldError, Problem
 
 if TYPE_CHECKING:
+    from nearcast.server.delivery.addresses import SinkNetworks
     from nearcast.server.http.models import SubscriptionRequest, WebhookSecret
 
 __all__ = ["sink_of"]
@@ -23,7 +25,7 @@ def sink_of(
     resource: SubscriptionRequest,
     *,
     now_us: int,
-    http: bool = False,
+    networks: SinkNetworks,
     before: dict[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """Return the sink of a definition: its address, its secret and the headers of its requests.
@@ -34,8 +36,8 @@ def sink_of(
         What the client wrote.
     now_us
         The time, which the end of an access token must be after.
-    http
-        Whether http addresses are allowed: only for tests on the same machine.
+    networks
+        The networks in which the address may be although they are private.
     before
         The sink that this one replaces. Its secret is kept if the resource has no other, and its
         headers if the resource has no credential and the same address.
@@ -50,7 +52,12 @@ def sink_of(
         if credential is not None:
             raise _refused("sinkCredential", "needs a sink", "INVALID_CREDENTIAL")
         return None
-    _check_address(resource.sink, http)
+    if not resource.sink.isascii() or "#" in resource.sink:
+        raise _refused("sink", "must be ASCII without a fragment; encode other characters")
+    try:
+        check_sink_url(resource.sink, networks)
+    except InvalidInput as error:
+        raise _refused("sink", error.problem) from None
     before = before or {}
     sink: dict[str, Any] = {"url": resource.sink, "secret": before.get("secret")}
     if credential is None:
@@ -61,26 +68,6 @@ def sink_of(
     else:
         sink["secret"] = _secret(credential)
     return sink
-
-
-def _check_address(url: str, http: bool) -> None:
-    """Check an address as far as its text goes; where it leads is checked on delivery."""
-    schemes = ("https", "http") if http else ("https",)
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise _refused("sink", "is not a valid address") from None
-    if not url.isascii() or not url.isprintable() or " " in url:
-        raise _refused("sink", "must be ASCII without spaces; encode other characters")
-    if parts.scheme not in schemes or not host:
-        raise _refused("sink", f"must begin with {schemes[0]}:// and a host")
-    if port == 0:
-        raise _refused("sink", "must not have port 0")
-    if parts.username is not None or parts.password is not None:
-        raise _refused("sink", "must not have a user or password; use sinkCredential")
-    if parts.fragment:
-        raise _refused("sink", "must not have a fragment")
 
 
 def _token(credential: AccessToken, now_us: int) -> str:

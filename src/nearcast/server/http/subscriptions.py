@@ -14,7 +14,12 @@ from nearcast.server.delivery.signing import new_secret
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
 from nearcast.server.http.context import Context, context_of, may, named_subscriber
-from nearcast.server.http.definitions import definition_of, patched, request_of
+from nearcast.server.http.definitions import (
+    definition_of,
+    patched,
+    request_of,
+    without_read_only,
+)
 from nearcast.server.http.limits import read_body
 from nearcast.server.http.messages import JSON
 from nearcast.server.http.models import (
@@ -35,6 +40,7 @@ from nearcast.server.log.records import Change
 from nearcast.server.matching.changes import sink_id
 from nearcast.server.matching.registry import Channel
 from nearcast.server.state import STATUSES, Box
+from nearcast.server.state.changes import EXPIRED
 
 if TYPE_CHECKING:
     from nearcast.server.matching.changes import Outcome
@@ -74,7 +80,7 @@ async def create(request: Request, principal: Subscriber) -> Response:
     document = await _document(request, context, principal)
     resource = request_of(document)
     given = _defined(context, principal, resource)
-    made = await _with_secret(context, principal, resource, given)
+    made = await _complete_sink(context, principal, resource, given)
     check_quota(context, principal, 1)
     change = Change(given["id"], stored_definition(given), expected=0)
     [outcome] = await context.service.change(principal.tenant, [change])
@@ -131,17 +137,18 @@ async def read(id: str, request: Request, principal: Subscriber) -> Response:
 async def replace(id: str, request: Request, principal: Subscriber) -> Response:
     """Replace a subscription, or create it under an id of your own.
 
-    With `If-Match`, only if it has that version; with `If-None-Match: *`, only if it is new.
+    With `If-Match`, only if it has that version; with `If-None-Match: *`, only if it is new. A
+    resource that was read can be sent back: what the server sets is ignored.
     """
     context = context_of(request)
-    document = await _document(request, context, principal)
+    document = without_read_only(await _document(request, context, principal))
     if isinstance(document, dict) and document.setdefault("id", id) != id:
         raise InvalidInput("id", document["id"], "must be the id in the path, or left out")
     before = await _row_or_none(context, principal, id)
     previous = None if before is None else as_given(definition_in(before))
     resource = request_of(document)
     given = _defined(context, principal, resource, previous)
-    made = await _with_secret(context, principal, resource, given)
+    made = await _complete_sink(context, principal, resource, given)
     expected = 0 if request.headers.get("if-none-match") == "*" else _if_match(request)
     if before is None:
         check_quota(context, principal, 1)
@@ -162,12 +169,14 @@ async def change(id: str, request: Request, principal: Subscriber) -> Response:
     expected = _if_match(request)
     for attempt in range(_ATTEMPTS):
         row = await _row(context, principal, id)
+        if row.status == EXPIRED:
+            raise Problem(409, "CONFLICT", "it has ended; create another one instead")
         if expected is not None and row.version != expected:
             raise Problem(412, "PRECONDITION_FAILED", "it was changed meanwhile; read it again")
         stored = definition_in(row)
         resource = patched({**given_now(row), "status": row.status}, patch)
         given = _defined(context, principal, resource, as_given(stored))
-        made = await _with_secret(context, principal, resource, given)
+        made = await _complete_sink(context, principal, resource, given)
         done = Change(id, stored_definition(given), row.version, must_exist=True)
         [outcome] = await context.service.change(principal.tenant, [done])
         lost = outcome.code == "PRECONDITION_FAILED" and expected is None
@@ -230,16 +239,19 @@ def _defined(
     return given
 
 
-async def _with_secret(
+async def _complete_sink(
     context: Context, principal: Principal, resource: SubscriptionRequest, given: dict[str, Any]
 ) -> str | None:
-    """Give a sink its secret; return it if it is new, because this is the time to show it.
+    """Check where a sink leads, and give it its secret; return the secret if it is new.
 
-    The subscriptions of a subscriber with one address share one sink. A resource without a secret
-    does not change that of the sink.
+    The answer shows it only then. The subscriptions of a subscriber with one address share one
+    sink. A resource without a secret does not change that of the sink.
     """
     sink = given["sink"]
-    if sink is None or isinstance(resource.sinkCredential, WebhookSecret):
+    if sink is None:
+        return None
+    await context.check_sink(sink["url"])
+    if isinstance(resource.sinkCredential, WebhookSecret):
         return None
     known = await asyncio.to_thread(
         known_secret, context.service, principal.tenant, given["subscriber"], sink["url"]

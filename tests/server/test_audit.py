@@ -66,6 +66,7 @@ class Content:
         self.random = random.Random(seed)
         self.time_us = START_US
         self.seq = 0
+        self.max_ttl_s = 60
         self.ending: list[str] = []  # ids of subscriptions that may end by themselves
 
     def place(self, kind: str) -> dict[str, Any]:
@@ -140,7 +141,7 @@ class Content:
         place: dict[str, Any] = {"lon": x, "lat": y}
         if chance() < 0.3:
             place = box(x, y, x + 1, y + 2)
-        ttl = {"ttl_s": self.random.randint(1, 60)} if chance() < 0.5 else {}
+        ttl = {"ttl_s": self.random.randint(1, self.max_ttl_s)} if chance() < 0.5 else {}
         return json.dumps({"text": text, **place, **ttl}).encode()
 
     def entry(self) -> Entry:
@@ -478,6 +479,7 @@ def test_a_trimmed_log_is_audited_from_a_checkpoint_on(tmp_path: Path, seed: int
 def test_messages_that_are_alive_and_gone_from_the_log_count(tmp_path: Path, seed: int) -> None:
     content = Content(seed)
     content.time_us = time.time_ns() // 1000  # nothing is due yet: the server adds no ticks
+    content.max_ttl_s = 600
     matched(tmp_path, [content.entry() for _ in range(150)])
     [checkpoint] = (tmp_path / "checkpoint").glob("*")
     middle = int(checkpoint.name)

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 EVENTS = int(os.environ.get("NEARCAST_WEBHOOK_EVENTS", "12"))
 KILLS = int(os.environ.get("NEARCAST_WEBHOOK_KILLS", "2"))
 WAIT_S = 60
-TRIES = 3  # of an event; after two events that were given up, a sink is disabled
-SEAMS: dict[str, Any] = {"retries_s": [0.02] * (TRIES - 1), "sink_answer_s": 0.5}
+TRIES = 2  # of an event; after two events that were given up, a sink is disabled
+ANSWER_S = 4  # longer than a good receiver ever takes
+SEAMS: dict[str, Any] = {"retries_s": [0.02] * (TRIES - 1), "sink_answer_s": ANSWER_S}
 ALLOW = ("--allow-sink", "127.0.0.0/8")
 HOUR_S = 3600
 _words = count(1)
@@ -115,7 +116,7 @@ def hook(client: Client, word: str, receiver: Receiver, url: str | None = None) 
     return Hook(client, id, made["sinkCredential"]["secret"], receiver)
 
 
-def publish(client: Client, word: str, messages: int = EVENTS) -> list[str]:
+def publish(client: Client, word: str, messages: int) -> list[str]:
     """Publish messages with a word, in several requests; return the ids of their events."""
     ids = []
     for first in range(0, messages, 5):
@@ -135,15 +136,15 @@ class Case(NamedTuple):
 
 @contextmanager
 def beside_a_good_one(
-    server: LiveServer, behavior: Behavior, url: str | None = None
+    server: LiveServer, behavior: Behavior, url: str | None = None, events: int = EVENTS
 ) -> Iterator[Case]:
     """Publish events to a receiver that misbehaves, and to a good one; that one gets them all."""
     client, word = server.client(), f"w{next(_words)}"
     with receiving(behavior) as bad_receiver, receiving() as good_receiver:
         bad = hook(client, word, bad_receiver, url)
         good = hook(client, word, good_receiver)
-        ids = publish(client, word)
-        assert good.ids(EVENTS) == ids
+        ids = publish(client, word, events)
+        assert good.ids(events) == ids
         sink = good.wait_until(pending=0)
         assert (sink["status"], sink["failures"], sink["cursor"]) == ("ACTIVE", 0, ids[-1])
         assert good.dead() == []
@@ -156,7 +157,7 @@ def check_given_up(case: Case, outcome: object, reason: str) -> None:
     bad, ids = case
     sink = bad.wait_until(status="DISABLED")
     assert sink["reason"] == f"{2 * TRIES} attempts failed; the last: {reason}"
-    assert (sink["failures"], sink["pending"]) == (2 * TRIES, EVENTS - 2)
+    assert (sink["failures"], sink["pending"]) == (2 * TRIES, len(ids) - 2)
     assert "nextAttemptAt" not in sink
     assert sink["cursor"] == ids[1]
     assert bad.outcomes() == [(id, outcome) for id in ids[:2] for _ in range(TRIES)]
@@ -179,14 +180,14 @@ def check_recovery(case: Case, undelivered: int) -> None:
     assert "reason" not in sink
     before += len(expected)
     bad.post("/replay", {"cursor": "earliest"})
-    assert bad.ids(before + EVENTS)[before:] == ids
+    assert bad.ids(before + len(ids))[before:] == ids
     bad.wait_until(pending=0)
-    assert len(bad.receiver.received) == before + EVENTS
+    assert len(bad.receiver.received) == before + len(ids)
 
 
 def test_a_receiver_that_never_answers(server: LiveServer) -> None:
     with beside_a_good_one(server, hang) as case:
-        check_given_up(case, "no answer within 0.5 s", "no answer within 0.5 s")
+        check_given_up(case, f"no answer within {ANSWER_S} s", f"no answer within {ANSWER_S} s")
         check_recovery(case, undelivered=2)
 
 
@@ -233,21 +234,24 @@ def test_a_receiver_that_asks_to_wait(server: LiveServer, status: int, form: str
         check_recovery(case, undelivered=0)
 
 
-@pytest.mark.parametrize(("piece", "pause_s"), [(b"x" * 65536, 0.0), (b"x", 0.05)])
-def test_an_answer_without_end(server: LiveServer, piece: bytes, pause_s: float) -> None:
+@pytest.mark.parametrize(
+    ("piece", "pause_s", "events"), [(b"x" * 65536, 0.0, EVENTS), (b"x", 0.05, 2)]
+)
+def test_an_answer_without_end(
+    server: LiveServer, piece: bytes, pause_s: float, events: int
+) -> None:
     """The status counts; what follows is cut off, after a few bytes or a little time."""
-    with beside_a_good_one(server, endless(piece, pause_s)) as case:
-        assert case.bad.ids(EVENTS) == case.ids
+    with beside_a_good_one(server, endless(piece, pause_s), events=events) as case:
+        assert case.bad.ids(events) == case.ids
         case.bad.wait_until(pending=0, failures=0)
         assert case.bad.outcomes() == [(id, 200) for id in case.ids][-100:]
-        case.bad.receiver.wait_for_cut_off(EVENTS)
-        assert len(case.bad.receiver.received) == EVENTS
+        case.bad.receiver.wait_for_cut_off(events)
+        assert len(case.bad.receiver.received) == events
 
 
 def test_a_connection_that_is_closed_before_the_end_of_the_headers(server: LiveServer) -> None:
     with beside_a_good_one(server, break_off_head) as case:
-        reason = case.bad.wait_until(status="DISABLED")["reason"].partition("the last: ")[2]
-        assert "Server disconnected" in reason or "Payload" in reason, reason
+        reason = "the receiver closed the connection before the end of its headers"
         check_given_up(case, reason, reason)
         check_recovery(case, undelivered=2)
 
@@ -275,7 +279,7 @@ def test_a_name_of_an_address_that_is_not_allowed(tmp_path: Path) -> None:
             url = inside.url.replace("127.0.0.1", "localhost")
             bad = hook(client, "tea", inside, url)
             good = hook(client, "tea", allowed)
-            ids = publish(client, "tea")
+            ids = publish(client, "tea", EVENTS)
             assert good.ids(EVENTS) == ids
             sink = bad.wait_until(status="DISABLED")
             assert "the address of the host is not allowed" in sink["reason"]
@@ -296,7 +300,7 @@ def test_a_server_that_is_killed_while_it_sends(tmp_path: Path) -> None:
         client = server.start()
         good = hook(client, "tea", accepting)
         others = [hook(client, "tea", receiver) for receiver in (throttling, gone, failing)]
-        ids = publish(client, "tea")
+        ids = publish(client, "tea", EVENTS)
         good.ids(EVENTS)
         others[0].wait_until(failures=1)
         for other in others[1:]:
@@ -307,7 +311,7 @@ def test_a_server_that_is_killed_while_it_sends(tmp_path: Path) -> None:
 
         for _ in range(KILLS):
             before = len(accepting.received)
-            ids += publish(client, "tea")
+            ids += publish(client, "tea", EVENTS)
             accepting.wait_for(before + 1)
             server.kill()
             client = server.start()

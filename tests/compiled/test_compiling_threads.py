@@ -95,7 +95,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("pair", PAIRS, ids=" and ".join)
 def test_two_threads_compile_at_the_same_time(tmp_path: Path, pair: tuple[str, str]) -> None:
     environment = {**os.environ, "NEARCAST_CACHE_DIR": str(tmp_path / "cache")}
     environment.pop("NUMBA_DISABLE_JIT", None)

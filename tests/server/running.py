@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
@@ -14,17 +15,44 @@ from nearcast.server.http.app import create_app
 from nearcast.server.http.context import Settings
 from nearcast.server.http.running import NearcastServer
 from nearcast.server.opening import Where, first_key, open_service
+from nearcast.server.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from nearcast.server.service import Service
-
-__all__ = ["Running", "circle", "resource", "running_server"]
+__all__ = ["Running", "StandingClock", "circle", "resource", "running_server"]
 
 _START_S = 60
 BERLIN = (13.4, 52.5)
+
+
+class StandingClock:
+    """The clock of a server, which stands still until `Running.pass_time` moves it."""
+
+    def __init__(self, start: str) -> None:
+        self._now_us = round(datetime.fromisoformat(start).timestamp()) * 1_000_000
+        self._sleepers: set[asyncio.Future[None]] = set()
+
+    def now_us(self) -> int:
+        """Return the time."""
+        return self._now_us
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock is moved, by however much."""
+        sleeper = asyncio.get_running_loop().create_future()
+        self._sleepers.add(sleeper)
+        try:
+            await sleeper
+        finally:
+            self._sleepers.discard(sleeper)
+
+    def move(self, seconds: float) -> None:
+        """Move the clock; in the thread of the event loop."""
+        self._now_us += round(seconds * 1e6)
+        for sleeper in self._sleepers:
+            if not sleeper.done():
+                sleeper.set_result(None)
 
 
 class Running(NamedTuple):
@@ -51,6 +79,18 @@ class Running(NamedTuple):
         with self.client() as client:
             return str(client.post("/v1/keys", json=body).raise_for_status().json()["key"])
 
+    def pass_time(self, seconds: float) -> None:
+        """Move the `StandingClock` of the server, and let everything look at it that waits."""
+        service = self.app.state.context.service
+
+        async def pass_time() -> None:
+            service.clock.move(seconds)
+            service.feeds.beat()
+            with service.pipeline._changed:
+                service.pipeline._changed.notify_all()
+
+        asyncio.run_coroutine_threadsafe(pass_time(), self.loop).result(_START_S)
+
     def make_tenant(self, name: str) -> str:
         """Make a tenant, and return a key of it with all roles."""
         with self.client() as client:
@@ -60,10 +100,18 @@ class Running(NamedTuple):
 
 @contextmanager
 def running_server(
-    folder: Path, opens: Callable[[], Service] | None = None, **settings: Any
+    folder: Path,
+    opens: Callable[[], Service] | None = None,
+    *,
+    clock: StandingClock | None = None,
+    **settings: Any,
 ) -> Iterator[Running]:
     """Run a server over a folder until the end of the block; settings are those of `Settings`."""
-    app = create_app(opens or (lambda: open_service(Where(folder))), Settings(**settings))
+
+    def open_folder() -> Service:
+        return Service.open(folder, clock=clock) if clock else open_service(Where(folder))
+
+    app = create_app(opens or open_folder, Settings(**settings))
     config = uvicorn.Config(
         app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=5
     )

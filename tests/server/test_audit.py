@@ -66,6 +66,7 @@ class Content:
         self.random = random.Random(seed)
         self.time_us = START_US
         self.seq = 0
+        self.max_ttl_s = 60
         self.ending: list[str] = []  # ids of subscriptions that may end by themselves
 
     def place(self, kind: str) -> dict[str, Any]:
@@ -140,7 +141,7 @@ class Content:
         place: dict[str, Any] = {"lon": x, "lat": y}
         if chance() < 0.3:
             place = box(x, y, x + 1, y + 2)
-        ttl = {"ttl_s": self.random.randint(1, 60)} if chance() < 0.5 else {}
+        ttl = {"ttl_s": self.random.randint(1, self.max_ttl_s)} if chance() < 0.5 else {}
         return json.dumps({"text": text, **place, **ttl}).encode()
 
     def entry(self) -> Entry:
@@ -236,7 +237,7 @@ def folder(tmp_path: Path) -> Path:
 
 def rewrite(folder: Path, change: Callable[[Postings], Postings]) -> None:
     """Change the postings of a folder; checksums are those of the changed ones."""
-    [checkpoint] = (folder / "checkpoint").glob("*")
+    checkpoint = max((folder / "checkpoint").glob("*"))
     events = StoredEvents(folder)
     first, last = events.first_seq, events.last_seq
     postings = change(events.between(first, last))
@@ -472,3 +473,58 @@ def test_a_trimmed_log_is_audited_from_a_checkpoint_on(tmp_path: Path, seed: int
     assert report.first_seq == middle + 1
     assert report.messages > 50
     assert any(f"checkpoint at seq {middle:,}" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("seed", range(60, 66))
+def test_messages_that_are_alive_and_gone_from_the_log_count(tmp_path: Path, seed: int) -> None:
+    content = Content(seed)
+    content.time_us = time.time_ns() // 1000  # nothing is due yet: the server adds no ticks
+    content.max_ttl_s = 600
+    matched(tmp_path, [content.entry() for _ in range(150)])
+    [checkpoint] = (tmp_path / "checkpoint").glob("*")
+    middle = int(checkpoint.name)
+    matched(tmp_path, [content.entry() for _ in range(100)])
+    with Log(tmp_path / "log", segment_bytes=1 << 10) as log:
+        log.trim(middle)
+        first = log.first_seq
+        assert 1 < first <= middle + 1
+    postings = StoredEvents(tmp_path).between(middle + 1, content.seq)
+    assert np.any((0 < postings.message) & (postings.message < first))
+    report = audit(tmp_path)
+    assert report.difference is None, report.difference
+    assert report.first_seq == middle + 1
+
+
+@pytest.fixture
+def trimmed(tmp_path: Path) -> Path:
+    """A server whose log lacks two messages, 2 and 3, that were alive when `a` came near."""
+    start_us = time.time_ns() // 1000
+    far = definition("tea", row={"keywords": ["tea"], **box(5, 5, 6, 6)}, max_events=3)
+    others = [blob(f"x {number}") for number in range(200)]
+    before = [
+        changes_body(0, [Change("a", far)]),
+        messages_body(0, [blob("tea", ttl_s=3600), blob("old tea", ttl_s=3600)]),
+        *(messages_body(0, [other]) for other in others),
+    ]
+    matched(tmp_path, [timed(entry, start_us) for entry in before])
+    after = [moves_body(0, [("a", box(0, 0, 2, 2))]), messages_body(0, [blob("tea")] * 3)]
+    matched(tmp_path, [timed(entry, start_us + SECOND) for entry in after])
+    with Log(tmp_path / "log", segment_bytes=1 << 12) as log:
+        log.trim(203)
+        assert 3 < log.first_seq <= 203
+    return tmp_path
+
+
+def test_a_maximum_counts_matches_with_messages_that_are_gone(trimmed: Path) -> None:
+    report = audit(trimmed)
+    assert report.difference is None, report.difference
+    assert (report.first_seq, report.messages, report.events) == (204, 3, 4)
+
+
+@pytest.mark.parametrize("message", [2, 3])
+def test_a_match_with_a_message_that_is_gone_is_missed(trimmed: Path, message: int) -> None:
+    rewrite(trimmed, lambda p: without(at(p, seq=204, message=message), p))
+    difference = audit(trimmed).difference
+    assert difference is not None
+    assert (difference.what, difference.seq, difference.message) == ("missing", 204, message)
+    assert "The log has no such message." in difference.explanation

@@ -133,5 +133,36 @@ def test_a_stream_that_falls_behind_says_so(server: Running) -> None:
     assert published <= len(events) + gaps[0] < published + SEGMENT
 
 
+def test_a_held_sink_counts_what_was_trimmed(server: Running) -> None:
+    """recorded = delivered + pending + lost, before and after events that wait are trimmed."""
+    with receiving() as receiver, server.client() as client:
+        counter = 'nearcast_events_lost_total{channel="webhook"}'
+        before = metric(client, counter)
+        cap = {"cap": {"events": 1, "periodS": 3600}}
+        client.put("/v1/subscribers/held", json=cap).raise_for_status()
+        matches = ["org.nearcast.match"]
+        body = resource("tea", subscriber="held", sink=receiver.url, types=matches)
+        client.post("/v1/subscriptions", json=body).raise_for_status()
+        publish(client, 2 * COUNT)
+        ids = [_id(receiver.next().body)]
+        [sink] = [s for s in client.get("/v1/sinks").json()["sinks"] if s["subscriber"] == "held"]
+        while client.get(f"/v1/sinks/{sink['id']}").json()["pending"] == 2 * COUNT:
+            pass  # the server has not heard of the answer yet
+        assert client.get(f"/v1/sinks/{sink['id']}").json()["pending"] == 2 * COUNT - 1
+        trim(server, client)
+        last = publish(client, 1)
+        client.put("/v1/subscribers/held", json={}).raise_for_status()
+        while ids[-1] != last:
+            ids.append(_id(receiver.next().body))
+        assert len({*ids}) == len(ids)
+        lost = metric(client, counter) - before
+        published = 2 * COUNT + 2 + 1
+        assert 0 < lost
+        assert published <= len(ids) + lost < published + SEGMENT
+        while client.get(f"/v1/sinks/{sink['id']}").json()["pending"]:
+            pass
+        assert receiver.waiting == 0
+
+
 def _id(body: bytes) -> str:
     return str(json.loads(body)["id"])

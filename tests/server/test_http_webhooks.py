@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -195,6 +197,35 @@ def test_gone_disables_and_replay_goes_on(server: Running, receiver: Receiver) -
         assert client.post(f"{path}/replay", json={"cursor": "soon"}).status_code == 400
         assert client.get(f"{path}/dead").json() == {"dead": []}
         assert client.get(f"{path}/dead?after=nonsense").status_code == 400
+
+
+def test_attempts_are_shown_while_they_are_being_saved(
+    server: Running, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = server.app.state.context.service.state
+    saving, go_on = threading.Event(), threading.Event()
+    save = state.note_attempts
+
+    def save_slowly(attempts: Any) -> None:
+        saving.set()
+        assert go_on.wait(30)
+        save(attempts)
+
+    with (
+        server.client(server.make_tenant("saving")) as client,
+        server.client() as other,
+        ThreadPoolExecutor() as threads,
+    ):
+        subscribe(client, receiver)
+        path = only_sink(client)
+        monkeypatch.setattr(state, "note_attempts", save_slowly)
+        [id] = publish(client, "tea")
+        assert saving.wait(30)
+        reading = threads.submit(client.get, f"{path}/attempts")
+        for _ in range(10):  # time enough for an answer that does not wait
+            other.get("/healthz")
+        go_on.set()
+        assert [one["eventId"] for one in reading.result(30).json()["attempts"]] == [id]
 
 
 def test_pacing_holds_webhooks_too(server: Running, receiver: Receiver) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from nearcast.errors import InvalidInput, StorageError, Trimmed
 from nearcast.server.delivery.feeds import Feed, Feeds
 from nearcast.server.delivery.rendering import Renderer, event_id
+from nearcast.server.delivery.webhooks import SystemClock
 from nearcast.server.log.committer import Written
 from nearcast.server.log.records import (
     MESSAGES,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from nearcast.server.delivery.webhooks import Clock
     from nearcast.server.log import Log
     from nearcast.server.log.committer import Committed
     from nearcast.server.matching.changes import Outcome
@@ -146,6 +148,8 @@ class Service:
         How long segments of events are.
     remote
         Whether another system matches. ``link`` is the connection to it, to be set before `start`.
+    clock
+        The time; tests give another one.
     """
 
     def __init__(
@@ -158,10 +162,12 @@ class Service:
         seal: Seal | None = None,
         *,
         remote: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         self.folder, self.log, self.state = folder, log, state
         recovered = recover(folder, log, state, seal=seal or Seal(), remote=remote)
         self.remote = remote
+        self.clock = clock or SystemClock()
         self.link: Link | None = None
         self._recovered: Any = recovered
         self.replayed = recovered.replayed
@@ -193,6 +199,7 @@ class Service:
         *,
         retention: Retention | None = None,
         seal: Seal | None = None,
+        clock: Clock | None = None,
         **log: Any,
     ) -> Service:
         """Open the server in a folder, with its log in files and its state in SQLite."""
@@ -200,7 +207,7 @@ class Service:
         try:
             state = State(Sqlite(folder / "state.db"))
             try:
-                return cls(folder, files, state, policy, retention, seal)
+                return cls(folder, files, state, policy, retention, seal, clock=clock)
             except BaseException:
                 state.close()
                 raise
@@ -211,7 +218,9 @@ class Service:
     def start(self) -> None:
         """Start the threads."""
         self._loop = asyncio.get_running_loop()
-        self.pipeline = Pipeline(self.log, self.state, self._recovered, self, self._policy)
+        self.pipeline = Pipeline(
+            self.log, self.state, self._recovered, self, self._policy, self.clock.now_us
+        )
         self._recovered = None
         self._retaining = self._loop.create_task(self._retain_every_minute())
         if self.link is not None:
@@ -240,7 +249,7 @@ class Service:
     def _retain(self) -> None:
         with self._trimming:
             if not self._closed:
-                now_us = clocks.time_ns() // 1000
+                now_us = self.clock.now_us()
                 self.state.forget_idempotency(now_us - IDEMPOTENCY_S * 1_000_000)
                 retain(self.pipeline, self.retention, now_us)
 

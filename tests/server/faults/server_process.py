@@ -12,6 +12,12 @@
     When a connection that does not read is given up, and how often that is checked.
 ``seal_postings``
     How long segments of events are.
+``sink_answer_s``
+    How long webhooks wait for an answer.
+``retries_s``
+    How long webhooks wait after each failed attempt.
+``shifted_s``
+    How many seconds the clock of the server is ahead.
 ``failing_sync``
     From the time at which this file exists, syncing the log fails.
 """
@@ -27,9 +33,12 @@ from typing import Any
 
 import nearcast.server.delivery.feeds as feeds
 import nearcast.server.http.app as app
+import nearcast.server.http.context as context
 import nearcast.server.matching.checkpoint as checkpoint
 import nearcast.server.opening as opening
 from nearcast.cli import main
+from nearcast.server.delivery.posting import SinkClient
+from nearcast.server.delivery.webhooks import Retries, SystemClock, WebhookSender
 from nearcast.server.matching.pipeline import CheckpointPolicy
 from nearcast.server.matching.recovery import Seal
 from nearcast.server.service import Service
@@ -50,6 +59,17 @@ class FailingDisk(Disk):
         super().sync(file)
 
 
+class ShiftedClock(SystemClock):
+    """A clock that is ahead."""
+
+    def __init__(self, seconds: float) -> None:
+        self._ahead_us = round(seconds * 1e6)
+
+    def now_us(self) -> int:
+        """Return the microseconds since 1970."""
+        return super().now_us() + self._ahead_us
+
+
 def change(seams: dict[str, Any]) -> None:
     """Change what the server is made of."""
     log: dict[str, Any] = {}
@@ -64,6 +84,8 @@ def change(seams: dict[str, Any]) -> None:
         service["policy"] = CheckpointPolicy(log_bytes=seams["checkpoint_bytes"])
     if "seal_postings" in seams:
         service["seal"] = Seal(seams["seal_postings"])
+    if "shifted_s" in seams:
+        service["clock"] = ShiftedClock(seams["shifted_s"])
     setattr(opening, "Service", functools.partial(Service, **service))  # noqa: B010
     if "min_free_bytes" in seams:
         checkpoint._MIN_FREE_BYTES = seams["min_free_bytes"]
@@ -71,6 +93,12 @@ def change(seams: dict[str, Any]) -> None:
         feeds._STUCK_S = seams["stuck_s"]
     if "beat_s" in seams:
         app._BEAT_S = seams["beat_s"]
+    if "sink_answer_s" in seams:
+        client = functools.partial(SinkClient, timeout_s=seams["sink_answer_s"])
+        setattr(context, "SinkClient", client)  # noqa: B010
+    if "retries_s" in seams:
+        sender = functools.partial(WebhookSender, retries=Retries(seams["retries_s"]))
+        setattr(context, "WebhookSender", sender)  # noqa: B010
 
 
 if __name__ == "__main__":

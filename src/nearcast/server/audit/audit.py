@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.server.audit.comparing import as_columns, count_events, first_disagreement
 from nearcast.server.audit.explaining import Difference, explain
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nearcast.server.audit.replay import Replay
-    from nearcast.server.matching.postings import Postings
     from nearcast.storage.log import Record
 
 __all__ = ["Report", "audit"]
@@ -204,20 +201,12 @@ class _Audit:
             return None
         scan = as_columns([posting for posting in posted if first <= posting.seq <= last])
         server = self._events.between(first, last)
-        if self._log.first_seq > 1:
-            scan, server = (_about_kept(side, self._log.first_seq) for side in (scan, server))
         self._compared = last
         found = first_disagreement(server, scan)
         if found is not None:
             return explain(found, self._replay, self._log)
         self._count += count_events(scan)
         return None
-
-
-def _about_kept(postings: Postings, first_seq: int) -> Postings:
-    """Return postings without those about messages that the log does not have any more."""
-    kept = (postings.message == 0) | (postings.message >= first_seq)
-    return postings.take(np.flatnonzero(kept))
 
 
 def _time_us(option: str, text: str) -> int:

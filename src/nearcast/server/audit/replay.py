@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nearcast.intake import MessageBatch
-    from nearcast.server.audit.scanning import Asked
+    from nearcast.server.audit.scanning import Asked, Restored
     from nearcast.server.log.records import Change, Definition
     from nearcast.storage.log import Record
 
@@ -168,6 +168,10 @@ class Replay:
         self._next_expiry_us = min(self._expiring.values(), default=NEVER)
         for tenant in {one.tenant for one in unended}:
             self._read([one for one in unended if one.tenant == tenant and one.status == ACTIVE])
+
+    def restore(self, tenant: int, messages: Restored) -> None:
+        """Begin with messages of a tenant that are alive, and that the log does not have."""
+        self._living.setdefault(tenant, Living()).restore(messages)
 
     def remember(self, record: Record) -> None:
         """Keep the messages of an earlier record that stay alive; nothing is posted."""

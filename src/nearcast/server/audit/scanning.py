@@ -30,14 +30,14 @@ from nearcast.server.log.messages import columns_of
 from nearcast.text import Vocabulary, Weights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from nearcast.columns import Messages
     from nearcast.intake import MessageBatch
 
-__all__ = ["Asked", "Found", "Living", "Scanner", "Table", "Wanted"]
+__all__ = ["Asked", "Found", "Living", "Restored", "Scanner", "Table", "Wanted"]
 
 _MARGIN = 1e-6
 """A bound of a score may be this much too small, and more than rounding makes it."""
@@ -269,6 +269,18 @@ class Table:
             self._place[one] = block, row
 
 
+class Restored(NamedTuple):
+    """Messages by words and places, as a checkpoint has them; with their numbers and ends."""
+
+    seq: NDArray[np.int64]
+    end_us: NDArray[np.int64]
+    batch: MessageBatch
+
+    def take(self, rows: NDArray[np.int64]) -> Restored:
+        """Return some of the messages."""
+        return Restored(self.seq[rows], self.end_us[rows], self.batch.take(rows))
+
+
 class Living:
     """The messages of a tenant that stay alive, in the order of publication."""
 
@@ -278,6 +290,11 @@ class Living:
         self._box = np.empty((0, 4), np.int32)
         self._blobs: list[bytes] = []
         self._more: list[tuple[int, int, NDArray[np.int32], bytes]] = []
+        self._restored: Restored | None = None
+
+    def restore(self, messages: Restored) -> None:
+        """Begin with messages that the log does not have any more."""
+        self._restored = messages
 
     def add(self, seq: int, end_us: int, box: NDArray[np.int32], blob: bytes) -> None:
         """Add a message."""
@@ -288,12 +305,24 @@ class Living:
     ) -> dict[int, float]:
         """Return the messages after a number that are alive at a time and match, with scores."""
         self._settle(time_us)
+        found: dict[int, float] = {}
+        for seq, batch in self._candidates(scanner, wanted, after):
+            message, _, score = scanner.pairs(wanted, scanner.number(batch))
+            found |= zip(seq[message].tolist(), score.tolist(), strict=True)
+        return found
+
+    def _candidates(
+        self, scanner: Scanner, wanted: Wanted, after: int
+    ) -> Iterator[tuple[NDArray[np.int64], MessageBatch]]:
+        """Yield messages that may match, with their numbers."""
+        if self._restored is not None:
+            seq, _, batch = self._restored
+            rows = np.flatnonzero((seq > after) & _may_match(wanted, batch.box))
+            if len(rows):
+                yield seq[rows], batch.take(rows)
         rows = np.flatnonzero((self._seq > after) & _may_match(wanted, self._box))
-        if not len(rows):
-            return {}
-        batch = scanner.messages([self._blobs[row] for row in rows.tolist()])
-        message, _, score = scanner.pairs(wanted, scanner.number(batch))
-        return dict(zip(self._seq[rows[message]].tolist(), score.tolist(), strict=True))
+        if len(rows):
+            yield self._seq[rows], scanner.messages([self._blobs[row] for row in rows.tolist()])
 
     def _settle(self, time_us: int) -> None:
         """Forget what has expired, and take in what was added."""
@@ -310,6 +339,8 @@ class Living:
             self._blobs = [self._blobs[row] for row in rows.tolist()]
             self._seq, self._end_us = self._seq[rows], self._end_us[rows]
             self._box = self._box[rows]
+        if self._restored is not None and not (self._restored.end_us > time_us).all():
+            self._restored = self._restored.take(np.flatnonzero(self._restored.end_us > time_us))
 
 
 def _joined(parts: Sequence[Wanted]) -> Wanted:

@@ -5,19 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from nearcast.columns import NEVER
 from nearcast.engine import Engine
 from nearcast.errors import StorageError
+from nearcast.model.derived import SCOPE
 from nearcast.server.audit.replay import ACTIVE, ENDED, PAUSED, Replay, Subscription
+from nearcast.server.audit.scanning import Restored
 from nearcast.server.audit.stored import checkpoint_seqs
 from nearcast.server.log.records import Definition, SinkDefinition
 from nearcast.server.matching.postings import MATCH, UNMATCH
 from nearcast.storage import nested, read_arrays, strings_from_arrays
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    from nearcast.engine.moving.messages import LiveMessages
     from nearcast.storage.log import LogReader
 
 __all__ = ["start_at"]
@@ -41,11 +48,9 @@ def start_at(folder: Path, log: LogReader) -> tuple[Replay, int, tuple[str, ...]
     for seq in checkpoint_seqs(folder):
         if seq >= log.first_seq - 1:
             notes = (
-                f"The log begins with seq {log.first_seq:,}. Subscriptions were taken as the "
-                f"checkpoint at seq {seq:,} has them, and not computed again.",
-                f"Messages before seq {log.first_seq:,} are gone: matches with them that began or "
-                "ended later were not compared. If such a match counts toward a maximum of events, "
-                "the audit may report a difference where the server is right.",
+                f"The log begins with seq {log.first_seq:,}. Subscriptions, and earlier messages "
+                f"that were alive, were taken as the checkpoint at seq {seq:,} has them, and not "
+                "computed again.",
             )
             return _resumed(folder / "checkpoint" / f"{seq:020d}", log, seq), seq + 1, notes
     raise StorageError(
@@ -67,6 +72,8 @@ def _resumed(checkpoint: Path, log: LogReader, seq: int) -> Replay:
         since = _since(engine)
         rows = _rows(engine)
         replay.scanner.weights = engine._store.state.scorer.weights
+        for tenant, messages in _living(engine, log.first_seq):
+            replay.restore(tenant, messages)
     dwelling = nested("dwelling", arrays)
     names = ("handle", "message", "due_us", "sign", "score")
     waiting = {
@@ -91,6 +98,28 @@ def _rows(engine: Engine) -> dict[int, dict[str, Any]]:
         row = {name: value for name, value in one.to_dict().items() if name not in _IGNORED}
         rows[int(one.id)] = row | ({"geometry": one.region.to_wkb()} if "geometry" in row else {})
     return rows
+
+
+def _living(engine: Engine, first_seq: int) -> Iterator[tuple[int, Restored]]:
+    """Yield the messages before a number that are alive, by tenant."""
+    live = engine._live.messages
+    seq = np.array(live.ids(live.numbers).tolist(), np.int64)
+    numbers, seq = live.numbers[seq < first_seq], seq[seq < first_seq]
+    end_us = live.end_us(numbers)
+    tenant = _tenants(live, numbers)
+    for one in np.unique(tenant).tolist():
+        rows = np.flatnonzero(tenant == one)
+        batch = live.batch(numbers[rows], np.zeros(len(rows), np.int64))
+        yield one, Restored(seq[rows], end_us[rows], batch)
+
+
+def _tenants(live: LiveMessages, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the tenants of messages: their last word is that of the scope."""
+    start, word = live.words(numbers)
+    last = word[start[1:] - 1]
+    token = np.where(last < 0, -2 - last, last)  # negative at the beginning of a text
+    names = live.vocabulary.tokens().take(pa.array(token)).to_pylist()
+    return np.array([int(name.removeprefix(SCOPE)) for name in names], np.int64)
 
 
 def _since(engine: Engine) -> dict[int, int]:

@@ -6,7 +6,6 @@ towards the cap, and the others may send it too.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from nearcast.server.delivery.pacing import Pacing, PacingSettings
@@ -24,10 +23,6 @@ _MAX_WAIT_S = 60.0
 """The clock of the system may be changed, and so may the settings."""
 
 
-def _now_us() -> int:
-    return time.time_ns() // 1000
-
-
 class Pace:
     """When events of a subscriber may be sent, and which were.
 
@@ -39,7 +34,7 @@ class Pace:
         The time, in microseconds since 1970.
     """
 
-    def __init__(self, settings: PacingSettings, now_us: Callable[[], int] = _now_us) -> None:
+    def __init__(self, settings: PacingSettings, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
         self._sent: tuple[int, ...] = ()
         self._released = Position(0)

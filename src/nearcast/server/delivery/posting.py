@@ -140,7 +140,7 @@ class SinkClient:
                 # A receiver may close a connection that is kept open, just before it is used.
                 closed = isinstance(error, (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError))
                 if not (closed and connection.reused and time.monotonic() < give_up_s):
-                    return Answer(None, one_line(f"{type(error).__name__}: {error}", _MAX_ERROR))
+                    return Answer(None, _problem(error))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -171,6 +171,13 @@ class _Host:
     def __init__(self, slots: int) -> None:
         self.free = asyncio.Semaphore(slots)
         self.users = 0
+
+
+def _problem(error: Exception) -> str:
+    """Return what went wrong, for the owner of a sink."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the receiver closed the connection before the end of its headers"
+    return one_line(f"{type(error).__name__}: {error}", _MAX_ERROR)
 
 
 async def _discard(response: aiohttp.ClientResponse) -> None:

@@ -96,6 +96,7 @@ class StoredSinks:
         self._numbers: dict[str, int] = {}
         self._attempts: list[AttemptRow] = []
         self._flushing: asyncio.Task[None] | None = None
+        self._saving = asyncio.Lock()
 
     async def all(self) -> list[Sink]:
         """Return the sinks that get events."""
@@ -215,10 +216,11 @@ class StoredSinks:
             await self.flush()
 
     async def flush(self) -> None:
-        """Save the attempts that were noted."""
-        attempts, self._attempts = self._attempts, []
-        if attempts:
-            await asyncio.to_thread(self._state.note_attempts, attempts)
+        """Save the attempts that were noted; return when all of them can be read."""
+        async with self._saving:
+            attempts, self._attempts = self._attempts, []
+            if attempts:
+                await asyncio.to_thread(self._state.note_attempts, attempts)
 
     async def close(self) -> None:
         """Save what was noted."""

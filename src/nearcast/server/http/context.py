@@ -136,7 +136,10 @@ class Context:
         )
         self._client = SinkClient(SinkNetworks.of(settings.allow_sinks))
         self.webhooks = WebhookSender(
-            self.sinks, self._client, delivered=metrics.delivered.labels("webhook").inc
+            self.sinks,
+            self._client,
+            clock=service.clock,
+            delivered=metrics.delivered.labels("webhook").inc,
         )
         self._sink_channels = SinkChannels(service.registry)
 
@@ -183,17 +186,16 @@ class Context:
         if pace is None:
             row = await asyncio.to_thread(self.service.state.subscriber, tenant, subscriber)
             settings = PacingSettings() if row is None else PacingSettings.of(row.settings)
-            pace = self._paces.setdefault(feed.channel, Pace(settings))
+            pace = self._paces.setdefault(feed.channel, Pace(settings, self.service.clock.now_us))
         return PacedFeed(feed, pace)
 
     async def change_pace(
         self, tenant: int, subscriber: str, channel: int, settings: PacingSettings
     ) -> None:
         """Deliver the events of a subscriber when it wants them now."""
-        pace = self._paces.get(channel)
-        if pace is not None:
-            pace.change(settings)
-            self.service.feeds.wake(channel)
+        # Also if there is none yet: somebody may have read the settings before, and make one now.
+        self._paces.setdefault(channel, Pace(settings, self.service.clock.now_us)).change(settings)
+        self.service.feeds.wake(channel)
         for sink in await asyncio.to_thread(self.service.state.sinks, tenant):
             if sink.subscriber == subscriber:
                 await self.webhooks.reload(sink.id)

@@ -53,8 +53,8 @@ async def read_subscriber(
 ) -> Response:
     """Return the delivery settings of a subscriber, and how many events it has.
 
-    `recorded` counts the events that are kept, `pending` those after the cursor. `lost` is 0, or
-    null if events after the cursor are no longer kept.
+    `recorded` counts the events that are kept, `pending` those after the cursor. `lost` counts the
+    events after the cursor that are no longer kept; null if nobody knows.
     """
     context = context_of(request)
     principal.require_subscriber(name)

@@ -23,6 +23,8 @@ from nearcast.server.matching.recovery import advance
 from nearcast.storage.log import Entry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nearcast.server.log import Log
     from nearcast.server.log.committer import Committed
     from nearcast.server.matching.events import Block
@@ -39,7 +41,7 @@ MAX_BACKLOG = 400_000
 
 _TURN_S = 0.5
 _RETRY_S = 1.0
-_MAX_WAIT_S = 3600.0
+_MAX_WAIT_S = 60.0  # the clock of the system may be changed
 _TIME_PASSES = object()  # the tag of ticks
 
 
@@ -76,6 +78,8 @@ class Pipeline:
         Hears what happens.
     policy
         When checkpoints are made.
+    clock_us
+        The current time, in microseconds since 1970.
     """
 
     def __init__(
@@ -85,12 +89,14 @@ class Pipeline:
         recovered: Recovered,
         listener: Listener,
         policy: CheckpointPolicy | None = None,
+        clock_us: Callable[[], int] = lambda: clocks.time_ns() // 1000,
     ) -> None:
         self.log, self.state = log, state
         self.matcher, self.events = recovered.matcher, recovered.events
         self.checkpoints = recovered.checkpoints
         self._listener = listener
         self._policy = policy or CheckpointPolicy()
+        self._clock_us = clock_us
         self._seq, self._time_us = recovered.seq, recovered.time_us
         self._changed = threading.Condition()
         self._queue: list[Record] = []
@@ -107,6 +113,7 @@ class Pipeline:
             self._committed,
             self._fail,
             last_us=recovered.time_us,
+            clock_us=clock_us,
             has_space=recovered.checkpoints.has_space,
         )
         self._thread = threading.Thread(target=self._run, name="matcher", daemon=True)
@@ -214,7 +221,7 @@ class Pipeline:
         """Return how long nothing happens by itself."""
         if self._ticking or self.matcher.next_us == NEVER:
             return _MAX_WAIT_S
-        due_s = self.matcher.next_us / 1e6 - clocks.time()
+        due_s = (self.matcher.next_us - self._clock_us()) / 1e6
         return max(due_s, self._tick_at - clocks.monotonic())
 
     def _tick(self) -> None:

@@ -59,7 +59,7 @@ async def sign_in(given: SignInRequest, request: Request) -> Response:
     """Return a token for the browser that opens the one-time link which `nearcast serve` prints.
 
     The link ends with `#code=...`; the code is valid once, for 15 minutes. In the demo, browsers on
-    the same machine need no code. The token is valid for 12 hours.
+    the same machine need no code. The token is valid for 12 hours. Needs no key.
     """
     context = context_of(request)
     wait_s = context.one_time_code.wait_s()

@@ -52,7 +52,7 @@ first-look: .venv/library-installed
 	@$(BIN)/nearcast match --subscriptions out/first/subscriptions.parquet --messages out/first/messages.parquet \
 		--out out/first/matches.parquet --map out/first/matches.png
 
-# The pipeline, then the live server with a sample stream, until Ctrl-C. ONCE=1 ends it after a minute, with a summary.
+# The pipeline, then the demo of the live server, until Ctrl-C. ONCE=1: its sample stream over HTTP, for a minute, with a summary.
 PORT ?= 8080
 RUN_SECONDS ?= 60
 run: .venv/library-installed
@@ -60,7 +60,7 @@ run: .venv/library-installed
 	@echo; echo "The whole pipeline: with the library, on Spark, and as a stream."
 	@$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
 	@echo
-	@$(BIN)/python examples/live_server.py out/first --port $(PORT) $(if $(ONCE),--seconds $(RUN_SECONDS))
+	@$(if $(ONCE),$(BIN)/python examples/live_server.py out/first --port $(PORT) --seconds $(RUN_SECONDS),$(BIN)/nearcast serve --demo --port $(PORT))
 
 # Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.
 test: lint layers

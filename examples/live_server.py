@@ -1,8 +1,9 @@
 """The live server with a sample stream: subscriptions and places of the world, messages that flow.
 
 Run it: python examples/live_server.py FOLDER [--subscriptions N] [--seconds S] [--port P]. FOLDER
-has subscriptions.parquet and messages.parquet, as `nearcast generate --dataset places` writes them.
-Without --seconds it goes on until Ctrl-C. It says what it does, and a summary at the end.
+has subscriptions.parquet, as `nearcast generate --dataset places` writes it. Without --seconds it
+goes on until Ctrl-C. It says what it does, and a summary at the end. The messages and the
+subscriptions that are yours are those of `nearcast serve --demo`.
 """
 
 import argparse
@@ -14,24 +15,19 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
 
 from pyarrow import parquet
 
-from nearcast import Rect
 from nearcast.client import Client, NearcastClientError
+from nearcast.server.demo import sample_messages, sample_movers, sample_subscriptions
 
 RATE = 100
 """Messages a second."""
 
-EXAMPLES = {
-    "pharmacies in Europe": ("pharmacy OR clinic", Rect(-11, 36, 40, 71)),
-    "supermarkets in Asia": ("supermarket", Rect(60, -10, 150, 55)),
-    "theatres in Africa": ("theatre", Rect(-18, -35, 52, 37)),
-    "gyms in the Americas": ("gym NOT depot", Rect(-170, -56, -34, 72)),
-    "wineries anywhere": ("winery", Rect(-180, -90, 180, 90)),
-}
+MOVE_EVERY = RATE
+"""After how many messages the subscriptions that move do so."""
 
 
 def main() -> None:
@@ -99,9 +95,11 @@ def show(client: Client, data: Path, count: int, seconds: float | None, url: str
     print(
         f"2. {imported.accepted:,} subscriptions are registered: words in a region, of many people."
     )
-    for name, (expression, region) in EXAMPLES.items():
-        client.subscribe(id=name, expression=expression, region=region)
-    print(f"3. {len(EXAMPLES)} more are yours, such as 'pharmacy OR clinic' in Europe.")
+    yours = client.import_(sample_subscriptions()).accepted
+    print(
+        f"3. {yours} more are yours, of all kinds: 'pharmacy OR clinic' in Europe, whatever is near"
+    )
+    print(f"   and relevant, one that is paused, and {len(sample_movers())} that move.")
     print(
         "4. A subscriber connects. Should it lose the connection, it goes on after the last event."
     )
@@ -111,12 +109,15 @@ def show(client: Client, data: Path, count: int, seconds: float | None, url: str
     print(f"   Watch matches arrive, subscribe and publish at {url} with the key")
     print(f"   {key}")
     print("   Ctrl-C stops everything." if seconds is None else f"   It ends in {seconds:g} s.")
-    messages = parquet.read_table(data / "messages.parquet", columns=["text", "lon", "lat"])
+    messages = sample_messages()
     began = time.monotonic()
     published = 0
     try:
-        for batch in batches(cycle(messages.to_pylist()), RATE // 10):
+        for batch in batches(messages, RATE // 10):
             published += len(client.publish(batch).ids)
+            if published % MOVE_EVERY == 0:
+                step = published // MOVE_EVERY
+                client.move_many([(mover.id, mover.region(step)) for mover in sample_movers()])
             due = began + published / RATE
             if seconds is not None and due > began + seconds:
                 break
@@ -131,8 +132,8 @@ def show(client: Client, data: Path, count: int, seconds: float | None, url: str
 
 def batches(messages: Iterator[dict[str, object]], size: int) -> Iterator[list[dict[str, object]]]:
     """Yield messages a few at a time, each with the time at which it is sent."""
-    while batch := [{**m, "properties": {"sent": time.time()}} for m in islice(messages, size)]:
-        yield batch
+    while True:
+        yield [{**m, "properties": {"sent": time.time()}} for m in islice(messages, size)]
 
 
 def metric(url: str, name: str) -> int:
@@ -150,7 +151,7 @@ class Heard(threading.Thread):
     def __init__(self, client: Client) -> None:
         super().__init__(daemon=True)
         self._stream = client.events()
-        self._delays_s: list[float] = []
+        self._delay_s: dict[tuple[str, float], float] = {}
         self.last = "none"
 
     def run(self) -> None:
@@ -159,7 +160,8 @@ class Heard(threading.Thread):
             for event in self._stream:
                 if event.type == "match" and event.message is not None:
                     sent = event.message.get("properties", {}).get("sent", time.time())
-                    self._delays_s.append(time.time() - sent)
+                    # A message may come again, when a subscription moves near to it.
+                    self._delay_s.setdefault((event.message["text"], sent), time.time() - sent)
                     names = ", ".join(match.subscription_id for match in event.matches)
                     self.last = f"{event.message['text']!r} for {names}"
         except NearcastClientError as error:
@@ -167,12 +169,12 @@ class Heard(threading.Thread):
 
     @property
     def events(self) -> int:
-        """How many matches have arrived."""
-        return len(self._delays_s)
+        """How many messages have arrived."""
+        return len(self._delay_s)
 
     def median_ms(self) -> float:
         """Return how long half of them took at most, from publishing to receiving."""
-        ordered = sorted(self._delays_s) or [0.0]
+        ordered = sorted(self._delay_s.values()) or [0.0]
         return 1000 * ordered[len(ordered) // 2]
 
     def settle(self) -> None:

@@ -12,7 +12,8 @@ A comment in the line before a block changes this:
   for a test.
 - ``<!-- test: skip REASON -->`` leaves the block out.
 - ``<!-- test: server -->``: the command is ``nearcast serve``. It runs until the end of the page,
-  on a free port; ``$NEARCAST_URL`` and ``$NEARCAST_KEY`` are its address and its first key.
+  on a free port; ``$NEARCAST_URL`` and ``$NEARCAST_KEY`` are its address and its first key, and
+  ``$NEARCAST_CODE`` is the code of the link that it prints.
 - ``<!-- test: background -->``: the command runs until the end of the page.
 - ``<!-- test: arrives -->``: a ``text`` block that the command in the background prints by and by.
 - ``<!-- test: fails -->``: the command must fail.
@@ -176,12 +177,15 @@ class _Runner:
         output = self._start([sys.executable, "-m", "nearcast.cli", *words[1:], "--port", "0"])
         printed = _await(output, lambda text: "Ctrl-C stops it" in text, where)
         url, key = re.search(r"http://\S+", printed), re.search(r"nc_\S+", printed)
+        code = re.search(r"#code=(\S+)", printed)
         assert url is not None
         assert key is not None
+        assert code is not None
         home = self._folder / ".curl"
         home.mkdir(exist_ok=True)
         (home / ".curlrc").write_text(_CURL)
         found = {"NEARCAST_URL": url[0], "NEARCAST_KEY": key[0], "CURL_HOME": str(home)}
+        found["NEARCAST_CODE"] = code[1]
         for name, value in found.items():
             self._set(name, value)
         return printed

@@ -123,7 +123,7 @@ def test_keys_and_tokens_are_accepted() -> None:
     assert given_scope["state"]["tenant"] == 3
     assert known.auth.principal(scope(f"bearer  {KEY.text}")) == OWNER
     token = make_token(CLAIMS, SECRET)
-    meant = Principal(3, "", frozenset({"subscribe"}), "ann")
+    meant = Principal(3, "", frozenset({"subscribe"}), "ann", CLAIMS.expires_s)
     assert known.auth.principal(scope(f"Bearer {token}")) == meant
     assert known.auth.principal(scope(query=f"cursor=now&access_token={token}")) == meant
     socket = scope(query=f"access_token={token}") | {"type": "websocket"}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 if TYPE_CHECKING:
@@ -50,3 +51,28 @@ def test_a_role_that_does_not_exist_is_refused(role: str, tmp_path: Path) -> Non
     done = run("keys", "create", tmp_path, "--role", role)
     assert done.returncode == 1
     assert "publish, subscribe, admin" in done.stderr
+
+
+def test_a_wrong_address_of_tiles_is_one_line(tmp_path: Path) -> None:
+    done = run("serve", tmp_path / "data", "--tiles", "https://example.com/tiles")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("nearcast: --tiles: must be an address with {z}, {x} and {y}")
+
+
+def test_it_prints_a_link_that_signs_a_browser_in_once(tmp_path: Path) -> None:
+    command = [*NEARCAST, "serve", str(tmp_path), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        found = None
+        while found is None:
+            line = process.stdout.readline()
+            assert line, process.communicate()[1]
+            found = re.search(r"within 15 minutes: (http://\S+)/#code=(\S+)$", line)
+        url, code = found.groups()
+        answers = [httpx.post(f"{url}/v1/sign-in", json={"code": code}) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 401]
+        assert answers[0].json()["roles"] == ["publish", "subscribe", "admin"]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)

@@ -121,7 +121,6 @@ class TestDefinitions:
         assert state.definition(2, "a") is None
         assert state.external_ids(1, [0, 1]) == {0: "a"}
         assert [row.handle for row in state.definitions(2)] == [1]
-        assert state.cells(3, Box(-180, -90, 180, 90), 4, 4) == []
 
     def test_an_external_id_is_free_after_deletion(self, state: State) -> None:
         state.apply([put(1, 0, external_id="a")], 1)
@@ -179,7 +178,6 @@ class TestDefinitions:
         for bbox in (Box(179.5, 0, 179.6, 0.1), Box(-179.6, 0, -179.5, 0.1), Box(178, 0, -178, 1)):
             assert [row.handle for row in state.definitions(0, bbox=bbox)] == [0]
         assert state.definitions(0, bbox=Box(-178, -1, 0, 1)) == []
-        assert state.cells(0, Box(170, -10, -170, 10), 2, 1) == [(1, 0, 1)]
 
     def test_many_definitions(self, state: State) -> None:
         state.apply([put(h + 1, h) for h in range(25_000)], 25_000)
@@ -489,23 +487,6 @@ class StateMachine(RuleBasedStateMachine):
             tenant, subscriber=subscriber, status=status, bbox=bbox, after=after, limit=limit
         )
         assert [row.handle for row in found] == expected[:limit]
-
-    @rule(tenant=st.integers(0, 1), bbox=boxes(), columns=st.integers(1, 4), rows=st.integers(1, 4))
-    def count_cells(self, tenant: int, bbox: Box, columns: int, rows: int) -> None:
-        if bbox.south == bbox.north:
-            return
-        self.apply(0, 0)
-        width = (bbox.east - bbox.west) % 360 or 360
-        expected: dict[tuple[int, int], int] = {}
-        for row in self.living(tenant):
-            east = row.box.east + (360 if row.box.east < row.box.west else 0)
-            x = ((row.box.west + east) / 2 - bbox.west) % 360
-            y = (row.box.south + row.box.north) / 2 - bbox.south
-            if x < width and 0 <= y < bbox.north - bbox.south and overlap(row.box, bbox):
-                cell = (int(y * rows / (bbox.north - bbox.south)), int(x * columns / width))
-                expected[cell] = expected.get(cell, 0) + 1
-        found = self.state.cells(tenant, bbox, columns, rows)
-        assert found == [(c, r, count) for (r, c), count in sorted(expected.items())]
 
     @invariant()
     def same_as_model(self) -> None:

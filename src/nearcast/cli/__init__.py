@@ -63,6 +63,7 @@ add_command(
     serve.serve,
     "nearcast serve",
     "nearcast serve nearcast-data --port 9000",
+    "nearcast serve --demo",
     "nearcast serve --database postgresql://nearcast@localhost/nearcast",
 )
 app.add_typer(serve.keys_app, name="keys")

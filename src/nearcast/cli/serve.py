@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -14,8 +18,9 @@ from nearcast.cli.output import OneLineErrors, show_json, show_table
 from nearcast.extras import require
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
+    from nearcast.server.http.running import Ready
     from nearcast.server.service import Service
 
 T = TypeVar("T")
@@ -26,6 +31,12 @@ _SLOW_S = 5.0
 _COMPILING = "Starting. The first start on a machine compiles kernels, which takes about a minute."
 DEFAULT_FOLDER = Path("nearcast-data")
 DATA = typer.Argument(metavar=FOLDER, help="The folder of the server; made if it is not there.")
+DEFAULT_DATA = typer.Argument(
+    metavar=FOLDER,
+    help="The folder of the server; made if it is not there. With --demo, a temporary one unless "
+    "you name one.",
+    show_default=str(DEFAULT_FOLDER),
+)
 DATABASE = typer.Option(
     "--database",
     metavar="URL",
@@ -34,7 +45,7 @@ DATABASE = typer.Option(
 
 
 def serve(
-    data: Annotated[Path, DATA] = DEFAULT_FOLDER,
+    data: Annotated[Path | None, DEFAULT_DATA] = None,
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
     ] = "127.0.0.1",
@@ -80,6 +91,23 @@ def serve(
             "Can be given again.",
         ),
     ] = None,
+    tiles: Annotated[
+        str | None,
+        typer.Option(
+            "--tiles",
+            metavar="URL",
+            help="The background of the map, such as https://example.com/{z}/{x}/{y}.png. Without "
+            "it, the map needs no other server.",
+        ),
+    ] = None,
+    demo: Annotated[
+        bool,
+        typer.Option(
+            "--demo",
+            help="Begin with sample subscriptions and a stream of messages; browsers on this "
+            "machine need no key.",
+        ),
+    ] = False,
     repair: Annotated[
         bool,
         typer.Option("--repair", help="Skip damaged records of the log; subscribers see a gap."),
@@ -88,33 +116,79 @@ def serve(
     """Run the live server: publish over HTTP, receive events over SSE, nothing acknowledged lost.
 
     It listens on this machine only unless --host says otherwise. The first time it prints an admin
-    key, which is shown only once. Stop it with Ctrl-C.
+    key, which is shown only once; every time, a link with which a browser can sign in, once. Stop
+    it with Ctrl-C.
     """
     require("server", "nearcast serve")
     from nearcast.server.http.context import Settings
     from nearcast.server.http.running import serve as run
+    from nearcast.server.http.tiles import tile_origin
     from nearcast.server.matching.retention import Retention
     from nearcast.server.opening import Where, check_matches
 
+    if tiles is not None:
+        tile_origin(tiles)
+    if demo:
+        _check_demo(host, matches)
     slow = threading.Timer(_SLOW_S, typer.echo, [_COMPILING], {"err": True})
     slow.daemon = True
 
-    def ready(url: str, key: str | None, app: object) -> None:
+    def is_ready(ready: Ready) -> None:
         slow.cancel()
-        if key is not None:
-            typer.echo(f"Admin key, shown only this once: {key}")
-        typer.echo(f"Nearcast is listening on {url} with its data in {data}. Ctrl-C stops it.")
+        typer.echo("\n".join(_announcement(ready, folder, demo=demo)))
 
     settings = Settings(
-        allow_sinks=tuple(allow_sink or ()), allow_origins=tuple(allow_origin or ())
+        allow_sinks=tuple(allow_sink or ()),
+        allow_origins=tuple(allow_origin or ()),
+        demo=demo,
+        tiles=tiles,
     )
     keep = Retention(keep_days * 86_400, None if keep_gb is None else round(keep_gb * 1e9))
-    where = Where(data, database, repair, keep, matches)
+    with ExitStack() as stack:
+        if data is None and demo:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="nearcast-demo-")))
+            # Otherwise SIGTERM would end the process before the folder is removed.
+            signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        else:
+            folder = data or DEFAULT_FOLDER
+        where = Where(folder, database, repair, keep, matches)
+        if matches is not None:
+            require("kafka", "nearcast serve --matches")
+        check_matches(where)
+        slow.start()
+        run(where, host, port, settings, is_ready, _stream() if demo else None)
+
+
+def _check_demo(host: str, matches: str | None) -> None:
+    """Check that a demo can run: it lets in everybody who can connect."""
+    from nearcast.errors import InvalidInput
+    from nearcast.server.http.signing_in import is_loopback
+
+    require("datasets", "nearcast serve --demo")
+    if not is_loopback(host):
+        problem = "must be an address of this machine only, such as 127.0.0.1: the demo has no keys"
+        raise InvalidInput("--host", host, problem)
     if matches is not None:
-        require("kafka", "nearcast serve --matches")
-    check_matches(where)
-    slow.start()
-    run(where, host, port, settings, ready)
+        raise InvalidInput("--matches", matches, "must be left out: the demo matches by itself")
+
+
+def _stream() -> Callable[[Service], Coroutine[Any, Any, None]]:
+    from nearcast.server.demo import play
+
+    return play
+
+
+def _announcement(ready: Ready, folder: Path, *, demo: bool) -> list[str]:
+    """Return the lines to print when a server listens."""
+    lines = [] if ready.key is None else [f"Admin key, shown only this once: {ready.key}"]
+    lines.append(
+        f"Nearcast is listening on {ready.url} with its data in {folder}. Ctrl-C stops it."
+    )
+    if demo:
+        lines.append(f"The demo: open {ready.url} in a browser on this machine; it needs no key.")
+    else:
+        lines.append(f"Sign in with a browser once, within 15 minutes: {ready.link}")
+    return lines
 
 
 keys_app = typer.Typer(

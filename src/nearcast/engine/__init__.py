@@ -10,11 +10,13 @@ A thread merges segments in the background, so that there are few of them.
   knows where rows are; `segment`, `buffer` and `directory` (where an id lies) are its parts;
   `merging` says when to merge.
 - `moving/` is what happens over time: living messages, subscriptions that move, updates.
-- `restore` gives subscriptions back; `explain` tells why; `snapshot` is the engine on disk and
-  `opening` opens it; `recording` is for those who replay events at their own times.
+- `restore` gives subscriptions back; `explain` tells why one matches, and `trace` how it is found;
+  `snapshot` is the engine on disk and `opening` opens it; `recording` is for those who replay
+  events at their own times.
 """
 
 from nearcast.engine.engine import Engine
 from nearcast.engine.published import Moved, Published, Stats
+from nearcast.engine.trace import NodeTrace, SegmentTrace, Trace
 
-__all__ = ["Engine", "Moved", "Published", "Stats"]
+__all__ = ["Engine", "Moved", "NodeTrace", "Published", "SegmentTrace", "Stats", "Trace"]

@@ -33,6 +33,7 @@ from nearcast.engine.registering import Registering
 from nearcast.engine.replay import publish_call, publish_table_call
 from nearcast.engine.restore import each_subscription, subscription_of, table_of_subscriptions
 from nearcast.engine.store import Store
+from nearcast.engine.trace import Trace, trace_batch
 from nearcast.errors import InvalidInput, StorageError, UnknownId, UnknownName
 from nearcast.indexes import moving as moving_indexes
 from nearcast.intake import (
@@ -369,6 +370,32 @@ class Engine(Registering):
         if isinstance(subscription_id, Subscription):
             return explain_row(self._segment_of(subscription_id), 0, batch)
         return explain_row(*self._find(subscription_id), batch)
+
+    def trace(self, message: Message) -> Trace:
+        """Return how the subscriptions that match a message are found, for people who want to see.
+
+        Nothing is published. Boolean subscriptions in a ``trie-pyramid`` are traced list by list,
+        and box by box; others with how many were compared. It takes much longer than publishing.
+
+        Parameters
+        ----------
+        message
+            Any message.
+
+        Examples
+        --------
+        >>> from nearcast.model import Message, Rect, Subscription
+        >>> engine = Engine()
+        >>> engine.subscribe(Subscription("s1", Rect(0, 0, 1, 1), ["tea"]))
+        >>> found = engine.trace(Message("m1", (0.5, 0.5), "Tea and cake"))
+        >>> found.tokens, found.examined, found.matches
+        (('tea', 'and', 'cake'), 1, 1)
+        """
+        self._check_open()
+        [given] = list_of(message, Message)
+        state = self._store.with_movers()
+        batch = messages_from([given], self._tokenizer, now_us=self._clock.now_us())
+        return trace_batch(state, batch, self._live.builder.index.name)
 
     def _publish(
         self,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import Clauses, Matches, Messages
+    from nearcast.indexes.tracing import TracedNode
 
 __all__ = ["Index", "NoOptions", "UpdatableIndex", "stored_options"]
 
@@ -94,6 +95,19 @@ class Index(ABC):
         threads
             How many threads match at the same time.
         """
+
+    def trace(self, messages: Messages) -> list[TracedNode] | None:
+        """Tell how the index finds the clauses of one message; None if it cannot tell.
+
+        It is for people who want to see what an index does, and may be slow. An index implements it
+        or not.
+
+        Parameters
+        ----------
+        messages
+            One message, which may cross the antimeridian.
+        """
+        return None
 
     @abstractmethod
     def arrays(self) -> Mapping[str, NDArray[Any]]:

@@ -113,6 +113,11 @@ class Mixed(Index):
         return Matches(start, row, examined, score, visited)
 
     @property
+    def parts(self) -> list[MixedPart]:
+        """The index of each kind, and which rows it has."""
+        return self._parts
+
+    @property
     def boolean_part(self) -> Index | None:
         """The index of the boolean subscriptions, if there are some."""
         return next((p.index for p in self._parts if p.kind == KINDS[BOOLEAN]), None)

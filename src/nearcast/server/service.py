@@ -38,12 +38,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from nearcast.server.delivery.webhooks import Clock
     from nearcast.server.log import Log
     from nearcast.server.log.committer import Committed
     from nearcast.server.matching.changes import Outcome
     from nearcast.server.matching.events import Block
     from nearcast.server.matching.matcher import Processed
+    from nearcast.server.matching.runs import Published
     from nearcast.storage.log import Entry, Record
 
 __all__ = [
@@ -381,6 +385,14 @@ class Service:
         """Return how many events of a channel there are after a position."""
         with self._noticing_damage():
             return self.events.count(channel, after)
+
+    def published(self, seqs: NDArray[np.int64]) -> Published:
+        """Return whom messages matched when they were published; any thread may call this."""
+        try:
+            return self.events.published(seqs)
+        except DamagedEvents as error:
+            self._loop.call_soon_threadsafe(self.damaged, error)
+            raise
 
     def position(self, cursor: str, channel: int | None = None) -> tuple[Position, Gap | None]:
         """Return the position of a cursor, and what is missing after it.

@@ -25,7 +25,7 @@ of rare tokens have no bit in common with the message and are never read. ::
                     32 x (clause, next token)
 
 `layout` describes the arrays, `build` fills them, `search` finds candidates, `match` verifies them,
-`check` checks arrays that were read from disk.
+`check` checks arrays that were read from disk, `trace` tells how a message is found.
 
 This index is Nearcast's own and follows no paper. Decisions behind it:
 

@@ -47,14 +47,17 @@ from nearcast.indexes.trie_pyramid.match import (
     table_bits,
 )
 from nearcast.indexes.trie_pyramid.search import MAX_CANDIDATES, Queues
+from nearcast.indexes.trie_pyramid.trace import trace_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from nearcast.columns import Messages
     from nearcast.compiled.messages import MessageArrays, Output
     from nearcast.indexes.boolean import Progress
+    from nearcast.indexes.tracing import TracedNode
 
 MAX_CLAUSES = (1 << SIZE_BITS) - 1
 
@@ -151,6 +154,19 @@ class TriePyramid(BooleanIndex):
     ) -> Progress:
         """Look up the tokens of each message, and compare the boxes of their lists."""
         return match_messages(self._arrays, messages, part, scratch, output)
+
+    def trace(self, messages: Messages) -> list[TracedNode]:
+        """Return the lists that a message leads to, and the boxes that are compared there."""
+        pieces, _ = messages.cut()
+        return [
+            node
+            for piece in range(len(pieces))
+            for node in trace_message(
+                self._arrays,
+                pieces.token[pieces.token_start[piece] : pieces.token_start[piece + 1]],
+                pieces.box[piece],
+            )
+        ]
 
     def make_scratch(self, tokens: int) -> Scratch:
         """Return scratch space for messages of at most ``tokens`` tokens."""

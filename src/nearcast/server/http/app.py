@@ -11,16 +11,21 @@ from starlette.middleware.cors import CORSMiddleware
 
 from nearcast import __version__
 from nearcast.server.http import (
+    about,
     administration,
+    cells,
     events,
     explaining,
+    history,
     importing,
     openapi,
     pages,
     problems,
     publishing,
+    signing_in,
     subscribers,
     subscriptions,
+    tracing,
     webhooks,
 )
 from nearcast.server.http.context import Context, Settings
@@ -50,9 +55,14 @@ _REQUEST_HEADERS = (
     "x-correlator",
 )
 _ROUTERS = (
+    about.router,
+    signing_in.router,
     publishing.router,
+    tracing.router,
+    history.router,
     events.router,
     importing.router,
+    cells.router,  # before /subscriptions/{id}
     subscriptions.router,
     subscribers.router,
     explaining.router,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
-__all__ = ["EVENTS_PATH", "Authenticator", "Principal"]
+__all__ = ["EVENTS_PATH", "Authenticator", "Principal", "unauthenticated"]
 
 EVENTS_PATH = "/v1/events"
 """The only path that takes a token in its query."""
@@ -38,18 +38,20 @@ class Principal(NamedTuple):
     """Who sends a request.
 
     ``key_id`` is empty for a token; ``subscriber`` is None if all subscribers of the tenant may be
-    used.
+    used; ``expires_s`` is when a token ends, in seconds since 1970.
     """
 
     tenant: int
     key_id: str
     roles: frozenset[str]
     subscriber: str | None = None
+    expires_s: int | None = None
 
-    def require(self, role: str) -> None:
-        """Raise a problem of status 403 if the role is missing."""
-        if role not in self.roles:
-            detail = f"this needs the role {role}; the key has {', '.join(sorted(self.roles))}"
+    def require(self, *roles: str) -> None:
+        """Raise a problem of status 403 if there is none of the roles."""
+        if self.roles.isdisjoint(roles):
+            needed, own = " or ".join(roles), ", ".join(sorted(self.roles))
+            detail = f"this needs the role {needed}; the key has {own}"
             raise Problem(403, "PERMISSION_DENIED", detail)
 
     def require_subscriber(self, name: str) -> None:
@@ -96,12 +98,7 @@ class Authenticator:
         """
         found = self._of_request(scope)
         if found is None:
-            raise Problem(
-                401,
-                "UNAUTHENTICATED",
-                "give a valid key or token as Authorization: Bearer ...",
-                headers={"WWW-Authenticate": 'Bearer realm="nearcast"'},
-            )
+            raise unauthenticated("give a valid key or token as Authorization: Bearer ...")
         scope.setdefault("state", {})["tenant"] = found.tenant
         return found
 
@@ -139,7 +136,14 @@ class Authenticator:
         claims = verify_token(token, self._token_secret, now_s=self._clock())
         if claims is None:
             return None
-        return Principal(claims.tenant, "", frozenset(claims.roles), claims.subscriber)
+        roles = frozenset(claims.roles)
+        return Principal(claims.tenant, "", roles, claims.subscriber, claims.expires_s)
+
+
+def unauthenticated(detail: str) -> Problem:
+    """Return the problem of status 401 that says what is missing."""
+    headers = {"WWW-Authenticate": 'Bearer realm="nearcast"'}
+    return Problem(401, "UNAUTHENTICATED", detail, headers=headers)
 
 
 def _credential(scope: Scope) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -22,6 +23,7 @@ from nearcast.server.delivery.webhooks import WebhookSender
 from nearcast.server.http.auth import Authenticator, Principal
 from nearcast.server.http.definitions import DefinitionLimits
 from nearcast.server.http.limits import RateLimiter, Rates
+from nearcast.server.http.one_time import OneTimeCode
 from nearcast.server.http.parameters import check_parameters
 from nearcast.server.http.problems import FieldError, Problem
 from nearcast.server.log.messages import MessageLimits
@@ -48,6 +50,9 @@ __all__ = [
 ]
 
 DEFAULT_SUBSCRIBER = "default"
+WEB = Path(__file__).parent / "web"
+"""Where ``make web`` puts the built page."""
+
 _BODY_BYTES = 16 << 20
 _LIVE_S = 60.0
 """Older events were not delivered as they came."""
@@ -69,12 +74,22 @@ class Settings:
         Networks in which sinks may be although they are private, such as ``127.0.0.0/8``.
     allow_origins
         Origins whose pages may use the API from browsers, such as ``https://example.com``.
+    demo
+        Whether everybody on this machine may sign in without a key.
+    tiles
+        Where the map gets its background, with ``{z}``, ``{x}`` and ``{y}``; see
+        `nearcast.server.http.tiles`.
+    web
+        The folder of the built page.
     """
 
     rates: Rates = field(default_factory=Rates)
     subscriptions: int = 100_000_000
     allow_sinks: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()
+    demo: bool = False
+    tiles: str | None = None
+    web: Path = WEB
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +142,7 @@ class Context:
         self.stopping = False
         self.token_secret = service.state.secret("tokens")
         self.authenticator = Authenticator(self._authenticate, self.token_secret)
+        self.one_time_code = OneTimeCode()
         self.administering = asyncio.Lock()
         self.limiter = RateLimiter(lambda tenant: self.limits(tenant).rates)
         self._limits: dict[int, TenantLimits] = {}
@@ -247,8 +263,8 @@ def context_of(connection: HTTPConnection) -> Context:
     return context
 
 
-def may(role: str) -> Callable[..., Awaitable[Principal]]:
-    """Return a dependency: who sends a request, if the role allows it and the rate as well."""
+def may(*roles: str) -> Callable[..., Awaitable[Principal]]:
+    """Return a dependency: who sends a request, if one of the roles allows it and the rate too."""
 
     async def principal(
         connection: HTTPConnection, _: Annotated[object, Depends(_bearer)] = None
@@ -256,11 +272,11 @@ def may(role: str) -> Callable[..., Awaitable[Principal]]:
         context = context_of(connection)
         found = context.authenticator.principal(connection.scope)
         context.limiter.check_request(found.tenant)
-        found.require(role)
+        found.require(*roles)
         check_parameters(connection)
         return found
 
-    ROLES_OF[principal] = role
+    ROLES_OF[principal] = " or ".join(roles)
     return principal
 
 

@@ -43,7 +43,9 @@ def complete_description(app: FastAPI, routers: Iterable[APIRouter], prefix: str
                 for method in route.methods or ():
                     operation = paths[prefix + route.path_format][method.lower()]
                     about = operation.get("description", "")
-                    operation["description"] = f"{about}\n\nRole: `{role}`.".strip()
+                    operation["description"] = (
+                        f"{about}\n\nRole: `{role.replace(' or ', '` or `')}`.".strip()
+                    )
 
 
 def _role(route: APIRoute) -> str | None:

@@ -56,6 +56,9 @@ EventType = Literal[
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 """The types of events that a subscription can ask for."""
 
+_PATHS = frozenset({"cells"})
+"""What stands where the id of a subscription does: ``/v1/subscriptions/cells``."""
+
 _RFC3339 = re.compile(
     r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII
 )
@@ -113,6 +116,8 @@ def _name(text: str) -> str:
 def _id(text: str) -> str:
     if "/" in text or text in (".", ".."):
         raise PydanticCustomError("id", "must not have a slash, and must not be a dot or two")
+    if text in _PATHS:
+        raise PydanticCustomError("id", "must not be the name of a path of the API")
     return _name(text)
 
 

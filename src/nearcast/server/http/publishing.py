@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,6 +21,7 @@ from nearcast.server.http.context import context_of, may
 from nearcast.server.http.limits import read_body
 from nearcast.server.http.messages import ARROW, JSON, NDJSON, media_type, parse_messages
 from nearcast.server.http.problems import FieldError, Problem
+from nearcast.server.http.reach import reach_of
 from nearcast.server.log.messages import columns_of
 from nearcast.server.log.records import MESSAGES, message_at, read_messages_body, time_of
 from nearcast.server.matching.postings import Position
@@ -27,9 +29,11 @@ from nearcast.server.matching.registry import ACTIVE
 from nearcast.server.service import IdempotencyMismatch, digest_of, parse_event_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nearcast.server.service import Service
 
-__all__ = ["router"]
+__all__ = ["FoundMessage", "find_message", "router"]
 
 router = APIRouter(tags=["messages"])
 Publisher = Annotated[Principal, Depends(may("publish"))]
@@ -169,7 +173,7 @@ async def publish(
 async def read_message(id: str, request: Request, principal: Publisher) -> Response:
     """Return a message of the tenant, by the id that publishing returned, with its reach."""
     service = context_of(request).service
-    found = await asyncio.to_thread(_find_message, service, principal.tenant, id)
+    found = await asyncio.to_thread(_read, service, principal.tenant, id)
     if found is None:
         raise Problem(404, "NOT_FOUND", "there is no such message, or it is no longer kept")
     return Response(found, media_type=JSON)
@@ -230,19 +234,35 @@ def _dry_run(service: Service, tenant: int, blobs: list[bytes]) -> list[dict[str
     return found
 
 
-def _shown(service: Service, epoch: int, seq: int, time_us: int, blob: bytes) -> bytes:
-    reach = b"null"  # it is not matched yet, or nobody can say when it is
-    if seq <= service.events.last_seq and not service.remote:
-        reach = b'{"subscriptions":%d}' % service.events.reach(seq)
-    return b'{"id":"%s","publishedAt":"%s","message":%s,"reach":%s}' % (
-        event_id(epoch, Position(seq, 0)).encode(),
-        rfc3339(time_us).encode(),
-        blob,
-        reach,
-    )
+class FoundMessage(NamedTuple):
+    """A message of the log."""
+
+    epoch: int
+    seq: int
+    time_us: int
+    blob: bytes
 
 
-def _find_message(service: Service, tenant: int, id: str) -> bytes | None:
+def _shown(service: Service, messages: list[FoundMessage]) -> list[bytes]:
+    """Return messages as clients read them, each with its reach."""
+    reached = reach_of(service, [message.seq for message in messages])
+    shown = []
+    for epoch, seq, time_us, blob in messages:
+        reach = reached.get(seq)  # None: it is not matched yet, or nobody can say when it is
+        shown.append(
+            b'{"id":"%s","publishedAt":"%s","message":%s,"reach":%s}'
+            % (
+                event_id(epoch, Position(seq, 0)).encode(),
+                rfc3339(time_us).encode(),
+                blob,
+                msgspec.json.encode(None if reach is None else reach._asdict()),
+            )
+        )
+    return shown
+
+
+def find_message(service: Service, tenant: int, id: str) -> FoundMessage | None:
+    """Return a message of a tenant by its id; None if there is none, or it is no longer kept."""
     parsed = parse_event_id(id)
     if parsed is None or parsed[1].k:
         return None
@@ -256,13 +276,24 @@ def _find_message(service: Service, tenant: int, id: str) -> bytes | None:
     if record.kind != MESSAGES or record.epoch != epoch:
         return None
     owner, blob = message_at(record, seq)
-    return _shown(service, epoch, seq, time_of(record), blob) if owner == tenant else None
+    return FoundMessage(epoch, seq, time_of(record), blob) if owner == tenant else None
+
+
+def _read(service: Service, tenant: int, id: str) -> bytes | None:
+    found = find_message(service, tenant, id)
+    return None if found is None else _shown(service, [found])[0]
 
 
 def _list(service: Service, tenant: int, first: int, limit: int) -> list[bytes]:
-    found: list[bytes] = []
+    return _shown(service, list(islice(_messages(service, tenant, first), limit)))
+
+
+def _messages(service: Service, tenant: int, first: int) -> Iterator[FoundMessage]:
+    """Yield the messages of a tenant from a number on, as far as there are some now."""
     last = service.log.last_seq
     for record in service.log.read(max(first, service.log.first_seq)):
+        if record.seq > last:
+            break
         if record.kind != MESSAGES:
             continue
         body = read_messages_body(record)
@@ -270,9 +301,4 @@ def _list(service: Service, tenant: int, first: int, limit: int) -> list[bytes]:
             continue
         for seq, blob in enumerate(body.messages, record.seq):
             if first <= seq <= last:
-                found.append(_shown(service, record.epoch, seq, body.time_us, blob))
-                if len(found) == limit:
-                    return found
-        if record.seq > last:
-            break
-    return found
+                yield FoundMessage(record.epoch, seq, body.time_us, blob)

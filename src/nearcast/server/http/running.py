@@ -7,7 +7,7 @@ import gc
 import logging
 import os
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_SNDBUF, SOL_SOCKET, socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from nearcast.server.http.context import Settings
     from nearcast.server.opening import Where
+    from nearcast.server.service import Service
 
-__all__ = ["NearcastServer", "serve"]
+__all__ = ["NearcastServer", "Ready", "serve"]
 
 _log = logging.getLogger("nearcast.server")
 _GRACE_S = 10
@@ -50,18 +51,33 @@ class _Protocol(HttpToolsProtocol):
 
 
 class NearcastServer(uvicorn.Server):
-    """Ends streams before it waits for connections to close."""
+    """Ends streams, and what runs beside it, before it waits for connections to close."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
         self._app = app
+        self.beside: asyncio.Task[None] | None = None
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
-        """End streams, then do what uvicorn does."""
+        """End streams and what runs beside, then do what uvicorn does."""
+        if self.beside is not None:
+            self.beside.cancel()
+            await asyncio.wait([self.beside])
         context = self._app.state.context
         context.stopping = True
         context.service.feeds.end()
         await super().shutdown(sockets)
+
+
+class Ready(NamedTuple):
+    """What there is to tell when a server listens.
+
+    ``key`` is the first key, if there was none; ``link`` lets a browser sign in, once.
+    """
+
+    url: str
+    key: str | None
+    link: str
 
 
 def serve(
@@ -69,7 +85,8 @@ def serve(
     host: str,
     port: int,
     settings: Settings | None = None,
-    ready: Callable[[str, str | None, Any], None] | None = None,
+    ready: Callable[[Ready], None] | None = None,
+    beside: Callable[[Service], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
     """Run a server until it is stopped by a signal.
 
@@ -82,10 +99,12 @@ def serve(
     settings
         What it allows.
     ready
-        Is called when it listens, with the URL, the first key if there was none, and the
-        application.
+        Is called when it listens.
+    beside
+        What else happens in the event loop while it runs; it is cancelled at the end.
     """
-    _log_to_stderr()
+    # Who watches the demo need not see every request.
+    _log_to_stderr(logging.WARNING if settings is not None and settings.demo else logging.INFO)
     address = _bound(host, port)
     compile_kernels()
     service = open_service(where)  # here, where what goes wrong is the caller's to tell
@@ -112,10 +131,22 @@ def serve(
             _collect_less()
             key = await first_key(service)
             if ready is not None:
-                ready(_url(server, host), key, app)
+                url = _url(server, host)
+                link = f"{url}/#code={app.state.context.one_time_code.make()}"
+                ready(Ready(url, key, link))
+            if beside is not None:
+                server.beside = asyncio.create_task(_watched(beside(service)))
         await serving
 
     _run(run())
+
+
+async def _watched(work: Coroutine[Any, Any, None]) -> None:
+    """Do some work; if it fails, say so, and let the server go on."""
+    try:
+        await work
+    except Exception as error:
+        _log.error("what runs beside the server has failed", exc_info=error)
 
 
 def _bound(host: str, port: int) -> socket:
@@ -163,11 +194,11 @@ def _fail(error: BaseException) -> None:
     os._exit(FAILED)
 
 
-def _log_to_stderr() -> None:
-    """Write logs as lines of JSON to the standard error."""
+def _log_to_stderr(level: int) -> None:
+    """Write logs from a level on as lines of JSON to the standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
-    for name, level in (("nearcast", logging.INFO), ("uvicorn", logging.WARNING)):
+    for name, own_level in (("nearcast", level), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+        logger.setLevel(own_level)

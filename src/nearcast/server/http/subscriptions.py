@@ -13,6 +13,7 @@ from nearcast.errors import InvalidInput
 from nearcast.server.delivery.signing import new_secret
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
+from nearcast.server.http.boxes import parse_bbox
 from nearcast.server.http.context import Context, context_of, may, named_subscriber
 from nearcast.server.http.definitions import (
     definition_of,
@@ -39,7 +40,7 @@ from nearcast.server.http.stored import (
 from nearcast.server.log.records import Change
 from nearcast.server.matching.changes import sink_id
 from nearcast.server.matching.registry import Channel
-from nearcast.server.state import STATUSES, Box
+from nearcast.server.state import STATUSES
 from nearcast.server.state.changes import EXPIRED
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ async def list_subscriptions(
         subscriber=subscriber or principal.subscriber,
         after=_after(after),
         limit=limit,
-        bbox=None if bbox is None else _box(bbox),
+        bbox=None if bbox is None else parse_bbox(bbox),
         status=status,
     )
     page: dict[str, Any] = {"subscriptions": [resource_of(row) for row in rows]}
@@ -310,14 +311,3 @@ def _after(text: str | None) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise InvalidInput("after", text, "must be `next` of a page")
     return int(text)
-
-
-def _box(text: str) -> Box:
-    problem = "must be west,south,east,north in degrees"
-    try:
-        west, south, east, north = map(float, text.split(","))
-    except ValueError:
-        raise InvalidInput("bbox", text, problem) from None
-    if not (abs(west) <= 180 and abs(east) <= 180 and -90 <= south <= north <= 90):
-        raise InvalidInput("bbox", text, problem)
-    return Box(west, south, east, north)

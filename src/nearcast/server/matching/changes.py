@@ -147,6 +147,7 @@ class Changes:
             handle = registry.add(self._tenant, id)
         old = NEW if new else registry.row(handle)
         row = self._row(definition, old, seq)
+        registry.place(handle, Box(*definition.box))  # before it counts for readers
         registry.put(handle, old, row)
         before = self._put.pop(handle, None)
         if definition.active:

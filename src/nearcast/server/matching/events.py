@@ -30,7 +30,7 @@ import numpy as np
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.server.matching.lost import Stretch, Trimmings
 from nearcast.server.matching.postings import ALL, MATCH, EventRef, Position, Postings
-from nearcast.server.matching.runs import Run
+from nearcast.server.matching.runs import Published, Run
 from nearcast.server.matching.segments import (
     DamagedEvents,
     Segment,
@@ -319,6 +319,17 @@ class EventStore:
         if at == len(view.segments) or seq < view.segments[at].first_seq:
             return 0
         return view.segments[at].reach(seq)
+
+    def published(self, seqs: NDArray[np.int64]) -> Published:
+        """Return whom messages, at least one and in their order, matched when they came."""
+        first, last = int(seqs[0]), int(seqs[-1])
+        parts = [
+            run.published(seqs)
+            for run in self._view.runs_between(Position(first - 1), last)
+            if run.last_seq >= first
+        ]
+        none = Published(np.empty(0, np.int64), np.empty(0, np.uint32))
+        return Published(*map(np.concatenate, zip(none, *parts, strict=True)))
 
     def lost(self, channel: int, after: Position, before_seq: int | None = None) -> int:
         """Return how many events of a channel after a position were trimmed.

@@ -407,8 +407,9 @@ class Matcher:
                     outcomes[at] = Outcome("INVALID_ARGUMENT", reason)
             for handle, (seq, place) in last.items():
                 if handle not in refused:
-                    change = PutPlace(seq, handle, _pack(place), body.time_us, place_box(place))
-                    self._changes.append(change)
+                    box = place_box(place)
+                    self.registry.place(handle, box)
+                    self._changes.append(PutPlace(seq, handle, _pack(place), body.time_us, box))
             self._update(moved.updates, {h: seq for h, (seq, _) in last.items()}, body.time_us)
         self._outcomes[record.seq] = outcomes
 

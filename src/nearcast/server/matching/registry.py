@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import NEVER, GrowingArray
+from nearcast.columns import NEVER, UNITS, GrowingArray
 from nearcast.storage import strings_from_arrays, strings_to_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from nearcast.server.state.cells import Box
 
 __all__ = [
     "ACTIVE",
@@ -139,6 +141,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._rows = GrowingArray(np.empty(0, _ROW))
+        self._boxes = GrowingArray(np.empty((0, 4), np.int32))
         self._names: list[str | None] = []
         self._ids: dict[int, dict[str, int]] = {}  # by tenant and id
         self._channels: dict[str, int] = {}
@@ -155,6 +158,14 @@ class Registry:
     def rows(self) -> NDArray[Any]:
         """The fields of all subscriptions, by handle; to be changed in place."""
         return self._rows.writable
+
+    @property
+    def boxes(self) -> NDArray[np.int32]:
+        """The bounding boxes of all subscriptions where they are now, by handle.
+
+        West, south, east and north in units of 1e-7 degree; across the antimeridian, west > east.
+        """
+        return self._boxes.view
 
     # --- channels --------------------------------------------------------------------------------
 
@@ -219,6 +230,7 @@ class Registry:
         self._names.append(id)
         if id is not None:
             self._ids.setdefault(tenant, {})[id] = handle
+        self._boxes.push((0, 0, 0, 0))
         self._rows.push(NEW)
         self.per_tenant[tenant] = self.per_tenant.get(tenant, 0) + 1
         return handle
@@ -231,6 +243,10 @@ class Registry:
             heapq.heappush(self._expiring, (row.expires_us, handle))
             if len(self._expiring) > 2 * len(self) + _MIN_EXPIRING:
                 self._expiring = self._all_expiring()
+
+    def place(self, handle: int, box: Box) -> None:
+        """Note where a subscription is, by its bounding box in degrees."""
+        self._boxes.writable[handle] = [round(side * UNITS) for side in box]
 
     def end(self, handle: int) -> None:
         """End a subscription by itself; it keeps its id."""
@@ -281,6 +297,7 @@ class Registry:
         names = pa.array([self._names[handle] for handle in named], pa.string())
         return {
             **{name: self.rows[name].copy() for name in _ROW.names or ()},
+            "box": self.boxes.copy(),
             "named": np.array(named, np.int64),
             **{f"names.{k}": v for k, v in strings_to_arrays(names).items()},
             **{
@@ -297,6 +314,7 @@ class Registry:
         for name in _ROW.names or ():
             rows[name] = arrays[name]
         registry._rows = GrowingArray(rows)
+        registry._boxes = GrowingArray(arrays["box"].astype(np.int32).reshape(len(rows), 4))
         registry._names = [None] * len(rows)
         status, tenant = rows["status"], rows["tenant"]
         for handle, name in zip(arrays["named"].tolist(), _strings("names", arrays), strict=True):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from nearcast.server.matching.postings import Position, Postings
 
-__all__ = ["EventLists", "Run"]
+__all__ = ["EventLists", "Published", "Run"]
 
 _SMALL = 1 << 16  # numpy sorts 16-bit integers by radix
 _NAN = float("nan")
@@ -44,6 +44,13 @@ class EventLists(NamedTuple):
             EventRef(seq[i], k[i], message[i], matches[start[i] : start[i + 1]])
             for i in range(first, stop)
         ]
+
+
+class Published(NamedTuple):
+    """The message and the channel of each match that messages had when they were published."""
+
+    seq: NDArray[np.int64]
+    channel: NDArray[np.uint32]
 
 
 class _Events(NamedTuple):
@@ -195,6 +202,21 @@ class Run:
             return 0 if at is None else int(self.event_start[at + 1] - self.event_start[at])
         first, skip, stop = self._range(channel, after, None)
         return max(0, len(self._events(first, stop).row) - skip) if first < stop else 0
+
+    def published(self, seqs: NDArray[np.int64]) -> Published:
+        """Return the matches that messages had when they were published."""
+        if self.check is not None:
+            self.check(0, self.rows)
+        wanted = seqs[(seqs >= self.base) & (seqs <= self.last_seq)] - self.base
+        rows = np.flatnonzero(np.isin(self.seq, wanted.astype(np.uint32)))
+        if self.kind is not None:
+            rows = rows[self.kind[rows] == MATCH]
+        seq = self.seq[rows].astype(np.int64) + self.base
+        if self.message is not None:
+            own = self.message[rows] == seq
+            rows, seq = rows[own], seq[own]
+        channel = self.channels[self.start.searchsorted(rows, side="right") - 1]
+        return Published(seq, channel)
 
     def lists(self) -> tuple[EventLists, list[int]]:
         """Return all events as lists, and the number of the first event of each channel."""

@@ -58,10 +58,13 @@ class KeyParts(NamedTuple):
 
 
 class TokenClaims(NamedTuple):
-    """Whom a token is for, what it may do, and until when (seconds since 1970)."""
+    """Whom a token is for, what it may do, and until when (seconds since 1970).
+
+    ``subscriber`` is None if it is for all subscribers of the tenant.
+    """
 
     tenant: int
-    subscriber: str
+    subscriber: str | None
     roles: tuple[str, ...]
     expires_s: int
 

@@ -278,37 +278,6 @@ class State:
             after = row.handle
         return rows
 
-    def cells(self, tenant: int, bbox: Box, columns: int, rows: int) -> list[tuple[int, int, int]]:
-        """Count the subscriptions of a tenant in the cells of a grid over a box.
-
-        A subscription counts where the center of its bounding box is, and not if it is deleted.
-        The northern and eastern edges of a cell belong to its neighbors.
-
-        Returns
-        -------
-        list of (column, row, count)
-            The cells that have any, from the southwest, row by row.
-        """
-        width = (bbox.east - bbox.west) % 360 or 360.0
-        source, condition, numbers = _overlapping(bbox)
-        # x is twice the distance of the center from the western edge, which goes eastward.
-        centers = (
-            "SELECT d.west + d.east + CASE WHEN d.east < d.west THEN 360 ELSE 0 END - ? AS x, "
-            f"(d.south + d.north) / 2 - ? AS y FROM {source} "
-            f"WHERE d.tenant = ? AND d.status <> 'DELETED' AND {condition}"
-        )
-        numbered = (
-            "SELECT CAST(FLOOR(CASE WHEN x < 0 THEN x + 720 WHEN x >= 720 THEN x - 720 ELSE x END "
-            f"* ?) AS INTEGER) AS c, CAST(FLOOR(y * ?) AS INTEGER) AS r FROM ({centers}) AS centers"
-        )
-        scales = (columns / (2 * width), rows / (bbox.north - bbox.south))
-        found = self._database.read(
-            f"SELECT r, c, COUNT(*) FROM ({numbered}) AS numbered "
-            "WHERE c >= 0 AND c < ? AND r >= 0 AND r < ? GROUP BY r, c ORDER BY r, c",
-            (*scales, 2.0 * bbox.west, bbox.south, tenant, *numbers, columns, rows),
-        )
-        return [(int(c), int(r), int(count)) for r, c, count in found]
-
     def counts(self) -> dict[int, dict[str, int]]:
         """Return how many definitions each tenant has, by status."""
         found = sorted(self._rows(COUNTS))

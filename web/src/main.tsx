@@ -1,6 +1,6 @@
 // The page starts here: first the shell is painted, then who this is is found out.
 
-import { effect } from "@preact/signals";
+import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
 import { App } from "./app";
 import { followDraft } from "./store/editor";
@@ -20,7 +20,10 @@ followDraft();
 followForm();
 listenToKeys();
 effect(() => {
-  subscriptions.clear();
-  if (session.value) subscriptions.refreshSoon(0);
+  const signedIn = session.value !== null;
+  untracked(() => {
+    subscriptions.clear();
+    if (signedIn) subscriptions.refreshSoon(0);
+  });
 });
 void start();

@@ -51,8 +51,7 @@ export class MapView {
     this.map = new maplibre.Map({
       container,
       style: baseStyle(options.dark, options.tiles),
-      center: [12, 28],
-      zoom: 1.4,
+      bounds: [-130, -56, 158, 72],
       minZoom: 0.6,
       maxZoom: 17,
       attributionControl: false,

@@ -27,10 +27,10 @@ const LIGHT: MapColors = {
 };
 
 const DARK: MapColors = {
-  water: "#0d1418",
-  land: "#1b2429",
-  coast: "#2f3d45",
-  border: "#2b363d",
+  water: "#0c1317",
+  land: "#202b31",
+  coast: "#3a4a53",
+  border: "#35434b",
   label: "#93a3ad",
   halo: "#151d21",
 };

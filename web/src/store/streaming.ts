@@ -1,6 +1,6 @@
 // Starts and stops the stream of whoever is signed in.
 
-import { effect } from "@preact/signals";
+import { effect, untracked } from "@preact/signals";
 import { openLog } from "../stream/entry_log";
 import type { Channel } from "../stream/hub";
 import { Hub } from "../stream/hub";
@@ -21,7 +21,7 @@ export function followSession(): void {
     const own = ++generation;
     hub?.stop();
     hub = null;
-    feed.reset();
+    untracked(feed.reset);
     if (now?.me.roles.includes("subscribe")) {
       void open(now.me.tenant, now.subscriber, own).catch(fail);
     }

@@ -4,7 +4,7 @@ import { computed, signal } from "@preact/signals";
 import type { Bounds } from "../api/client";
 import { bboxText } from "../api/client";
 import type { Cell, Region, Subscription } from "../api/types";
-import { translated } from "../geometry/regions";
+import { shapeOf, translated } from "../geometry/regions";
 import * as feed from "./feed";
 import { fail, notify, update } from "./notices";
 import { client, session } from "./session";
@@ -23,17 +23,22 @@ export const selectedId = signal<string | null>(null);
 /** A place that the selected one is being dragged to. */
 const dragged = signal<Region | null>(null);
 
-export const selected = computed(
-  () => listed.value.find((one) => one.id === selectedId.value) ?? null,
-);
+/** The selected one as it was last seen, for when it is not in view. */
+const seen = signal<Subscription | null>(null);
+
+export const selected = computed(() => {
+  const id = selectedId.value;
+  const kept = seen.value?.id === id ? seen.value : null;
+  return listed.value.find((one) => one.id === id) ?? kept;
+});
 
 let bounds: Bounds | null = null;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let running: AbortController | null = null;
 
 /** The map shows another part of the world. */
-export function viewChanged(seen: Bounds): void {
-  bounds = seen;
+export function viewChanged(inView: Bounds): void {
+  bounds = inView;
   refreshSoon();
 }
 
@@ -54,7 +59,8 @@ export async function refresh(): Promise<void> {
     const page = few ? await client.subscriptions(query, aborted) : null;
     total.value = found.total;
     cells.value = few ? [] : found.cells;
-    listed.value = page ? page.subscriptions.filter(isAlive) : keptSelected();
+    seen.value = selected.value;
+    listed.value = page ? page.subscriptions.filter(isAlive) : [];
     loaded.value = true;
     draw();
   } catch (error) {
@@ -68,12 +74,24 @@ export async function refresh(): Promise<void> {
 export function select(id: string | null): void {
   selectedId.value = id;
   dragged.value = null;
+  if (id !== null && selected.value === null) void find(id).catch(fail);
+  draw();
+}
+
+/** Reads one that is not in view, and looks there. */
+async function find(id: string): Promise<void> {
+  const found = await client.subscription(id);
+  if (selectedId.value !== id) return;
+  seen.value = found;
+  map.value?.fit(shapeOf(found.config.subscriptionDetail.region));
   draw();
 }
 
 export function draw(): void {
   const region = dragged.value;
-  const shown = listed.value.map((one) =>
+  const one = selected.value;
+  const all = one && !listed.value.includes(one) ? [...listed.value, one] : listed.value;
+  const shown = all.map((one) =>
     region && one.id === selectedId.value ? withRegion(one, region) : one,
   );
   map.value?.showSubscriptions(shown, selectedId.value);
@@ -97,6 +115,7 @@ export async function setPaused(subscription: Subscription, paused: boolean): Pr
 
 export async function remove(subscription: Subscription): Promise<void> {
   await client.remove(subscription.id);
+  seen.value = null;
   if (selectedId.value === subscription.id) select(null);
   await refresh();
 }
@@ -149,9 +168,4 @@ function withRegion(subscription: Subscription, region: Region): Subscription {
 
 function isAlive(subscription: Subscription): boolean {
   return subscription.status === "ACTIVE" || subscription.status === "INACTIVE";
-}
-
-/** With too many to list, the selected one stays. */
-function keptSelected(): readonly Subscription[] {
-  return selected.value ? [selected.value] : [];
 }

@@ -273,6 +273,9 @@ export class MapView {
     idle(() => {
       (this.map.getSource("land") as maplibre.GeoJSONSource | undefined)?.setData(FINE.land);
       (this.map.getSource("borders") as maplibre.GeoJSONSource | undefined)?.setData(FINE.borders);
+      this.map.once("idle", () => {
+        this.map.getContainer().dataset.coasts = "fine";
+      });
     });
   }
 }

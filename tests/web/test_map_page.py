@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from map_page import MapPage, opened, signed_in
 from playwright.sync_api import expect
+
+from map_page import MapPage, opened, signed_in
 from wire import wired
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     import httpx
     from playwright.sync_api import Browser, BrowserContext
+
     from running import Running
 
 WORLD = {"areaType": "BOX", "west": -180.0, "south": -90.0, "east": 180.0, "north": 90.0}
@@ -127,8 +129,9 @@ def test_sliders_change_the_preview(page: MapPage, api: httpx.Client) -> None:
     page.button("Ranked").click()
     page.page.get_by_label("Words that count").fill("harp")
     matched = page.page.locator(".preview h3")
-    few, relevant = page.page.get_by_label("Few against many"), page.page.get_by_label(
-        "Near against relevant"
+    few, relevant = (
+        page.page.get_by_label("Few against many"),
+        page.page.get_by_label("Near against relevant"),
     )
     relevant.fill("50")
     few.fill("0")  # words and place, both: only what is here and has the word
@@ -156,17 +159,17 @@ def test_dragging_a_region_gives_plus_and_minus(
     page.drag_map((5, 20), (40, 20))
     expect(page.event("parcel ahead").locator(".plus")).to_have_count(1)
     expect(page.event("parcel left behind").locator(".minus")).to_have_count(1)
-    expect(page.page.locator(".notice")).to_contain_text("van has moved: +1 −1")
+    expect(page.page.locator(".notice")).to_contain_text("van has moved: +1 \N{MINUS SIGN}1")
     region = api.get("/v1/subscriptions/van").json()["config"]["subscriptionDetail"]["region"]
     assert region["west"] == pytest.approx(30, abs=0.5)
 
 
 def test_a_reload_and_a_broken_connection_lose_and_repeat_nothing(
-    context: BrowserContext, server: Running, api: httpx.Client, request: pytest.FixtureRequest
+    profile: BrowserContext, map_server: Running, api: httpx.Client, request: pytest.FixtureRequest
 ) -> None:
     subscribe(api, "reload", "tick", subscriber=request.node.name)
-    with wired(server.url) as wire:
-        page = MapPage(context, wire.url).open()
+    with wired(map_server.url) as wire:
+        page = MapPage(profile, wire.url).open()
         sent = publish(api, *(f"tick {n}" for n in range(5)))
         expect(page.events).to_have_count(5)
         page.page.goto("about:blank")
@@ -216,10 +219,10 @@ def test_filter_and_mute_hide_and_show_again(
 
 
 def test_a_cursor_that_is_too_old_is_shown_as_a_gap(
-    context: BrowserContext, server: Running, request: pytest.FixtureRequest
+    profile: BrowserContext, map_server: Running, request: pytest.FixtureRequest
 ) -> None:
-    page = MapPage(context, server.url)
-    page.page.goto(f"{server.url}/healthz")
+    page = MapPage(profile, map_server.url)
+    page.page.goto(f"{map_server.url}/healthz")
     page.page.evaluate(
         """name => new Promise((resolve, reject) => {
             const opening = indexedDB.open(name, 1);
@@ -238,12 +241,12 @@ def test_a_cursor_that_is_too_old_is_shown_as_a_gap(
 
 
 def test_seven_tabs_share_one_stream(
-    context: BrowserContext, server: Running, api: httpx.Client, request: pytest.FixtureRequest
+    profile: BrowserContext, map_server: Running, api: httpx.Client, request: pytest.FixtureRequest
 ) -> None:
     subscribe(api, "seven", "tabs", subscriber=request.node.name)
-    tabs = [MapPage(context, server.url) for _ in range(7)]
+    tabs = [MapPage(profile, map_server.url) for _ in range(7)]
     for tab in tabs:
-        tab.page.goto(server.url)
+        tab.page.goto(map_server.url)
         tab.is_live()
     sent = publish(api, *(f"tabs {n}" for n in range(10)))
     for tab in tabs:
@@ -272,18 +275,18 @@ HOLDS_LOCK = """async () => {
 }"""
 
 
-def test_two_tenants_do_not_see_each_other(browser: Browser, server: Running) -> None:
-    keys = [server.make_tenant(name) for name in ("north", "south")]
+def test_two_tenants_do_not_see_each_other(browser: Browser, map_server: Running) -> None:
+    keys = [map_server.make_tenant(name) for name in ("north", "south")]
     for key in keys:
-        with server.client(key) as client:
+        with map_server.client(key) as client:
             subscribe(client, "same name", "secret")
     with opened(browser) as north, opened(browser) as south:
         pages = []
         for context, key in zip((north, south), keys, strict=True):
             signed_in(context, key)
-            pages.append(MapPage(context, server.url).open())
+            pages.append(MapPage(context, map_server.url).open())
         for at, key in enumerate(keys):
-            with server.client(key) as client:
+            with map_server.client(key) as client:
                 publish(client, f"secret of tenant {at}")
         for at, page in enumerate(pages):
             expect(page.event(f"secret of tenant {at}")).to_have_count(1)
@@ -332,13 +335,20 @@ def test_pause_change_and_delete_a_subscription(
 
 
 def test_what_is_exported_can_be_imported(
-    page: MapPage, api: httpx.Client, server: Running, browser: Browser, tmp_path: Path
+    page: MapPage, api: httpx.Client, map_server: Running, browser: Browser, tmp_path: Path
 ) -> None:
-    other = server.make_tenant("exporting")
-    with server.client(other) as client:
-        subscribe(client, "circle", "tea", region={
-            "areaType": "CIRCLE", "center": {"latitude": 52.5, "longitude": 13.4}, "radius": 500,
-        })
+    other = map_server.make_tenant("exporting")
+    with map_server.client(other) as client:
+        subscribe(
+            client,
+            "circle",
+            "tea",
+            region={
+                "areaType": "CIRCLE",
+                "center": {"latitude": 52.5, "longitude": 13.4},
+                "radius": 500,
+            },
+        )
         ranking = {"delta": 0.4, "tau": 0.6, "maxDistanceM": 2000}
         point = {"type": "Point", "coordinates": [13.4, 52.5]}
         body = {"keywords": ["tea"], "region": point, "ranking": ranking}
@@ -349,17 +359,17 @@ def test_what_is_exported_can_be_imported(
     file = tmp_path / "subscriptions.geojson"
     with opened(browser) as context:
         signed_in(context, other)
-        exporting = MapPage(context, server.url).open()
+        exporting = MapPage(context, map_server.url).open()
         with exporting.page.expect_download() as download:
             exporting.button("Export as GeoJSON").click()
         download.value.save_as(file)
-    empty = server.make_tenant("importing")
+    empty = map_server.make_tenant("importing")
     with opened(browser) as context:
         signed_in(context, empty)
-        importing = MapPage(context, server.url).open()
+        importing = MapPage(context, map_server.url).open()
         importing.page.get_by_label("File with subscriptions").set_input_files(file)
         expect(importing.page.locator(".notice")).to_contain_text("3 subscriptions imported.")
-    with server.client(empty) as client:
+    with map_server.client(empty) as client:
         found = {one["id"]: one for one in client.get("/v1/subscriptions").json()["subscriptions"]}
     assert set(found) == {"circle", "ranked", "date line"}
     assert found["ranked"]["config"]["subscriptionDetail"]["ranking"] == ranking
@@ -400,28 +410,28 @@ def test_operations_show_figures_and_how_a_message_was_found(
     expect(page.page.locator(".chart-plot canvas")).to_have_count(5)
 
 
-def test_sign_in_with_a_key_and_with_a_one_time_link(browser: Browser, server: Running) -> None:
+def test_sign_in_with_a_key_and_with_a_one_time_link(browser: Browser, map_server: Running) -> None:
     with opened(browser) as context:
-        page = MapPage(context, server.url)
-        page.page.goto(server.url)
+        page = MapPage(context, map_server.url)
+        page.page.goto(map_server.url)
         page.page.get_by_label("Key").fill("nc_wrong_key")
         page.button("Sign in").click()
         expect(page.page.get_by_role("alert")).to_contain_text("key or token")
-        page.page.get_by_label("Key").fill(server.key)
+        page.page.get_by_label("Key").fill(map_server.key)
         page.button("Sign in").click()
         page.is_live()
         expect(page.page.get_by_role("heading", name="Messages find those")).to_be_visible()
         page.button("Just watch").click()
         page.page.reload()
         page.is_live()
-    code = server.app.state.context.one_time_code.make()
-    link = f"{server.url}/#code={code}"
+    code = map_server.app.state.context.one_time_code.make()
+    link = f"{map_server.url}/#code={code}"
     with opened(browser) as context:
-        page = MapPage(context, server.url)
+        page = MapPage(context, map_server.url)
         page.page.goto(link)
         page.is_live()
         assert "code" not in page.page.url
     with opened(browser) as context:
-        page = MapPage(context, server.url)
+        page = MapPage(context, map_server.url)
         page.page.goto(link)
         expect(page.page.get_by_role("alert")).to_be_visible()  # it was used

@@ -6,12 +6,14 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from map_page import ROOT, MapPage, opened, signed_in
 from matplotlib import image
 from playwright.sync_api import expect
 
+from map_page import ROOT, MapPage, opened, signed_in
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
     from running import Running
 
 LAND = {
@@ -41,11 +43,11 @@ def is_mostly(picture: Any, x: float, y: float, color: tuple[int, int, int]) -> 
     return bool(near.mean() > 0.5)
 
 
-def test_land_is_where_land_is(browser: Browser, server: Running) -> None:
+def test_land_is_where_land_is(browser: Browser, map_server: Running) -> None:
     viewport = {"width": 1600, "height": 1100}
     with opened(browser, viewport=viewport, color_scheme="light") as context:
-        signed_in(context, server.key, subscriber="nobody")
-        page = MapPage(context, server.url).open()
+        signed_in(context, map_server.key, subscriber="nobody")
+        page = MapPage(context, map_server.url).open()
         page.pixel(0, 0)
         # The fine coasts have come, and the map rests.
         expect(page.page.locator(".map[data-coasts=fine]")).to_be_visible()
@@ -59,16 +61,16 @@ def test_land_is_where_land_is(browser: Browser, server: Running) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["wide", "phone"])
 def test_axe_finds_nothing_serious(
-    browser: Browser, server: Running, scheme: Any, size: tuple[int, int]
+    browser: Browser, map_server: Running, scheme: Any, size: tuple[int, int]
 ) -> None:
     source = (ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js").read_text()
     viewport = {"width": size[0], "height": size[1]}
     with opened(browser, viewport=viewport, color_scheme=scheme) as context:
-        page = MapPage(context, server.url)
-        page.page.goto(server.url)
+        page = MapPage(context, map_server.url)
+        page.page.goto(map_server.url)
         page.button("Sign in").wait_for()
         assert serious(page, source) == []
-        page.page.get_by_label("Key").fill(server.key)
+        page.page.get_by_label("Key").fill(map_server.key)
         page.button("Sign in").click()
         page.is_live()
         page.button("Just watch").wait_for()
@@ -96,10 +98,10 @@ def serious(page: MapPage, source: str) -> list[str]:
     ]
 
 
-def test_the_page_can_be_used_by_keyboard(browser: Browser, server: Running) -> None:
+def test_the_page_can_be_used_by_keyboard(browser: Browser, map_server: Running) -> None:
     with opened(browser) as context:
-        signed_in(context, server.key, subscriber="keys")
-        page = MapPage(context, server.url).open()
+        signed_in(context, map_server.key, subscriber="keys")
+        page = MapPage(context, map_server.url).open()
         page.page.get_by_role("tab", name="Subscriptions").focus()
         page.page.keyboard.press("ArrowRight")
         expect(page.page.get_by_role("tab", name="Publish")).to_be_focused()
@@ -111,20 +113,20 @@ def test_the_page_can_be_used_by_keyboard(browser: Browser, server: Running) -> 
         expect(page.page.get_by_role("heading", name="New subscription")).to_be_visible()
 
 
-def test_nothing_is_wider_than_a_phone(browser: Browser, server: Running) -> None:
+def test_nothing_is_wider_than_a_phone(browser: Browser, map_server: Running) -> None:
     with opened(browser, viewport={"width": 360, "height": 740}) as context:
-        signed_in(context, server.key, subscriber="phone")
-        page = MapPage(context, server.url).open()
+        signed_in(context, map_server.key, subscriber="phone")
+        page = MapPage(context, map_server.url).open()
         for tab in ("Feed", "Publish", "Operations", "Subscriptions"):
             page.tab(tab)
             width = page.page.evaluate("() => document.documentElement.scrollWidth")
             assert width <= 360, f"{tab} is {width} pixels wide"
 
 
-def test_light_and_dark_can_be_switched_and_are_kept(browser: Browser, server: Running) -> None:
+def test_light_and_dark_can_be_switched_and_are_kept(browser: Browser, map_server: Running) -> None:
     with opened(browser, color_scheme="light") as context:
-        signed_in(context, server.key, subscriber="theme")
-        page = MapPage(context, server.url).open()
+        signed_in(context, map_server.key, subscriber="theme")
+        page = MapPage(context, map_server.url).open()
         html = page.page.locator("html")
         expect(html).to_have_attribute("data-theme", "light")
         page.button("Switch to dark").click()

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install java first-look run test lint types layers tests tests-interpreted tests-spark tests-kafka tests-server tests-package postgres coverage docs soak bench clean
+.PHONY: install java first-look run test lint types layers tests tests-interpreted tests-spark tests-kafka tests-server tests-web tests-package postgres chromium web coverage docs soak bench clean
 
 install: .venv/installed
 
@@ -65,7 +65,7 @@ run: .venv/library-installed
 # Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.
 test: lint layers
 	@$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
-		tests tests-spark tests-server tests-interpreted types tests-kafka tests-package docs
+		tests tests-spark tests-server tests-web tests-interpreted types tests-kafka tests-package docs
 
 lint: install
 	$(BIN)/ruff check .
@@ -81,7 +81,7 @@ layers: install
 PYTEST = $(BIN)/pytest -n 2
 
 tests: install
-	$(PYTEST) --ignore tests/spark --ignore tests/kafka --ignore tests/server --ignore tests/client
+	$(PYTEST) --ignore tests/spark --ignore tests/kafka --ignore tests/server --ignore tests/client --ignore tests/web
 
 # The kernels once more as plain Python: what Numba compiles is what was written.
 KERNEL_TESTS = $(addprefix tests/compiled/test_,borrow.py distances_and_areas.py partition.py simd_boxes.py sorting.py token_table.py)
@@ -113,6 +113,49 @@ postgres:
 		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql > /dev/null; \
 	else \
 		echo "PostgreSQL is not installed; its tests are skipped."; \
+	fi
+
+# The map, built into the package when web/ has changed. Building needs Node; running does not.
+WEB_PAGE := src/nearcast/server/http/web/index.html
+WEB_SOURCES := $(shell find web -type f -not -path 'web/node_modules/*' -not -path 'web/generated/*' -not -path 'web/tests/*')
+web:
+	@if command -v npm > /dev/null; then \
+		$(MAKE) --no-print-directory $(WEB_PAGE); \
+	else \
+		echo "Node.js (20.19 or newer) is not installed: the map is not built, and the server shows its plain page."; \
+	fi
+
+$(WEB_PAGE): $(WEB_SOURCES) web/node_modules/.package-lock.json
+	@echo "Building the map"
+	@cd web && npm run --silent build > /dev/null
+	@touch $@
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	@echo "Installing what the map is built of into web/node_modules"
+	@cd web && npm ci --no-audit --no-fund --loglevel error
+	@touch $@
+
+run: web
+
+# The map: its modules in Node, then the page in a real browser against a real server.
+tests-web: install
+	@$(MAKE) --no-print-directory web chromium
+	@if command -v npm > /dev/null; then cd web && npm test --silent; fi
+	$(BIN)/pytest -rs tests/web
+
+# Where Chromium is missing, root on Debian gets it. Another apt may run at the same time.
+chromium:
+	@if command -v chromium > /dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		echo "Installing Chromium for the tests of the map"; \
+		for attempt in 1 2 3 4 5; do \
+			apt-get update -qq && apt-get install -qq -y -o DPkg::Lock::Timeout=300 --no-install-recommends \
+				chromium fonts-dejavu-core > /dev/null && exit 0; \
+			sleep 10; \
+		done; \
+		echo "Chromium could not be installed; its tests are skipped."; \
+	else \
+		echo "Chromium is not installed; its tests are skipped."; \
 	fi
 
 # Spark on two threads of one process, and on executors of their own; one session each.
@@ -150,4 +193,4 @@ bench: install java
 	$(BIN)/nearcast bench spark --out out/bench
 
 clean:
-	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv out web/node_modules web/generated src/nearcast/server/http/web .pytest_cache .mypy_cache .ruff_cache .hypothesis

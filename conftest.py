@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# Fixtures with a real PostgreSQL (tests/server/postgres.py), and with a server and its clients.
-pytest_plugins = ["postgres", "client_fixtures"]
+# Fixtures with a real PostgreSQL (tests/server/postgres.py), with a server and its clients, and
+# with the page in a browser.
+pytest_plugins = ["postgres", "client_fixtures", "web_fixtures"]
 
 # Kernels are compiled at their first call, for which no deadline allows.
 settings.register_profile("nearcast", deadline=None)

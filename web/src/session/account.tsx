@@ -1,0 +1,74 @@
+// Who is signed in, whose events are shown, and signing out.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { about, changeSubscriber, session, signOut } from "../store/session";
+import { Button, Field } from "../ui/controls";
+import { fullTime } from "../ui/formats";
+
+export function Account() {
+  const [open, setOpen] = useState(false);
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (!open) return;
+    const close = (event: Event) => {
+      if (!box.current?.contains(event.target as Node)) setOpen(false);
+    };
+    document.addEventListener("pointerdown", close);
+    return () => document.removeEventListener("pointerdown", close);
+  }, [open]);
+  const now = session.value;
+  if (!now) return null;
+  return (
+    <div
+      class="account"
+      ref={box}
+      onKeyDown={(event) => {
+        if (event.key === "Escape") setOpen(false);
+      }}
+    >
+      <Button label="Account" icon="user" kind="quiet" compact pressed={open} onClick={() => setOpen(!open)} />
+      {open && (
+        <div class="popover">
+          <dl>
+            <dt>Tenant</dt>
+            <dd>{now.me.tenant}</dd>
+            <dt>May</dt>
+            <dd>{now.me.roles.join(", ")}</dd>
+            {now.me.expiresAt && (
+              <>
+                <dt>Until</dt>
+                <dd>{fullTime(Date.parse(now.me.expiresAt))}</dd>
+              </>
+            )}
+            <dt>Version</dt>
+            <dd>{about.value?.version}</dd>
+          </dl>
+          <SubscriberForm key={now.subscriber} subscriber={now.subscriber} fixed={now.me.subscriber !== null} />
+          <Button label="Sign out" onClick={signOut} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+function SubscriberForm({ subscriber, fixed }: { subscriber: string; fixed: boolean }) {
+  const [name, setName] = useState(subscriber);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    if (name.trim() && name.trim() !== subscriber) changeSubscriber(name.trim());
+  };
+  return (
+    <form onSubmit={submit}>
+      <Field label="Whose events" hint={fixed ? "This key is for one subscriber." : undefined}>
+        <input
+          type="text"
+          value={name}
+          maxLength={256}
+          disabled={fixed}
+          onInput={(event) => setName(event.currentTarget.value)}
+        />
+      </Field>
+      {!fixed && name.trim() !== subscriber && <Button label="Show" submit />}
+    </form>
+  );
+}

@@ -132,7 +132,7 @@ $(WEB_PAGE): $(WEB_SOURCES) web/node_modules/.package-lock.json
 
 web/node_modules/.package-lock.json: web/package-lock.json
 	@echo "Installing what the map is built of into web/node_modules"
-	@cd web && npm ci --no-audit --no-fund --loglevel error
+	@cd web && npm install --no-save --no-audit --no-fund --loglevel error
 	@touch $@
 
 run: web

@@ -295,6 +295,10 @@ class Living:
         message, _, score = scanner.pairs(wanted, scanner.number(batch))
         return dict(zip(self._seq[rows[message]].tolist(), score.tolist(), strict=True))
 
+    def end_us(self, seq: int) -> int:
+        """Return when a message expires that `matching` returned."""
+        return int(self._end_us[self._seq.searchsorted(seq)])
+
     def _settle(self, time_us: int) -> None:
         """Forget what has expired, and take in what was added."""
         if self._more:

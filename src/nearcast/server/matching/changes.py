@@ -84,6 +84,7 @@ class Changes:
     ) -> None:
         self._engine, self._registry, self._dwelling = engine, registry, dwelling
         self._tenant, self._time_us = tenant, time_us
+        self._channels: dict[str, int] = {}
         self._put: dict[int, _Put] = {}
         self._removed: list[int] = []
         self.lifecycle: list[Lifecycle] = []
@@ -190,12 +191,16 @@ class Changes:
     def _channel(self, definition: Definition, seq: int) -> int:
         """Return the channel of the subscriber."""
         subscriber = definition.subscriber
+        known = self._channels.get(subscriber)
+        if known is not None:
+            return known
         number, new = self._registry.add_channel(Channel(self._tenant, subscriber))
         if new:
             row = StoredChannel(number, self._tenant, subscriber)
             self.stored.append(stored.PutChannel(seq, row))
             settings = Subscriber(self._tenant, subscriber, number, {})
             self.stored.append(stored.PutSubscriber(seq, settings))
+        self._channels[subscriber] = number
         return number
 
     def _sink_channel(self, definition: Definition, seq: int) -> int:

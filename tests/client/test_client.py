@@ -440,6 +440,9 @@ def test_webhooks_are_watched_and_replayed(kind: str, tmp_path: Path) -> None:
         assert client.sink(sink["id"])["url"] == hook
         assert client.sink_dead(sink["id"]) == ()
         assert client.sink_attempts(sink["id"])[-1]["status"] == 200
+        client.delete(made.id)
+        client.remove_sink(sink["id"])
+        assert client.sinks() == ()
 
 
 def test_the_secret_of_a_sink_is_returned_once(client: AnyClient) -> None:

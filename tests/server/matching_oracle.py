@@ -29,6 +29,7 @@ from nearcast.server.matching.postings import (
     ENDED_DELETED,
     ENDED_EXPIRED,
     ENDED_MAX_EVENTS,
+    ENDED_SINK_GONE,
     MATCH,
     STARTED,
     UNMATCH,
@@ -49,6 +50,7 @@ NAMES = {
     ENDED_DELETED: "subscription-ended",
     ENDED_EXPIRED: "subscription-ended",
     ENDED_MAX_EVENTS: "subscription-ended",
+    ENDED_SINK_GONE: "subscription-ended",
 }
 
 
@@ -108,6 +110,8 @@ class Oracle:
     told: list[Told] = field(default_factory=list)
     outcomes: dict[int, list[str]] = field(default_factory=dict)
     time_us: int = START_US
+    channels: list[tuple[int, str, str | None]] = field(default_factory=list)
+    retired: set[int] = field(default_factory=set)
 
     # --- what is known --------------------------------------------------------------------------
 
@@ -129,7 +133,12 @@ class Oracle:
         done = {pair: w for pair, w in self.waiting.items() if w[0] <= time_us}
         for pair in done:
             del self.waiting[pair]
-        rows = [(seq, m, h, sign, score) for (h, m), (_, sign, score) in done.items()]
+        lives = {message.seq for message in self.messages if message.ends_us > time_us}
+        rows = [
+            (seq, m, h, sign, score)
+            for (h, m), (_, sign, score) in done.items()
+            if sign < 0 or m in lives
+        ]
         self._post(rows)
 
     def publish(self, message: Sent) -> None:
@@ -175,7 +184,8 @@ class Oracle:
             return ""
         if sub is None and (definition is None or change.must_exist):
             return "NOT_FOUND"
-        if sub is None and change.id is not None and change.id in ("sub-0", "sub-1"):
+        chosen = change.id in ("sub-0", "sub-1")
+        if known is None and chosen:
             return "NOT_FOUND"
         if sub is not None and change.expected == 0:
             return "CONFLICT"
@@ -187,9 +197,11 @@ class Oracle:
             self._forget(sub, put, before)
             self._live(sub, seq, ENDED_DELETED)
             return ""
-        if known is not None and sub is None:
-            known.status = "deleted"
         kind = STARTED if sub is None else UPDATED
+        if known is not None and sub is None and chosen:
+            sub, known.events = known, 0
+        elif known is not None and sub is None:
+            known.status = "deleted"
         if sub is None:
             handle = len(self.subs)
             sub = Sub(handle, tenant, change.id or f"sub-{handle:x}", definition, {}, seq)
@@ -204,7 +216,47 @@ class Oracle:
             put[sub.handle] = seq
         else:
             self._forget(sub, put, before)
+        self.channel(tenant, definition.subscriber, None)
+        if definition.sink is not None:
+            self.channel(tenant, definition.subscriber, definition.sink.url)
         self._live(sub, seq, kind)
+        return ""
+
+    def channel(self, tenant: int, subscriber: str, url: str | None) -> int:
+        """Return the number of a channel; one that is retired is never used again."""
+        whose = tenant, subscriber, url
+        for number, other in enumerate(self.channels, 1):
+            if other == whose and number not in self.retired:
+                return number
+        self.channels.append(whose)
+        return len(self.channels)
+
+    def administer(self, change: dict[str, Any], seq: int) -> None:
+        self.outcomes[seq] = [""]
+        if change["op"] == "subscriber":
+            self.channel(change["tenant"], change["name"], None)
+        if change["op"] in ("sink-gone", "remove-sink"):
+            number = int(change["id"].removeprefix("sink-"), 16)
+            self.outcomes[seq] = [self._end_sink(change["op"], number, seq)]
+
+    def _end_sink(self, op: str, number: int, seq: int) -> str:
+        if number > len(self.channels) or self.channels[number - 1][2] is None:
+            return "NOT_FOUND"
+        tenant, subscriber, url = self.channels[number - 1]
+        using = [
+            sub
+            for sub in self.subs
+            if not sub.over
+            and number not in self.retired
+            and sub.definition.sink is not None
+            and (sub.tenant, sub.definition.subscriber, sub.definition.sink.url)
+            == (tenant, subscriber, url)
+        ]
+        if op == "remove-sink" and using:
+            return "CONFLICT"
+        for sub in using:
+            self._end(sub, seq, ENDED_SINK_GONE)
+        self.retired.add(number)
         return ""
 
     def move(self, tenant: int, moves: list[tuple[str, dict[str, Any]]], first: int) -> None:
@@ -279,6 +331,7 @@ class Oracle:
 
     def _end(self, sub: Sub, seq: int, kind: int) -> None:
         sub.status, sub.in_engine = "ended", False
+        self.waiting = {pair: w for pair, w in self.waiting.items() if pair[0] != sub.handle}
         self._live(sub, seq, kind)
 
     def _live(self, sub: Sub, seq: int, kind: int) -> None:
@@ -380,6 +433,8 @@ ADMIN_CHANGES: list[dict[str, Any]] = [
         "name": "key",
     },
     {"op": "revoke", "id": "k1"},
+    *({"op": "sink-gone", "id": f"sink-{n:x}", "reason": "410"} for n in range(1, 6)),
+    *({"op": "remove-sink", "id": f"sink-{n:x}"} for n in range(1, 6)),
 ]
 operations = st.tuples(
     st.sampled_from([0, 0, 1, 2, 5, 11]),
@@ -438,7 +493,7 @@ def random_records(seed: int, count: int, oracle: Oracle | None = None) -> list[
         return words, point(), rng.choice([None, 0, 2, 20, 20])
 
     def operation() -> tuple[int, Any]:
-        kind = rng.choices([MESSAGES, CHANGES, MOVES, TICK, ADMIN], [5, 5, 4, 1, 1])[0]
+        kind = rng.choices([MESSAGES, CHANGES, MOVES, TICK, ADMIN], [5, 5, 4, 1, 2])[0]
         many = rng.randint(1, 5)
         what: Any = None
         if kind == MESSAGES:
@@ -493,7 +548,7 @@ def _entry(kind: int, tenant: int, what: Any, oracle: Oracle, seq: int, time_us:
         oracle.move(tenant, moves, seq)
         return moves_body(tenant, moves)
     if kind == ADMIN:
-        oracle.outcomes[seq] = [""]
+        oracle.administer(what, seq)
         return admin_body(what)
     return Entry(TICK, b"", 1)
 

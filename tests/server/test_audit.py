@@ -158,6 +158,10 @@ class Content:
             ids = [self.random.choice(names) for _ in several]
             kinds = ["boolean", "boolean", "proximity"]
             entry = moves_body(tenant, [(id, self.place(self.random.choice(kinds))) for id in ids])
+        elif chance < 0.94:
+            op = self.random.choice(["sink-gone", "remove-sink"])
+            id = f"sink-{self.random.randint(1, 9):x}"
+            entry = admin_body({"op": op, "id": id, "reason": "status 410"})
         elif chance < 0.96:
             name = self.random.choice(["zoe", "ann"])
             entry = admin_body({"op": "subscriber", "tenant": tenant, "name": name, "settings": {}})

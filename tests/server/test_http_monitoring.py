@@ -84,7 +84,8 @@ def test_metrics_count_what_happened(server: Running) -> None:
     assert change("nearcast_events_recorded_total") == 6  # bob, default, and the sink of default
     assert change("nearcast_events_delivered_total poll") >= 2
     assert change("nearcast_event_gaps_total poll") == 1
-    assert change("nearcast_events_pending") == 2
+    assert change("nearcast_events_pending webhook") == 2
+    assert change("nearcast_webhook_retries") == 1
     assert change("nearcast_webhook_attempts_total failed") == 1
     assert change("nearcast_subscriptions") == 2
     assert change("nearcast_publish_to_commit_seconds_count") == 1
@@ -101,6 +102,43 @@ def test_a_stream_is_counted_while_it_is_open(server: Running) -> None:
             assert metrics(client)["nearcast_streams sse"] == 1
         while metrics(client)["nearcast_streams sse"]:
             pass
+
+
+def wait_for(client: Any, name: str, value: float) -> None:
+    """Ask for a metric until it has a value."""
+    while metrics(client)[name] != value:
+        pass
+
+
+def test_events_that_wait_for_cursors_and_streams_are_counted(tmp_path: Path) -> None:
+    message = {"text": "tea", "lon": BERLIN[0], "lat": BERLIN[1]}
+    cursor, stream = "nearcast_events_pending cursor", "nearcast_events_pending stream"
+    with running_server(tmp_path) as server, server.client() as client:
+        key = server.key
+        body = resource("tea", subscriber="ann", types=["org.nearcast.match"])
+        client.post("/v1/subscriptions", json=body).raise_for_status()
+        kept = "/v1/cursors/phone?subscriber=ann"
+        client.put(kept, json={"cursor": "now"}).raise_for_status()
+        assert (metrics(client)[cursor], metrics(client)[stream]) == (0, 0)
+        answer = client.post("/v1/messages", json=[message] * 5).json()
+        wait_for(client, cursor, 5)
+        client.put(kept, json={"cursor": answer["firstId"]}).raise_for_status()
+        assert metrics(client)[cursor] == 4
+        cap = {"cap": {"events": 2, "periodS": 3600}}
+        client.put("/v1/subscribers/ann", json=cap).raise_for_status()
+        path = "/v1/events?subscriber=ann&cursor=@phone"
+        with server.client() as reader, reader.stream("GET", path) as held:
+            lines = held.iter_lines()
+            assert sum(line.startswith("id: ") for line in (next(lines) for _ in range(10))) == 2
+            wait_for(client, stream, 2)
+            client.post("/v1/messages", json=[message] * 3).raise_for_status()
+            wait_for(client, stream, 5)
+            assert metrics(client)[cursor] == 7
+        wait_for(client, stream, 0)
+    with running_server(tmp_path) as server, server.client(key) as client:
+        assert metrics(client)[cursor] == 7
+        client.put(kept, json={"cursor": "now"}).raise_for_status()
+        assert metrics(client)[cursor] == 0
 
 
 def test_requests_are_logged_without_secrets(server: Running) -> None:

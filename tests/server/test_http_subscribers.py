@@ -179,3 +179,24 @@ def test_a_held_stream_ends_with_its_client_and_with_the_server(tmp_path: Any) -
     assert list(lines)[-1:] == [""]
     streaming.__exit__(None, None, None)
     reader.close()
+
+
+def test_a_cap_knows_what_was_sent_before_a_restart(tmp_path: Any) -> None:
+    with running_server(tmp_path) as server, server.client() as client:
+        key = server.key
+        subscribe(client, "dora")
+        cap = {"cap": {"events": 3, "periodS": HOUR_S}}
+        client.put("/v1/subscribers/dora", json=cap).raise_for_status()
+        ids = publish(client, 5)
+        found = poll(client, "earliest", "dora", wait_s=10)
+        assert [event["id"] for event in found["events"]] == ids[:3]
+    for _ in range(2):
+        with running_server(tmp_path) as server, server.client(key) as client:
+            assert poll(client, found["cursor"], "dora")["events"] == []
+            again = poll(client, "earliest", "dora")  # what was sent may be sent to others too
+            assert [event["id"] for event in again["events"]] == ids[:3]
+            client.get("/v1/events?poll=1&subscriber=nobody").raise_for_status()
+    with running_server(tmp_path) as server, server.client(key) as client:
+        client.put("/v1/subscribers/dora", json={}).raise_for_status()
+        rest = poll(client, found["cursor"], "dora", wait_s=10)
+        assert [event["id"] for event in rest["events"]] == ids[3:]

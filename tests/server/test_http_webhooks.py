@@ -176,13 +176,13 @@ def test_gone_disables_and_replay_goes_on(server: Running, receiver: Receiver) -
     receiver.status = 410
     with server.client(server.make_tenant("gone")) as client:
         secret = subscribe(client, receiver)["sinkCredential"]["secret"]
-        ids = publish(client, "tea 1")
+        ids = publish(client, "tea 1", "tea 2")
         assert receiver.next().status == 410
         path = only_sink(client)
         sink = wait_until(client, path, status="DISABLED")
         assert "410" in sink["reason"]
         receiver.status = 200
-        ids += publish(client, "tea 2")
+        publish(client, "tea 3")  # nobody wants it
         tested = client.post(f"{path}/test").json()
         assert tested["status"] == 200
         test = receiver.next()
@@ -226,6 +226,113 @@ def test_attempts_are_shown_while_they_are_being_saved(
             other.get("/healthz")
         go_on.set()
         assert [one["eventId"] for one in reading.result(30).json()["attempts"]] == [id]
+
+
+ENDS = [*MATCHES, "org.nearcast.subscription-ended"]
+
+
+def test_gone_ends_the_subscriptions_of_the_sink(server: Running, receiver: Receiver) -> None:
+    receiver.status = 410
+    with server.client(server.make_tenant("ending")) as client, receiving() as other:
+        first, second = (
+            client.post("/v1/subscriptions", json=resource("tea", sink=receiver.url, types=ENDS))
+            .raise_for_status()
+            .json()
+            for _ in range(2)
+        )
+        kept = subscribe(client, other)
+        [id] = publish(client, "tea 1")
+        assert receiver.next().status == 410
+        old = f"/v1/sinks/{gone_sink(client)}"
+        wait_until(client, old, status="DISABLED")
+        for made, status in ((first, "EXPIRED"), (second, "EXPIRED"), (kept, "ACTIVE")):
+            assert client.get(f"/v1/subscriptions/{made['id']}").json()["status"] == status
+        cursor = f"/v1/events?poll=1&cursor={id}"
+        found = [event["data"] for event in client.get(cursor).json()["events"]]
+        ended = {"terminationReason": "SINK_GONE"}
+        assert found == [{"subscriptionId": one["id"], **ended} for one in (first, second)]
+        receiver.status = 200
+        body = resource("tea", sink=receiver.url, types=MATCHES)
+        again = client.put(f"/v1/subscriptions/{first['id']}", json=body).raise_for_status().json()
+        secret = again["sinkCredential"]["secret"]
+        assert secret != first["sinkCredential"]["secret"]
+        body = resource("tea", sink=other.url, types=MATCHES)
+        client.put(f"/v1/subscriptions/{second['id']}", json=body).raise_for_status()
+        assert json.loads(other.next().body)["id"] == id
+        ids = publish(client, "tea 2")
+        event = check(receiver.next(), secret)
+        assert event["id"] == ids[0]
+        assert [one["subscriptionId"] for one in event["data"]["matches"]] == [first["id"]]
+        assert len(json.loads(other.next().body)["data"]["matches"]) == 2
+        assert client.get(old).json()["status"] == "DISABLED"
+        assert receiver.waiting == 0
+
+
+def gone_sink(client: httpx.Client) -> str:
+    """Return the first sink of a tenant."""
+    return str(client.get("/v1/sinks").json()["sinks"][0]["id"])
+
+
+def test_a_sink_is_removed_when_no_subscription_has_it(tmp_path: Path, receiver: Receiver) -> None:
+    with running_server(tmp_path, allow_sinks=LOCAL) as server, server.client() as client:
+        key = server.key
+        made = subscribe(client, receiver)
+        publish(client, "tea 1")
+        receiver.next()
+        path = only_sink(client)
+        wait_until(client, path, pending=0)
+        refused = client.delete(path)
+        assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
+        publish(client, "tea 2")  # it is not stopped by this
+        receiver.next()
+        receiver.status = 500
+        publish(client, "tea 3")
+        receiver.next()
+        wait_until(client, path, failures=1)
+        client.delete(f"/v1/subscriptions/{made['id']}").raise_for_status()
+        assert only_sink(client) == path  # it has an event to send
+        receiver.status = 200
+        client.post(f"{path}/enable").raise_for_status()
+        receiver.next()
+        wait_until(client, path, pending=0)
+        assert client.get("/v1/sinks").json() == {"sinks": []}
+        [hidden] = client.get("/v1/sinks?unused=1").json()["sinks"]
+        assert path.endswith(hidden["id"])
+        assert client.delete(path).status_code == 204
+        assert client.get("/v1/sinks?unused=1").json() == {"sinks": []}
+        for method, route in ROUTES:
+            body = {"cursor": "earliest"} if route == "/replay" else None
+            assert client.request(method, path + route, json=body).status_code == 404
+    with running_server(tmp_path, allow_sinks=LOCAL) as server, server.client(key) as client:
+        new = subscribe(client, receiver)
+        assert new["sinkCredential"]["secret"] != made["sinkCredential"]["secret"]
+        ids = publish(client, "tea 4")
+        assert check(receiver.next(), new["sinkCredential"]["secret"])["id"] == ids[0]
+        assert only_sink(client) != path
+        assert receiver.waiting == 0
+
+
+def test_a_sink_that_fails_can_be_removed(server: Running, receiver: Receiver) -> None:
+    receiver.status = 500
+    with server.client(server.make_tenant("removed")) as client:
+        made = subscribe(client, receiver)
+        publish(client, "tea 1", "tea 2")
+        receiver.next()
+        path = only_sink(client)
+        wait_until(client, path, failures=1)
+        client.delete(f"/v1/subscriptions/{made['id']}").raise_for_status()
+        before = waiting(client)
+        assert client.delete(path).status_code == 204
+        after = waiting(client)
+        assert [before[one] - after[one] for one in after] == [2, 1]
+        assert client.get(f"{path}/attempts").status_code == 404
+
+
+def waiting(client: httpx.Client) -> dict[str, float]:
+    """Return what the metrics say of events that wait for webhooks."""
+    names = ('nearcast_events_pending{reader="webhook"}', "nearcast_webhook_retries")
+    found = [line.rpartition(" ") for line in client.get("/metrics").text.splitlines()]
+    return {name: float(value) for name, _, value in found if name in names}
 
 
 def test_pacing_holds_webhooks_too(server: Running, receiver: Receiver) -> None:
@@ -281,6 +388,7 @@ def test_private_addresses_are_refused_on_delivery(tmp_path: Path, receiver: Rec
 
 ROUTES = [
     ("GET", ""),
+    ("DELETE", ""),
     ("GET", "/attempts"),
     ("GET", "/dead"),
     ("POST", "/test"),
@@ -312,4 +420,5 @@ def test_sinks_of_others_are_not_found(server: Running, method: str, route: str)
                     assert answer.status_code == 404
                     found.append({**answer.json(), "instance": ""})
         assert all(one == found[0] for one in found)
-        assert client.request(method, path + route, json=body).status_code == 200
+        status = client.request(method, path + route, json=body).status_code
+        assert status == (409 if method == "DELETE" else 200)

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast import model
+from nearcast.server.http import imports
 from nearcast.server.http.definitions import DefinitionLimits, definition_of, request_of
 from nearcast.server.http.imports import read_import, read_moves
+from nearcast.server.http.plain_records import plain_definitions
 from nearcast.server.http.problems import Problem
 
 NOW_US = 1_795_888_800_000_000
@@ -168,3 +170,61 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     for read in (read_import(body), read_moves(body)):
         count = sum(1 for one in body.removeprefix(b"\xef\xbb\xbf").split(b"\n") if one.strip())
         assert len(read.lines) + len(read.rejected) == count
+
+
+_numbers = st.one_of(
+    st.floats(-185, 185),
+    st.integers(-91, 91),
+    st.sampled_from([0, -0.0, 180, -180, 90, 1e-8, 13.123456789, 20_037_510, 1e300, 10**400, True]),
+)
+_texts = st.one_of(
+    st.sampled_from(["tea", "flat white", "", "--", "c++", '"old town"', "to*", "AND", "x/y", "."]),
+    st.text(max_size=6),
+)
+_plain_records = st.fixed_dictionaries(
+    {
+        "id": st.one_of(_texts, st.integers(-(2**64), 2**64), st.none()),
+        "keywords": st.one_of(st.lists(_texts, max_size=3), _texts, st.just(["tea"])),
+    },
+    optional={"owner": st.one_of(_texts, st.none()), "color": st.just("red")},
+)
+_circles = st.fixed_dictionaries({"lon": _numbers, "lat": _numbers, "radius_m": _numbers})
+_boxes = st.fixed_dictionaries(
+    {"west": _numbers, "south": _numbers, "east": _numbers, "north": _numbers}
+)
+_fine = st.fixed_dictionaries(
+    {
+        "id": st.text("abc", min_size=1, max_size=3),
+        "keywords": st.lists(st.sampled_from(["tea", "Tea", "flat white", "é"]), min_size=1),
+    },
+    optional={"owner": st.sampled_from(["ann", "bob"])},
+)
+_small = st.fixed_dictionaries(
+    {"lon": st.floats(-180, 180), "lat": st.floats(-90, 90), "radius_m": st.floats(0, 1e7)}
+)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(_plain_records, st.one_of(_circles, _boxes)),
+            st.tuples(_fine, st.one_of(_small, _small, _boxes)),
+        ),
+        max_size=6,
+    )
+)
+def test_records_that_are_read_together_are_read_as_one_by_one(given: Any) -> None:
+    body = b"\n".join(json.dumps({**words, **place}).encode() for words, place in given)
+    together = read_import(body, now_us=NOW_US)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(imports, "plain_definitions", lambda records: [None] * len(records))
+        one_by_one = read_import(body, now_us=NOW_US)
+    assert repr(together) == repr(one_by_one)  # which tells 0.0 from -0.0
+
+
+def test_plain_records_are_read_together() -> None:
+    box = {"id": "b", "keywords": ["tea"], "west": 1, "south": 2, "east": 3, "north": 4}
+    circle = {"id": 7, "keywords": ["tea"], "lon": 1, "lat": 2, "radius_m": 3, "owner": "ann"}
+    others = [RESOURCE, RECORD, circle | {"lat": 91}, box | {"west": 170, "east": -170}, 7]
+    found = plain_definitions([box, circle, *others])
+    assert [one is not None for one in found] == [True, True, *[False] * 5]

@@ -167,7 +167,7 @@ def test_every_event_is_delivered_or_a_dead_letter_in_order(statuses: list[int])
     asyncio.run(run())
 
 
-def test_410_disables_a_sink_until_it_is_enabled() -> None:
+def test_410_ends_a_sink_and_disables_it_until_it_is_enabled() -> None:
     async def run() -> None:
         events = MemoryEvents()
         async with receiving() as receiver, sending(events) as sender:
@@ -176,6 +176,7 @@ def test_410_disables_a_sink_until_it_is_enabled() -> None:
             sender.wake(["a"])
             await sender.settled()
             assert events.disabled == {"a": "the receiver answered 410 Gone"}
+            assert events.ended == ["a"]
             assert events.sinks["a"].position == (1, 0)
             sender.wake(["a"])
             sender.start([events.sinks["a"]])

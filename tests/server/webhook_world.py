@@ -31,6 +31,7 @@ class MemoryEvents:
         self.events: dict[str, list[RenderedEvent]] = defaultdict(list)
         self.dead_letters: list[tuple[str, str, str]] = []
         self.disabled: dict[str, str] = {}
+        self.ended: list[str] = []
         self.attempts: list[tuple[str, Attempt]] = []
         self.saves = 0
         self.reads = 0
@@ -91,6 +92,10 @@ class MemoryEvents:
     async def disable(self, sink_id: str, reason: str) -> None:
         self.disabled[sink_id] = reason
         self.sinks[sink_id] = replace(self.sinks[sink_id], status="DISABLED")
+
+    async def gone(self, sink_id: str, reason: str) -> None:
+        self.ended.append(sink_id)
+        await self.disable(sink_id, reason)
 
     async def note_attempt(self, sink_id: str, attempt: Attempt) -> None:
         async with self._noted:

@@ -289,6 +289,7 @@ class Client:
     set_delivery = _method(delivery.set_delivery)
     sinks = _method(delivery.sinks)
     sink = _method(delivery.sink)
+    remove_sink = _method(delivery.remove_sink)
     sink_attempts = _method(delivery.sink_attempts)
     sink_dead = _method(delivery.sink_dead)
     test_sink = _method(delivery.test_sink)

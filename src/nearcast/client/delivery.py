@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "cursor",
     "enable_sink",
+    "remove_sink",
     "replay_sink",
     "save_cursor",
     "set_delivery",
@@ -99,6 +100,11 @@ def sinks() -> Call[tuple[Document, ...]]:
 def sink(id: str) -> Call[Document]:
     """Return a webhook sink."""
     return Call(Request("GET", path("sinks", id), repeatable=True), document)
+
+
+def remove_sink(id: str) -> Call[None]:
+    """Remove a sink that no subscription has, with the events that it did not get."""
+    return Call(Request("DELETE", path("sinks", id)), nothing)
 
 
 def sink_attempts(id: str) -> Call[tuple[Document, ...]]:

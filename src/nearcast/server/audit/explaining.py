@@ -118,11 +118,11 @@ def _words(side: Posting | None, posting: Posting, replay: Replay) -> str:
 
 
 def _channel(channel: int, replay: Replay) -> str:
-    for (tenant, subscriber, url), number in replay.channels.items():
-        if number == channel:
-            sink = "" if url is None else f", sink {url}"
-            return f"subscriber {subscriber!r} of tenant {tenant}{sink}"
-    return f"unknown (channel {channel})"
+    if not 0 < channel <= len(replay.channels):
+        return f"unknown (channel {channel})"
+    tenant, subscriber, url = replay.channels[channel - 1]
+    sink = "" if url is None else f", sink {url}"
+    return f"subscriber {subscriber!r} of tenant {tenant}{sink}"
 
 
 def _about(

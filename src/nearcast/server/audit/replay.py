@@ -29,6 +29,7 @@ from nearcast.server.matching.postings import (
     ENDED_DELETED,
     ENDED_EXPIRED,
     ENDED_MAX_EVENTS,
+    ENDED_SINK_GONE,
     MATCH,
     STARTED,
     UNMATCH,
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from nearcast.server.log.records import Change, Definition
     from nearcast.storage.log import Record
 
-__all__ = ["Posting", "Replay", "Subscription"]
+__all__ = ["Posting", "Replay", "Subscription", "Waiting"]
 
-ACTIVE, PAUSED, ENDED = "active", "paused", "ended"
+ACTIVE, PAUSED, ENDED, DELETED = "active", "paused", "ended", "deleted"
 _GENERATED = re.compile(r"sub-(0|[1-9a-f][0-9a-f]{0,7})")
 _PLACES = {*BOX, *CIRCLE, "geometry"}
 _RUN_MESSAGES = 2_000
@@ -61,6 +62,15 @@ class Posting(NamedTuple):
     message: int
     kind: int
     score: float
+
+
+class Waiting(NamedTuple):
+    """An update that waits: when it may be posted, its kind and score; when its message expires."""
+
+    due_us: int
+    kind: int
+    score: float
+    ends_us: int
 
 
 class _Update(NamedTuple):
@@ -105,6 +115,11 @@ class Subscription:
         return types is None or type in types or f"org.nearcast.{type}" in types
 
     @property
+    def over(self) -> bool:
+        """Whether it has ended, by itself or because it was deleted."""
+        return self.status in (ENDED, DELETED)
+
+    @property
     def limited(self) -> bool:
         """Whether it ends after a number of events."""
         return self.definition.max_events > 0
@@ -118,7 +133,7 @@ class Replay:
     subscriptions
         All subscriptions there ever were, by handle.
     channels
-        The numbers of channels, by tenant, subscriber and URL (None if it is no sink).
+        Tenant, subscriber and URL (None if it is no sink) of the channels, numbered from 1.
     matching
         Whether everything is matched; otherwise only what later events depend on is.
     """
@@ -126,14 +141,15 @@ class Replay:
     def __init__(self) -> None:
         self.scanner = Scanner()
         self.subscriptions: list[Subscription] = []
-        self.channels: dict[tuple[int, str, str | None], int] = {}
+        self.channels: list[tuple[int, str, str | None]] = []
+        self._channel_of: dict[tuple[int, str, str | None], int] = {}
         self.matching = True
         self._named: dict[tuple[int, str], int] = {}
         self._tables: dict[tuple[int, bool], Table] = {}
         self._living: dict[int, Living] = {}
         self._expiring: dict[int, int] = {}
         self._next_expiry_us = self._next_waiting_us = NEVER
-        self._waiting: dict[tuple[int, int], tuple[int, int, float]] = {}
+        self._waiting: dict[tuple[int, int], Waiting] = {}
         self._ranked = self._counted = 0
         self._run: list[tuple[int, int, int, bytes]] = []  # seq, tenant, time, message
         self._posted: list[Posting] = []
@@ -141,7 +157,8 @@ class Replay:
     def resume(
         self,
         subscriptions: list[Subscription],
-        waiting: dict[tuple[int, int], tuple[int, int, float]],
+        waiting: dict[tuple[int, int], Waiting],
+        channels: dict[int, tuple[int, str, str | None]],
         counted: int,
     ) -> None:
         """Begin with subscriptions of a later moment, and what was waiting then.
@@ -151,14 +168,17 @@ class Replay:
         subscriptions
             All of them, by handle.
         waiting
-            When updates may be posted, of which kind they are, and scores, by handle and message.
+            The updates that wait, by handle and message.
+        channels
+            Those that get events, by number; ``self.channels`` has all.
         counted
             How many ranked subscriptions there were when weights were counted.
         """
         self.subscriptions = subscriptions
         self._waiting, self._counted = waiting, counted
-        self._next_waiting_us = min((due_us for due_us, _, _ in waiting.values()), default=NEVER)
-        unended = [one for one in subscriptions if one.status != ENDED]
+        self._channel_of = {whose: number for number, whose in channels.items()}
+        self._next_waiting_us = min((one.due_us for one in waiting.values()), default=NEVER)
+        unended = [one for one in subscriptions if not one.over]
         for one in unended:
             self._ranked += one.definition.kind != "boolean"
             if one.name is not None:
@@ -191,9 +211,7 @@ class Replay:
         elif record.kind == MOVES:
             self._move(record, time_us)
         elif record.kind == ADMIN:
-            change = read_admin(record).change
-            if change["op"] == "subscriber":
-                self._channel(change["tenant"], change["name"], None)
+            self._administer(read_admin(record).change, record.seq)
 
     def take(self) -> list[Posting]:
         """Return what the records so far have to post that was not returned before."""
@@ -211,7 +229,7 @@ class Replay:
         if handle >= len(self.subscriptions):
             return None
         found = self.subscriptions[handle]
-        mine = found.name is None and found.tenant == tenant and found.status != ENDED
+        mine = found.name is None and found.tenant == tenant and not found.over
         return found if mine else None
 
     # --- messages --------------------------------------------------------------------------------
@@ -278,17 +296,19 @@ class Replay:
         for _, handle in expired:
             self._end(self.subscriptions[handle], seq, ENDED_EXPIRED)
         self._next_expiry_us = min(self._expiring.values(), default=NEVER)
-        due = [pair for pair, waiting in self._waiting.items() if waiting[0] <= time_us]
+        due = [pair for pair, waiting in self._waiting.items() if waiting.due_us <= time_us]
         updates = []
         for handle, message in due:
-            _, kind, score = self._waiting.pop((handle, message))
-            updates.append(_Update(seq, message, handle, kind, score))
-        waiting = (due_us for due_us, _, _ in self._waiting.values())
+            _, kind, score, ends_us = self._waiting.pop((handle, message))
+            if kind == UNMATCH or ends_us > time_us:  # a message that has expired begins nothing
+                updates.append(_Update(seq, message, handle, kind, score))
+        waiting = (one.due_us for one in self._waiting.values())
         self._next_waiting_us = min(waiting, default=NEVER)
         self._post(updates)
 
     def _end(self, subscription: Subscription, seq: int, kind: int) -> None:
         self._forget(subscription)
+        self._stop_waiting(subscription)
         if subscription.wants("subscription-ended"):
             self._put(seq, subscription, 0, kind, math.nan)
 
@@ -341,9 +361,13 @@ class Replay:
         """Apply one change, unless it is refused; ``before`` gets what was matched until now."""
         id, definition, expected, must_exist = change
         found = None if id is None else self.find(tenant, id)
+        ended = None if id is None or found is not None else self._ended(tenant, id)
+        if ended is not None and definition is None and not expected:
+            ended.status = DELETED
+            return
         if found is None and (must_exist or definition is None or expected):
             return
-        if found is None and id is not None and _GENERATED.fullmatch(id):
+        if found is None and ended is None and id is not None and _GENERATED.fullmatch(id):
             return
         if found is not None and expected is not None and expected != found.version:
             return  # it must not exist, or it was changed meanwhile
@@ -351,13 +375,14 @@ class Replay:
             assert found is not None
             before.setdefault(found.handle, None)
             self._forget(found)
+            found.status = DELETED
             self._stop_waiting(found)
             if found.wants("subscription-ended"):
                 life += _postings(seq, found, 0, ENDED_DELETED, math.nan)
             return
         kind, type = UPDATED, "subscription-updated"
         if found is None:
-            found = self._new(tenant, id, definition)
+            found = self._new(tenant, id, definition) if ended is None else self._revived(ended)
             kind, type = STARTED, "subscription-started"
         before.setdefault(found.handle, found.asked)
         self._define(found, definition, seq)
@@ -381,6 +406,21 @@ class Replay:
             self._named[tenant, id] = handle
         return found
 
+    def _ended(self, tenant: int, id: str) -> Subscription | None:
+        """Return the subscription that ended by itself, if it has an id that nobody can take."""
+        generated = _GENERATED.fullmatch(id)
+        if generated is None or int(generated[1], 16) >= len(self.subscriptions):
+            return None
+        found = self.subscriptions[int(generated[1], 16)]
+        mine = found.name is None and found.tenant == tenant and found.status == ENDED
+        return found if mine else None
+
+    def _revived(self, subscription: Subscription) -> Subscription:
+        """Return a subscription that ended by itself, to be defined again."""
+        self._ranked += subscription.definition.kind != "boolean"
+        subscription.events = 0
+        return subscription
+
     def _define(self, subscription: Subscription, definition: Definition, seq: int) -> None:
         self._take_out(subscription)
         self._ranked += definition.kind != "boolean"
@@ -401,7 +441,11 @@ class Replay:
             self._next_expiry_us = min(self._next_expiry_us, definition.expires_us)
 
     def _channel(self, tenant: int, subscriber: str, url: str | None) -> int:
-        return self.channels.setdefault((tenant, subscriber, url), len(self.channels) + 1)
+        whose = tenant, subscriber, url
+        if whose not in self._channel_of:
+            self.channels.append(whose)
+            self._channel_of[whose] = len(self.channels)
+        return self._channel_of[whose]
 
     def _read(self, active: list[Subscription]) -> set[int]:
         """Let active subscriptions be matched; end those that cannot be read, and return them."""
@@ -457,7 +501,10 @@ class Replay:
             if not dwell_us:
                 now.append(update)
             else:
-                self._waiting[pair] = time_us + dwell_us, update.kind, update.score
+                tenant = self.subscriptions[update.handle].tenant
+                ends_us = self._living[tenant].end_us(update.message)
+                due_us = time_us + dwell_us
+                self._waiting[pair] = Waiting(due_us, update.kind, update.score, ends_us)
                 self._next_waiting_us = min(self._next_waiting_us, time_us + dwell_us)
         self._post(now)
 
@@ -467,6 +514,25 @@ class Replay:
         if first or self._ranked >= max(2 * self._counted, _MIN_COUNTED):
             self.scanner.count_weights([*self._tables.values()])
             self._counted = self._ranked
+
+    # --- administration --------------------------------------------------------------------------
+
+    def _administer(self, change: dict[str, Any], seq: int) -> None:
+        """Apply what concerns channels: new subscribers, and sinks that are gone or removed."""
+        if change["op"] == "subscriber":
+            self._channel(change["tenant"], change["name"], None)
+        if change["op"] not in ("sink-gone", "remove-sink"):
+            return
+        channel = int(change["id"].removeprefix("sink-"), 16)
+        using = [one for one in self.subscriptions if one.sink == channel and not one.over]
+        if change["op"] == "sink-gone":
+            for subscription in using:
+                self._end(subscription, seq, ENDED_SINK_GONE)
+        elif using:
+            return
+        for whose, number in [*self._channel_of.items()]:
+            if number == channel and whose[2] is not None:
+                del self._channel_of[whose]  # the next one with this address gets another channel
 
     # --- moves -----------------------------------------------------------------------------------
 

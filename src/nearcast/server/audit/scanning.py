@@ -324,6 +324,14 @@ class Living:
         if len(rows):
             yield self._seq[rows], scanner.messages([self._blobs[row] for row in rows.tolist()])
 
+    def end_us(self, seq: int) -> int:
+        """Return when a message expires that `matching` returned."""
+        for seqs, ends in ((self._seq, self._end_us), (self._restored or ((), ()))[:2]):
+            at = np.searchsorted(seqs, seq)
+            if at < len(seqs) and seqs[at] == seq:
+                return int(ends[at])
+        raise KeyError(seq)
+
     def _settle(self, time_us: int) -> None:
         """Forget what has expired, and take in what was added."""
         if self._more:

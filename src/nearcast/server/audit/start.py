@@ -11,7 +11,15 @@ from nearcast.columns import NEVER
 from nearcast.engine import Engine
 from nearcast.errors import StorageError
 from nearcast.model.derived import SCOPE
-from nearcast.server.audit.replay import ACTIVE, ENDED, PAUSED, Replay, Subscription
+from nearcast.server.audit.replay import (
+    ACTIVE,
+    DELETED,
+    ENDED,
+    PAUSED,
+    Replay,
+    Subscription,
+    Waiting,
+)
 from nearcast.server.audit.scanning import Restored
 from nearcast.server.audit.stored import checkpoint_seqs
 from nearcast.server.log.records import Definition, SinkDefinition
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["start_at"]
 
 _KIND = "server-registry"
-_STATUSES = {1: ACTIVE, 2: PAUSED, 3: ENDED, 4: ENDED}
+_STATUSES = {1: ACTIVE, 2: PAUSED, 3: ENDED, 4: DELETED}
 _TYPES = (
     "match",
     "unmatch",
@@ -64,10 +72,13 @@ def _resumed(checkpoint: Path, log: LogReader, seq: int) -> Replay:
     arrays, meta = read_arrays(checkpoint / "registry", _KIND)
     replay = Replay()
     channels = strings_from_arrays(nested("registry.channels", arrays)).to_pylist()
-    for key in channels[1:]:
+    current = {}
+    for number, key in enumerate(channels[1:], 1):
         kind, tenant, subscriber, url = key.split("\0")
-        place = int(tenant), subscriber, url if kind == "sink" else None
-        replay.channels[place] = len(replay.channels) + 1
+        whose = int(tenant), subscriber, None if kind == "subscriber" else url
+        replay.channels.append(whose)
+        if kind != "retired":
+            current[number] = whose
     with Engine.open(checkpoint / "engine") as engine:
         since = _since(engine)
         rows = _rows(engine)
@@ -75,15 +86,15 @@ def _resumed(checkpoint: Path, log: LogReader, seq: int) -> Replay:
         for tenant, messages in _living(engine, log.first_seq):
             replay.restore(tenant, messages)
     dwelling = nested("dwelling", arrays)
-    names = ("handle", "message", "due_us", "sign", "score")
+    names = ("handle", "message", "due_us", "sign", "score", "ends_us")
     waiting = {
-        (handle, message): (due_us, MATCH if sign > 0 else UNMATCH, score)
-        for handle, message, due_us, sign, score in zip(
+        (handle, message): Waiting(due_us, MATCH if sign > 0 else UNMATCH, score, ends_us)
+        for handle, message, due_us, sign, score, ends_us in zip(
             *(dwelling[name].tolist() for name in names), strict=True
         )
     }
-    subscriptions = _subscriptions(nested("registry", arrays), rows, since, [*replay.channels])
-    replay.resume(subscriptions, waiting, int(meta["counted"]))
+    subscriptions = _subscriptions(nested("registry", arrays), rows, since, replay.channels)
+    replay.resume(subscriptions, waiting, current, int(meta["counted"]))
     for record in log.read(log.first_seq):
         if record.seq > seq:
             break

@@ -79,6 +79,7 @@ class Feeds:
         if others is not None and feed in others:
             others.discard(feed)
             self.count -= 1
+            feed.closed()
             if not others:
                 del self._of_channel[feed.channel]
                 self._channels = None
@@ -133,6 +134,8 @@ class Feed:
         Whether the server is ending.
     allowed
         Tells whether its reader may still read it: keys are revoked, and tokens expire.
+    closed
+        Is called when the feed is closed.
     """
 
     def __init__(self, feeds: Feeds, channel: int, subscriber: str, after: Position) -> None:
@@ -146,6 +149,7 @@ class Feed:
         self._writer: tuple[Callable[[], object] | None, float] | None = None
         self.ended = False
         self.allowed: Callable[[], bool] = lambda: True
+        self.closed: Callable[[], object] = lambda: None
 
     def put(self, block: Block) -> None:
         """Take note of a block with events of the channel."""

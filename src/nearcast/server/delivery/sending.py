@@ -19,9 +19,10 @@ from nearcast.server.state import Attempt as AttemptRow
 from nearcast.server.state import DeadLetter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from nearcast.server.delivery.feeds import Feeds
+    from nearcast.server.delivery.readers import Reader, Readers
     from nearcast.server.delivery.sinks import SinkStatus
     from nearcast.server.matching.events import Block
     from nearcast.server.matching.registry import Registry
@@ -79,6 +80,8 @@ class StoredSinks:
         Is called with every attempt.
     lost
         Is called with the number of events that were trimmed before they could be sent.
+    end
+        Ends the subscriptions of a sink, given its id and the reason, and disables it.
     """
 
     def __init__(
@@ -87,9 +90,14 @@ class StoredSinks:
         feeds: Feeds,
         noted: Callable[[Attempt], None] = lambda attempt: None,
         lost: Callable[[int], None] = lambda events: None,
+        *,
+        readers: Readers,
+        end: Callable[[str, str], Awaitable[object]],
     ) -> None:
-        self._state, self._feeds = state, feeds
-        self._noted, self._lost = noted, lost
+        self._state, self._feeds, self._readers = state, feeds, readers
+        self._noted, self._lost, self._end = noted, lost, end
+        self._reader_of: dict[str, Reader] = {}
+        self._retrying: set[str] = set()
         self._rows: dict[str, SinkRow] = {}
         self._disabled: set[str] = set()
         self._counted: dict[str, Position] = {}  # up to where lost events were counted
@@ -97,6 +105,11 @@ class StoredSinks:
         self._attempts: list[AttemptRow] = []
         self._flushing: asyncio.Task[None] | None = None
         self._saving = asyncio.Lock()
+
+    @property
+    def retrying(self) -> int:
+        """How many sinks wait for another attempt."""
+        return len(self._retrying)
 
     async def all(self) -> list[Sink]:
         """Return the sinks that get events."""
@@ -118,6 +131,8 @@ class StoredSinks:
             self._disabled.add(sink_id)
         else:
             self._disabled.discard(sink_id)
+        self._note_retrying(sink_id, not disabled and progress.attempts > 0)
+        await self._note_position(sink_id, Position(progress.seq, progress.k))
         status: SinkStatus = "RETRYING" if progress.attempts else "ACTIVE"
         return Sink(
             sink_id,
@@ -141,6 +156,32 @@ class StoredSinks:
         if subscriber is not None:
             pacing = PacingSettings.of(subscriber.settings)
         return row, state.progress(row), pacing
+
+    async def _note_position(self, sink_id: str, position: Position) -> None:
+        """Count what waits for a sink."""
+        reader = self._reader_of.get(sink_id)
+        if reader is not None:
+            await self._readers.move(reader, position)
+            return
+        reader = await self._readers.add("webhook", self._rows[sink_id].channel, position)
+        if self._reader_of.setdefault(sink_id, reader) is not reader:
+            self._readers.remove(reader)
+
+    def _note_retrying(self, sink_id: str, retrying: bool) -> None:
+        if retrying:
+            self._retrying.add(sink_id)
+        else:
+            self._retrying.discard(sink_id)
+
+    def forget(self, sink_id: str) -> None:
+        """Forget a sink that was removed."""
+        reader = self._reader_of.pop(sink_id, None)
+        if reader is not None:
+            self._readers.remove(reader)
+        for known in (self._rows, self._counted, self._numbers):
+            known.pop(sink_id, None)
+        self._disabled.discard(sink_id)
+        self._retrying.discard(sink_id)
 
     async def read(self, sink: Sink, after: tuple[int, int], limit: int) -> list[RenderedEvent]:
         """Return the first events after a position."""
@@ -182,6 +223,8 @@ class StoredSinks:
             await asyncio.to_thread(state.enable, sink_id)
             self._disabled.discard(sink_id)
         await asyncio.to_thread(state.save_position, sink_id, position, attempts, next_try_us, sent)
+        self._note_retrying(sink_id, attempts > 0)
+        await self._note_position(sink_id, Position(*position))
 
     async def dead(self, sink_id: str, event: RenderedEvent, reason: str) -> None:
         """Save an event that is given up."""
@@ -191,7 +234,14 @@ class StoredSinks:
     async def disable(self, sink_id: str, reason: str) -> None:
         """Save that a sink gets nothing until it is enabled."""
         self._disabled.add(sink_id)
+        self._retrying.discard(sink_id)
         await asyncio.to_thread(self._state.disable, sink_id, reason)
+
+    async def gone(self, sink_id: str, reason: str) -> None:
+        """End the subscriptions of a sink whose receiver wants nothing any more."""
+        await self._end(sink_id, reason)
+        self._disabled.add(sink_id)
+        self._retrying.discard(sink_id)
 
     async def note_attempt(self, sink_id: str, attempt: Attempt) -> None:
         """Note an attempt; it is saved a moment later, with others."""

@@ -110,6 +110,9 @@ class SinkEvents(Protocol):
     async def disable(self, sink_id: str, reason: str) -> None:
         """Store that a sink gets nothing until it is enabled."""
 
+    async def gone(self, sink_id: str, reason: str) -> None:
+        """Store that the receiver of a sink wants nothing any more: its subscriptions end."""
+
     async def note_attempt(self, sink_id: str, attempt: Attempt) -> None:
         """Note an attempt, for the owner of the sink to see."""
 

@@ -5,7 +5,8 @@ that have something to send right now; a sink that waits for its next attempt is
 heap, and an idle sink is nothing at all.
 
 The event at the cursor is sent until the receiver answers with 2xx. Failed attempts are repeated on
-the schedule of Standard Webhooks; then the event becomes a dead letter, and the next one goes on.
+the schedule of Standard Webhooks; then the event becomes a dead letter, and the next one goes on. A
+receiver that answers 410 wants nothing any more: its sink is gone.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ class WebhookSender:
 
     async def reload(self, sink_id: str) -> None:
         """Go on with a sink as it is stored now: it was changed, or deleted."""
-        async with self._pause(sink_id):
+        async with self.paused(sink_id):
             pass
 
     async def replay(self, sink_id: str, position: Position) -> None:
@@ -214,7 +215,7 @@ class WebhookSender:
         await asyncio.gather(*[worker.stop() for worker in workers])
 
     async def _restart(self, sink_id: str, position: Position | None) -> None:
-        async with self._pause(sink_id):
+        async with self.paused(sink_id):
             sink = await self._events.sink(sink_id)
             if sink is not None:
                 await self._events.save(
@@ -227,8 +228,8 @@ class WebhookSender:
                 )
 
     @asynccontextmanager
-    async def _pause(self, sink_id: str) -> AsyncIterator[None]:
-        """Stop a sink, let nothing start it, and start it at the end."""
+    async def paused(self, sink_id: str) -> AsyncIterator[None]:
+        """Stop a sink, let nothing start it, and start it at the end, if it is still there."""
         async with self._pausing:
             self._stopped.add(sink_id)
             try:
@@ -308,6 +309,7 @@ class _Turn(NamedTuple):
     sink: Sink
     wait_until_us: int | None = None
     disable: str = ""
+    gone: bool = False
     drained: bool = False
 
 
@@ -346,7 +348,8 @@ class _Worker:
                 await self._save(turn.sink)
                 sink = turn.sink
             if turn.disable:
-                await self._events.disable(sink.id, turn.disable)
+                end = self._events.gone if turn.gone else self._events.disable
+                await end(sink.id, turn.disable)
                 return None
             if turn.wait_until_us is not None:
                 return turn.wait_until_us
@@ -412,7 +415,7 @@ class _Worker:
     ) -> _Turn:
         """Return when to try again, after an event was given up if this was the last attempt."""
         if answer.status == 410:
-            return _Turn(sink, disable="the receiver answered 410 Gone")
+            return _Turn(sink, disable="the receiver answered 410 Gone", gone=True)
         attempts = sink.attempts + 1
         now_us = self._clock.now_us()
         wait_s = self._retries.wait_s(attempts, self._sender._random())

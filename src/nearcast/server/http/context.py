@@ -15,9 +15,9 @@ from starlette.requests import HTTPConnection
 
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.addresses import SinkNetworks
-from nearcast.server.delivery.paced import Pace, PacedFeed
-from nearcast.server.delivery.pacing import PacingSettings
+from nearcast.server.delivery.paced import PacedFeed, Paces
 from nearcast.server.delivery.posting import SinkClient
+from nearcast.server.delivery.readers import Readers
 from nearcast.server.delivery.sending import SinkChannels, StoredSinks
 from nearcast.server.delivery.webhooks import WebhookSender
 from nearcast.server.http.auth import Authenticator, Principal
@@ -27,11 +27,14 @@ from nearcast.server.http.one_time import OneTimeCode
 from nearcast.server.http.parameters import check_parameters
 from nearcast.server.http.problems import FieldError, Problem
 from nearcast.server.log.messages import MessageLimits
+from nearcast.server.matching.registry import Channel
 from nearcast.server.state.keys import same_hash
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from nearcast.server.delivery.pacing import PacingSettings
+    from nearcast.server.delivery.readers import Reader, ReaderKind
     from nearcast.server.delivery.rendering import Rendered
     from nearcast.server.delivery.sinks import Attempt
     from nearcast.server.http.metrics import Metrics
@@ -146,9 +149,17 @@ class Context:
         self.administering = asyncio.Lock()
         self.limiter = RateLimiter(lambda tenant: self.limits(tenant).rates)
         self._limits: dict[int, TenantLimits] = {}
-        self._paces: dict[int, Pace] = {}
+        self._paces = Paces(service.state, service.clock.now_us)
+        self.readers = Readers(service.events, lambda: service.feeds.first_seq)
+        self._cursors: dict[tuple[int, str, str], Reader] = {}
+        self._counting: asyncio.Task[None] | None = None
         self.sinks = StoredSinks(
-            service.state, service.feeds, self._attempted, lambda lost: self.lost(lost, "webhook")
+            service.state,
+            service.feeds,
+            self._attempted,
+            lambda lost: self.lost(lost, "webhook"),
+            readers=self.readers,
+            end=self._end_sink,
         )
         self._client = SinkClient(SinkNetworks.of(settings.allow_sinks))
         self.webhooks = WebhookSender(
@@ -161,12 +172,16 @@ class Context:
 
     async def start(self) -> None:
         """Send what webhooks have not sent yet, and what comes from now on."""
-        self.service.on_block.append(self._wake_sinks)
+        self.service.on_block += [self.readers.put, self._wake_sinks]
+        self._counting = asyncio.create_task(self._count_cursors())
         self.webhooks.start(await self.sinks.all())
 
     async def close(self) -> None:
-        """Stop webhooks, and save how far they are."""
+        """Stop webhooks, and save how far they are and what streams have sent."""
         self.stopping = True
+        if self._counting is not None:
+            self._counting.cancel()
+        await self._paces.close()
         await self.webhooks.close()
         await self.sinks.close()
         await self._client.close()
@@ -198,23 +213,68 @@ class Context:
         The feed must be closed.
         """
         feed = await self.service.feed(tenant, subscriber, after)
-        pace = self._paces.get(feed.channel)
-        if pace is None:
-            row = await asyncio.to_thread(self.service.state.subscriber, tenant, subscriber)
-            settings = PacingSettings() if row is None else PacingSettings.of(row.settings)
-            pace = self._paces.setdefault(feed.channel, Pace(settings, self.service.clock.now_us))
-        return PacedFeed(feed, pace)
+        try:
+            pace = await self._paces.of(tenant, subscriber, feed.channel)
+            reader = await self.readers.add("stream", feed.channel, after)
+        except BaseException:  # also if the client is gone
+            feed.close()
+            raise
+        feed.closed = lambda: self.readers.remove(reader)
+        return PacedFeed(feed, pace, self.readers, reader)
 
     async def change_pace(
         self, tenant: int, subscriber: str, channel: int, settings: PacingSettings
     ) -> None:
         """Deliver the events of a subscriber when it wants them now."""
-        # Also if there is none yet: somebody may have read the settings before, and make one now.
-        self._paces.setdefault(channel, Pace(settings, self.service.clock.now_us)).change(settings)
+        # Also if nobody reads yet: a stream may have loaded the settings of before just now.
+        (await self._paces.of(tenant, subscriber, channel)).change(settings)
         self.service.feeds.wake(channel)
         for sink in await asyncio.to_thread(self.service.state.sinks, tenant):
             if sink.subscriber == subscriber:
                 await self.webhooks.reload(sink.id)
+
+    async def keep_cursor(self, tenant: int, subscriber: str, name: str, value: str) -> None:
+        """Count what waits after a cursor that the server keeps."""
+        whose = tenant, subscriber, name
+        channel = await self.service.channel(tenant, subscriber)
+        position, _ = self.service.position(value)
+        reader = self._cursors.get(whose)
+        if reader is None:
+            reader = await self.readers.add("cursor", channel, position)
+            other = self._cursors.setdefault(whose, reader)
+            if other is reader:
+                return
+            self.readers.remove(reader)
+            reader = other
+        await self.readers.move(reader, position)
+
+    async def pending(self) -> dict[ReaderKind, int]:
+        """Return how many events wait for readers, by their kind."""
+        if self._counting is not None:
+            await asyncio.shield(self._counting)
+        return await self.readers.pending()
+
+    async def _count_cursors(self) -> None:
+        """Count what waits after the cursors that were kept when the server started."""
+        found = await asyncio.to_thread(self._stored_cursors)
+        readers = await self.readers.add_all("cursor", [place for _, place in found])
+        for (whose, _), reader in zip(found, readers, strict=True):
+            if self._cursors.setdefault(whose, reader) is not reader:  # it was moved meanwhile
+                self.readers.remove(reader)
+
+    def _stored_cursors(self) -> list[tuple[tuple[int, str, str], tuple[int, Position]]]:
+        """Return whose the kept cursors are, and their channels and positions."""
+        service, found = self.service, []
+        for row in service.state.cursors():
+            channel = service.registry.channel_of(Channel(row.tenant, row.subscriber))
+            if channel:
+                place = channel, service.position(row.value)[0]
+                found.append(((row.tenant, row.subscriber, row.name), place))
+        return found
+
+    async def _end_sink(self, sink_id: str, reason: str) -> None:
+        """End the subscriptions of a sink whose receiver wants nothing any more."""
+        await self.service.administer({"op": "sink-gone", "id": sink_id, "reason": reason})
 
     def delivered(self, events: list[Rendered], kind: str) -> None:
         """Count events that were handed to a connection."""

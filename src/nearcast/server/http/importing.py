@@ -123,8 +123,11 @@ async def import_subscriptions(
         chosen = await asyncio.to_thread(_choose, context, principal, piece, upsert)
         for rejected in chosen.rejected:
             rejections.add(rejected)
-        for part in _parts([*zip(chosen.lines, chosen.changes, strict=True)]):
-            outcomes = await context.service.change(principal.tenant, [one for _, one in part])
+        parts = _parts([*zip(chosen.lines, chosen.changes, strict=True)])
+        given = [[one for _, one in part] for part in parts]
+        # All at once: they are written, matched and stored together.
+        changing = [context.service.change(principal.tenant, changes) for changes in given]
+        for part, outcomes in zip(parts, await asyncio.gather(*changing), strict=True):
             for (line, _), outcome in zip(part, outcomes, strict=True):
                 if outcome.code:
                     rejections.add(Rejected(line, "id", outcome.reason))

@@ -31,6 +31,7 @@ from nearcast.server.http.definitions import (
     request_of,
 )
 from nearcast.server.http.models import Name, Region, Resource, parse_timestamp
+from nearcast.server.http.plain_records import plain_definitions
 from nearcast.server.http.problems import FieldError, Problem, validation_problem
 from nearcast.server.log.messages import Rejected
 
@@ -137,14 +138,17 @@ def read_import(
     """
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     found = Imported([], [], [])
-    for line, record in _records(body, found.rejected):
+    numbered = [*_records(body, found.rejected)]
+    plain = plain_definitions([record for _, record in numbered])
+    for (line, record), known in zip(numbered, plain, strict=True):
         try:
-            definition = _definition(record, limits, now_us)
+            definition = _definition(record, limits, now_us) if known is None else known
         except (InvalidInput, Problem) as error:
             found.rejected.append(_rejected(line, error))
         else:
             found.lines.append(line)
             found.definitions.append(definition)
+    found.rejected.sort(key=lambda one: one.line)
     return found
 
 

@@ -1,6 +1,23 @@
 """The metrics of the server, for Prometheus.
 
-For every subscriber, recorded = delivered + pending + lost; the sums over all subscribers are here.
+Every event is recorded once for each channel that it is for: a subscriber, and each sink of one.
+Somebody who reads a channel is a webhook sink, a connected stream (a poll as well), or a cursor
+that the server keeps (``PUT /v1/cursors/{name}``). For each reader, from where it began,
+
+    recorded in its channel = delivered + pending + lost
+
+- delivered: handed to its connection, or accepted by its receiver. What was given up after all
+  attempts (a dead letter), and what lies before a cursor that its owner has moved, counts here too.
+- pending: after its position, and can still be had. For a stream this includes what its cap, digest
+  or quiet hours hold back.
+- lost: trimmed before the reader came to it. A stream hears of it by a gap.
+
+``nearcast_events_pending`` is the sum over all readers of a kind that there are at the moment.
+``nearcast_events_recorded_total`` counts every event once since the server was started, whether
+somebody reads its channel or not. So it is the sum of the other three only if every channel has one
+reader, who read everything that there was before. An event that two streams of a subscriber have
+received is delivered twice; one for a subscriber who is not connected and keeps no cursor is
+recorded, and nothing else. Dead letters are no deliveries in ``nearcast_events_delivered_total``.
 """
 
 from __future__ import annotations
@@ -31,9 +48,9 @@ class Metrics:
     gaps
         How often a cursor was too old or unknown, so that events may be missing.
     pending
-        Events that were recorded and not yet delivered to the cursors that the server keeps.
+        Events that wait for a reader, with the label ``reader``: webhook, cursor or stream.
     retries
-        Events of webhook sinks that wait for another attempt.
+        Webhook sinks whose next event waits for another attempt.
     webhook_attempts
         Attempts to call sinks, with the label ``outcome``.
     commit_s, match_s, write_s
@@ -78,7 +95,7 @@ class Metrics:
         self.delivered = counter("events_delivered", "Events that were sent.", ("channel",))
         self.lost = counter("events_lost", "Events that a cursor was too old for.", ("channel",))
         self.gaps = counter("event_gaps", "Cursors that were too old or unknown.", ("channel",))
-        self.pending = gauge("events_pending", "Events that wait for the cursors of the server.")
+        self.pending = gauge("events_pending", "Events that wait for a reader.", ("reader",))
         self.retries = gauge("webhook_retries", "Events that wait for another attempt.")
         self.webhook_attempts = counter("webhook_attempts", "Calls of sinks.", ("outcome",))
         self.commit_s = latency("publish_to_commit", "From arrival to the disk.")

@@ -24,6 +24,7 @@ from pydantic_core import PydanticCustomError
 
 __all__ = [
     "EVENT_TYPES",
+    "MAX_RADIUS_M",
     "AccessToken",
     "Box",
     "Center",
@@ -53,6 +54,9 @@ EventType = Literal[
     "org.nearcast.subscription-updated",
     "org.nearcast.subscription-ended",
 ]
+MAX_RADIUS_M = 20_037_509
+"""Half of the way around the earth."""
+
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 """The types of events that a subscription can ask for."""
 
@@ -172,7 +176,7 @@ class Circle(Resource):
 
     areaType: Literal["CIRCLE"]
     center: Center
-    radius: float = Field(ge=0, le=20_037_509, description="Meters.", examples=[500])
+    radius: float = Field(ge=0, le=MAX_RADIUS_M, description="Meters.", examples=[500])
 
 
 class Box(Resource):

@@ -13,7 +13,6 @@ from starlette.responses import PlainTextResponse, Response
 from nearcast.server.http.context import Context, context_of
 from nearcast.server.http.metrics import CONTENT_TYPE
 from nearcast.server.http.problems import Problem
-from nearcast.server.matching.postings import Position
 
 if TYPE_CHECKING:
     from nearcast.server.http.metrics import Metrics
@@ -78,6 +77,9 @@ async def read_metrics(request: Request) -> Response:
     """Return the metrics of the server in the text format of Prometheus. It needs no key."""
     context = context_of(request)
     await asyncio.to_thread(_measure, context)
+    for kind, events in (await context.pending()).items():
+        context.metrics.pending.labels(kind).set(events)
+    context.metrics.retries.set(context.sinks.retrying)
     return Response(context.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -103,11 +105,3 @@ def _measure(context: Context) -> None:
     metrics.log_bytes.set(service.log.size_bytes)
     metrics.last_seq.set(service.log.last_seq)
     metrics.matched_seq.set(service.pipeline.matched_seq)
-    pending = retries = 0
-    for sink in service.state.sinks():
-        progress = service.state.progress(sink)
-        position = Position(progress.seq, progress.k)
-        pending += service.events.count(sink.channel, position)
-        retries += progress.attempts > 0 and progress.status == "ENABLED"
-    metrics.pending.set(pending)
-    metrics.retries.set(retries)

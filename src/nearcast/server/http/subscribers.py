@@ -106,6 +106,7 @@ async def save_cursor(
     await asyncio.to_thread(
         context.service.state.save_cursor, principal.tenant, whose, name, value, now_us
     )
+    await context.keep_cursor(principal.tenant, whose, name, value)
     return json_answer(_shown(name, value, now_us))
 
 

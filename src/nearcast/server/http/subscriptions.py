@@ -40,8 +40,7 @@ from nearcast.server.http.stored import (
 from nearcast.server.log.records import Change
 from nearcast.server.matching.changes import sink_id
 from nearcast.server.matching.registry import Channel
-from nearcast.server.state import STATUSES
-from nearcast.server.state.changes import EXPIRED
+from nearcast.server.state import EXPIRED, STATUSES
 
 if TYPE_CHECKING:
     from nearcast.server.matching.changes import Outcome
@@ -146,7 +145,9 @@ async def replace(id: str, request: Request, principal: Subscriber) -> Response:
     if isinstance(document, dict) and document.setdefault("id", id) != id:
         raise InvalidInput("id", document["id"], "must be the id in the path, or left out")
     before = await _row_or_none(context, principal, id)
-    previous = None if before is None else as_given(definition_in(before))
+    # One that has ended begins again, and does not go on with the secret of its sink.
+    ended = before is not None and before.status == EXPIRED
+    previous = None if before is None or ended else as_given(definition_in(before))
     resource = request_of(document)
     given = _defined(context, principal, resource, previous)
     made = await _complete_sink(context, principal, resource, given)

@@ -27,6 +27,7 @@ from nearcast.server.http.settings_models import (
     SinkAttempts,
     SinkList,
 )
+from nearcast.server.http.subscriptions import problem_of_outcome
 from nearcast.server.matching.postings import Position
 from nearcast.server.service import parse_event_id
 
@@ -42,12 +43,25 @@ Reader = Annotated[Principal, Depends(may("subscribe"))]
 
 
 @router.get("/sinks", response_model=SinkList)
-async def list_sinks(request: Request, principal: Reader) -> Response:
+async def list_sinks(
+    request: Request,
+    principal: Reader,
+    unused: Annotated[
+        bool,
+        Query(description="Also those that no subscription has and that got all their events."),
+    ] = False,
+) -> Response:
     """Return the sinks of the tenant; those of its subscriber for a key that has one."""
     context = context_of(request)
     rows = await asyncio.to_thread(context.service.state.sinks, principal.tenant)
-    seen = [row for row in rows if principal.subscriber in (None, row.subscriber)]
-    return json_answer({"sinks": [await _shown(context, row) for row in seen]})
+    used = await asyncio.to_thread(context.service.registry.used_sinks)
+    found = []
+    for row in rows:
+        if principal.subscriber in (None, row.subscriber):
+            sink = await _shown(context, row)
+            if unused or row.channel in used or sink["pending"]:
+                found.append(sink)
+    return json_answer({"sinks": found})
 
 
 @router.get("/sinks/{id}", response_model=Sink)
@@ -55,6 +69,23 @@ async def read_sink(id: str, request: Request, principal: Reader) -> Response:
     """Return a sink: where its cursor is, and whether attempts fail."""
     context = context_of(request)
     return json_answer(await _shown(context, await _row(context, principal, id)))
+
+
+@router.delete("/sinks/{id}", status_code=204)
+async def remove_sink(id: str, request: Request, principal: Reader) -> Response:
+    """Remove a sink that no subscription has, with the events that it did not get.
+
+    A subscription that names its address later gets another sink, with another secret.
+    """
+    context = context_of(request)
+    row = await _row(context, principal, id)
+    async with context.webhooks.paused(row.id):
+        await context.sinks.flush()
+        outcome = await context.service.administer({"op": "remove-sink", "id": row.id})
+        if outcome.code:
+            raise problem_of_outcome(outcome)
+        context.sinks.forget(row.id)
+    return Response(status_code=204)
 
 
 @router.get("/sinks/{id}/attempts", response_model=SinkAttempts)

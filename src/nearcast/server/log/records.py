@@ -6,7 +6,7 @@
     MESSAGES  length u32, head (msgpack: tenant, idempotency), n u32, n lengths u32, n texts of JSON
     CHANGES   msgpack: tenant, list of changes of subscriptions
     MOVES     msgpack: tenant, list of (subscription id, place)
-    ADMIN     msgpack: one change of a tenant, a key or the settings of a subscriber
+    ADMIN     msgpack: one change of a tenant, a key, the settings of a subscriber or a sink
     TICK      nothing: time passes
     MATCHES   msgpack: matches that another system found, and how far its output was read
 
@@ -173,7 +173,7 @@ class MovesBody(NamedTuple):
 
 
 class AdminBody(NamedTuple):
-    """A change of a tenant, a key or a subscriber: ``change["op"]`` says which."""
+    """A change of a tenant, a key, a subscriber or a sink: ``change["op"]`` says which."""
 
     time_us: int
     change: dict[str, Any]

@@ -1,10 +1,10 @@
-"""Changes of tenants, keys and subscribers that are records of the log."""
+"""Changes of tenants, keys, subscribers and sinks that are records of the log."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nearcast.server.matching.changes import Outcome
+from nearcast.server.matching.changes import Outcome, channel_of_sink
 from nearcast.server.matching.registry import Channel
 from nearcast.server.state import changes as stored
 from nearcast.server.state.tables import Channel as StoredChannel
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from nearcast.server.matching.registry import Registry
 
 __all__ = ["administer"]
+
+_NO_SINK = Outcome("NOT_FOUND", "there is no such sink")
 
 
 def administer(
@@ -29,8 +31,9 @@ def administer(
     ----------
     change
         ``op`` is ``tenant`` (``name``, ``limits``, and ``created_us`` if it exists), ``key``
-        (``id``, ``tenant``, ``sha256``, ``roles``, ``subscriber``, ``name``), ``revoke`` (``id``)
-        or ``subscriber`` (``tenant``, ``name``, ``settings``; None keeps those it has).
+        (``id``, ``tenant``, ``sha256``, ``roles``, ``subscriber``, ``name``), ``revoke`` (``id``),
+        ``subscriber`` (``tenant``, ``name``, ``settings``; None keeps those it has), ``sink-gone``
+        (``id``, ``reason``; its subscriptions have ended) or ``remove-sink`` (``id``).
     seq, time_us
         The number and the time of the record.
     tenants
@@ -71,5 +74,20 @@ def administer(
             if new:
                 changes.append(stored.PutChannel(seq, StoredChannel(number, tenant, name)))
             return Outcome("", "", number, name, seq), changes
+        case "sink-gone":
+            id, channel = change["id"], channel_of_sink(change["id"])
+            if not registry.is_sink(channel):
+                return _NO_SINK, []
+            registry.retire(channel)
+            gone = stored.DisableSink(seq, id, change["reason"])
+            return Outcome("", "", channel, id, seq), [gone]
+        case "remove-sink":
+            id, channel = change["id"], channel_of_sink(change["id"])
+            if not registry.is_sink(channel):
+                return _NO_SINK, []
+            if registry.sending_to(channel):
+                return Outcome("CONFLICT", "a subscription has this sink; delete it first"), []
+            registry.retire(channel)
+            return Outcome("", "", channel, id, seq), [stored.RemoveSink(seq, id)]
         case unknown:
             raise RuntimeError(f"the log has a change of an unknown kind: {unknown!r}")

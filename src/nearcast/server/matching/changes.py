@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nearcast.server.matching.dwell import Dwelling
     from nearcast.server.matching.registry import Registry
 
-__all__ = ["Changes", "Lifecycle", "Outcome", "sink_id"]
+__all__ = ["Changes", "Lifecycle", "Outcome", "channel_of_sink", "sink_id"]
 
 _ALL_WANTED = sum(WANTS.values())
 _pack = msgspec.msgpack.Encoder().encode
@@ -84,6 +84,7 @@ class Changes:
     ) -> None:
         self._engine, self._registry, self._dwelling = engine, registry, dwelling
         self._tenant, self._time_us = tenant, time_us
+        self._channels: dict[str, int] = {}
         self._put: dict[int, _Put] = {}
         self._removed: list[int] = []
         self.lifecycle: list[Lifecycle] = []
@@ -108,7 +109,8 @@ class Changes:
             return self._delete_ended(known, seq)
         if handle < 0 and (change.must_exist or change.definition is None):
             return Outcome("NOT_FOUND", "there is no such subscription")
-        if handle < 0 and change.id is not None and registry.is_reserved(change.id):
+        reserved = change.id is not None and registry.is_reserved(change.id)
+        if known < 0 and reserved:
             return Outcome("NOT_FOUND", "ids of this form are chosen by the server")
         if handle >= 0 and change.expected == 0:
             return Outcome("CONFLICT", "a subscription with this id exists already")
@@ -116,6 +118,8 @@ class Changes:
             return Outcome("PRECONDITION_FAILED", "it was changed meanwhile; read it again")
         if change.definition is None:
             return self._delete(handle, seq)
+        if ended and reserved:  # no other subscription can have its id
+            return self._define(known, change.id, change.definition, seq)
         if ended:
             self._delete_ended(known, seq)
         return self._define(handle, change.id, change.definition, seq)
@@ -142,8 +146,12 @@ class Changes:
         return Outcome("", "", handle, self._registry.id_of(handle), seq)
 
     def _define(self, handle: int, id: str | None, definition: Definition, seq: int) -> Outcome:
-        registry, new = self._registry, handle < 0
-        if new:
+        registry = self._registry
+        ended = handle >= 0 and registry.rows["status"][handle] >= ENDED
+        new = handle < 0 or ended
+        if ended:
+            registry.revive(handle)
+        elif new:
             handle = registry.add(self._tenant, id)
         old = NEW if new else registry.row(handle)
         row = self._row(definition, old, seq)
@@ -184,12 +192,16 @@ class Changes:
     def _channel(self, definition: Definition, seq: int) -> int:
         """Return the channel of the subscriber."""
         subscriber = definition.subscriber
+        known = self._channels.get(subscriber)
+        if known is not None:
+            return known
         number, new = self._registry.add_channel(Channel(self._tenant, subscriber))
         if new:
             row = StoredChannel(number, self._tenant, subscriber)
             self.stored.append(stored.PutChannel(seq, row))
             settings = Subscriber(self._tenant, subscriber, number, {})
             self.stored.append(stored.PutSubscriber(seq, settings))
+        self._channels[subscriber] = number
         return number
 
     def _sink_channel(self, definition: Definition, seq: int) -> int:
@@ -277,6 +289,15 @@ class Changes:
 def sink_id(channel: int) -> str:
     """Return the id of the sink of a channel."""
     return f"sink-{channel:x}"
+
+
+def channel_of_sink(id: str) -> int:
+    """Return the channel of the sink with an id; 0 if it is no such id."""
+    try:
+        number = int(id.removeprefix("sink-"), 16)
+    except ValueError:
+        return 0
+    return number if sink_id(number) == id else 0
 
 
 def _wanted(definition: Definition) -> int:

@@ -1,7 +1,9 @@
 """Updates that must last before they are sent: a subscriber who passes by is not disturbed.
 
 A match that begins or ends because a subscription changes or moves waits for ``dwell_us``. If the
-opposite happens meanwhile, neither is sent.
+opposite happens meanwhile, neither is sent. A match whose message expires while it waits is not
+sent either. So an end only waits if its match was sent, and is sent even if the message has expired
+by then.
 """
 
 from __future__ import annotations
@@ -22,13 +24,17 @@ __all__ = ["Dwelling", "Waiting"]
 
 
 class Waiting(NamedTuple):
-    """An update that waits: when it may be sent, of what, and whether the match begins (+1)."""
+    """An update that waits: when it may be sent, of what, and whether the match begins (+1).
+
+    ``ends_us`` is when the message expires.
+    """
 
     due_us: int
     handle: int
     message: int
     sign: int
     score: float
+    ends_us: int
 
 
 class Dwelling:
@@ -64,20 +70,21 @@ class Dwelling:
         self._waiting.pop(handle, None)
 
     def take(self, time_us: int) -> list[Waiting]:
-        """Return the updates that have lasted until a time, in their order."""
+        """Return the updates that have lasted until a time and count, in their order."""
         due = []
         while self._by_time and self._by_time[0].due_us <= time_us:
             update = heapq.heappop(self._by_time)
             if self._waiting.get(update.handle, {}).get(update.message) is update:
                 self.cancel(update.handle, update.message)
-                due.append(update)
+                if update.sign < 0 or update.ends_us > time_us:
+                    due.append(update)
         return due
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the updates as arrays, to be saved."""
         rows = sorted(update for own in self._waiting.values() for update in own.values())
         columns = zip(*rows, strict=True) if rows else ([] for _ in Waiting._fields)
-        kinds = (np.int64, np.int64, np.int64, np.int8, np.float64)
+        kinds = (np.int64, np.int64, np.int64, np.int8, np.float64, np.int64)
         named = zip(Waiting._fields, columns, kinds, strict=True)
         return {name: np.array(column, kind) for name, column, kind in named}
 

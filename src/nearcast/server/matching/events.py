@@ -44,7 +44,7 @@ from nearcast.storage.temporary import TemporaryFile, remove_leftovers
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -79,6 +79,12 @@ class Block:
         self._lists: tuple[EventLists, dict[int, tuple[int, int]]] | None = None
         self.channels = np.empty(0, np.uint32) if run is None else run.channels
         self.last_seq = last_seq
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of events of each channel."""
+        run = self._run
+        return np.empty(0, np.int64) if run is None else run.counts
 
     def events(self, channel: int) -> list[EventRef]:
         """Return the events of a channel in order."""
@@ -127,6 +133,26 @@ class _View(NamedTuple):
                 return
             yield from segment.runs()
         yield from self.runs
+
+    def counts(self, channels: NDArray[np.uint32], after: Sequence[Position]) -> NDArray[np.int64]:
+        """Return the number of events of channels, each after a position.
+
+        A run is looked at one by one only for those whose position is inside of it.
+        """
+        found = np.zeros(len(channels), np.int64)
+        if not len(channels):
+            return found
+        seq = np.array([position.seq for position in after], np.int64)
+        before = -1
+        for run in self.runs_between(min(after)):
+            at = np.minimum(run.channels.searchsorted(channels), len(run.channels) - 1)
+            has = (run.channels[at] == channels) & (seq <= run.last_seq)
+            whole = has & (seq < max(run.base, before + 1))
+            found[whole] += run.counts[at[whole]]
+            for row in np.flatnonzero(has & ~whole).tolist():
+                found[row] += run.count(int(channels[row]), after[row])
+            before = run.last_seq
+        return found
 
 
 class Tail:
@@ -306,6 +332,19 @@ class EventStore:
     def count(self, channel: int, after: Position) -> int:
         """Return the number of events of a channel after a position."""
         return sum(run.count(channel, after) for run in self._view.runs_between(after))
+
+    def counts(
+        self, channels: NDArray[np.uint32], after: Sequence[Position], until: int
+    ) -> NDArray[np.int64]:
+        """Return the number of events of channels, each after a position, up to the seq ``until``.
+
+        It is negative for a position after ``until``: the number of events between the two.
+        """
+        view = self._view
+        found = view.counts(channels, after)
+        if view.last_seq > until:
+            found -= view.counts(channels, [Position(until)] * len(channels))
+        return found
 
     def reach(self, seq: int) -> int:
         """Return how many subscriptions the message ``seq`` matched when it was published.

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from nearcast.columns import Ids
 from nearcast.engine import Engine
 from nearcast.intake.json_records import column_type
 from nearcast.server.log.messages import columns_of
@@ -36,11 +37,12 @@ from nearcast.server.log.records import (
     time_of,
 )
 from nearcast.server.matching.administration import administer
-from nearcast.server.matching.changes import Changes, Lifecycle, Outcome
+from nearcast.server.matching.changes import Changes, Lifecycle, Outcome, channel_of_sink
 from nearcast.server.matching.dwell import Dwelling, Waiting
 from nearcast.server.matching.postings import (
     ENDED_EXPIRED,
     ENDED_MAX_EVENTS,
+    ENDED_SINK_GONE,
     MATCH,
     UNMATCH,
     Postings,
@@ -256,7 +258,7 @@ class Matcher:
         kind = np.full(len(message), MATCH, np.uint8)
         self._matches += len(message)
         for at, one in self._post(message, handle, message, kind, score):
-            self._end(one, at, int(time_us[seq.searchsorted(at)]), ENDED_MAX_EVENTS)
+            self._end([one], at, int(time_us[seq.searchsorted(at)]), ENDED_MAX_EVENTS)
 
     def _post(
         self,
@@ -302,7 +304,7 @@ class Matcher:
     def _post_now(self, time_us: int, *columns: Any) -> None:
         """Post matches of one time."""
         for seq, handle in self._post(*columns):
-            self._end(handle, seq, time_us, ENDED_MAX_EVENTS)
+            self._end([handle], seq, time_us, ENDED_MAX_EVENTS)
 
     def _receive(self, record: Record) -> None:
         """Post matches that another system found; their events are those of this record."""
@@ -323,8 +325,7 @@ class Matcher:
 
     def _pass_time(self, seq: int, time_us: int) -> None:
         """Let everything happen that is due, before the record with this number."""
-        for handle in self.registry.take_expired(time_us):
-            self._end(handle, seq, time_us, ENDED_EXPIRED)
+        self._end(self.registry.take_expired(time_us), seq, time_us, ENDED_EXPIRED)
         due = self.dwelling.take(time_us)
         if due:
             self._post_now(
@@ -336,16 +337,20 @@ class Matcher:
                 np.array([update.score for update in due], np.float64),
             )
 
-    def _end(self, handle: int, seq: int, time_us: int, kind: int) -> None:
-        """End a subscription; the engine forgets it at the next change."""
-        self.registry.end(handle)
-        row = self.registry.rows[handle]
-        if row["in_engine"]:
-            self._ended.append(handle)
-        if row["wants"] & WANTS["subscription-ended"]:
-            event = Lifecycle(seq, handle, kind, int(row["channel"]), int(row["sink"]))
-            self._pieces.add_lifecycle([event])
-        self._changes.append(SetStatus(seq, handle, EXPIRED, time_us))
+    def _end(self, handles: Sequence[int], seq: int, time_us: int, kind: int) -> None:
+        """End subscriptions; the engine forgets them at the next change."""
+        events = []
+        for handle in handles:
+            self.registry.end(handle)
+            self.dwelling.forget(handle)
+            row = self.registry.rows[handle]
+            if row["in_engine"]:
+                self._ended.append(handle)
+            if row["wants"] & WANTS["subscription-ended"]:
+                channels = int(row["channel"]), int(row["sink"])
+                events.append(Lifecycle(seq, handle, kind, *channels))
+            self._changes.append(SetStatus(seq, handle, EXPIRED, time_us))
+        self._pieces.add_lifecycle(events)
 
     # --- changes of subscriptions ----------------------------------------------------------------
 
@@ -441,20 +446,28 @@ class Matcher:
     ) -> NDArray[np.bool_]:
         """Let updates wait, or cancel those that wait; return which are not posted now."""
         waits = dwell_us > 0
-        columns = (dwell_us, handle, message, sign, score)
+        columns = (dwell_us, handle, message, sign, score, self._ends_us(message))
         for at, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-            lasts_us, one, about, direction, scored = row
+            lasts_us, one, about, *rest = row
             if self.dwelling.cancel(one, about):
                 waits[at] = True
             elif lasts_us:
-                self.dwelling.add(Waiting(time_us + lasts_us, one, about, direction, scored))
+                self.dwelling.add(Waiting(time_us + lasts_us, one, about, *rest))
         return waits
 
-    # --- tenants, keys, subscribers --------------------------------------------------------------
+    def _ends_us(self, message: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return when living messages expire."""
+        living = self.engine._live.messages
+        return living.end_us(living.find(Ids(message)))
+
+    # --- tenants, keys, subscribers, sinks -------------------------------------------------------
 
     def _administer(self, record: Record) -> None:
-        """Apply a change of a tenant, a key or a subscriber."""
+        """Apply a change of a tenant, a key, a subscriber or a sink."""
         body = read_admin(record)
+        if body.change["op"] == "sink-gone":
+            handles = self.registry.sending_to(channel_of_sink(body.change["id"]))
+            self._end(handles, record.seq, body.time_us, ENDED_SINK_GONE)
         outcome, changes = administer(
             body.change, record.seq, body.time_us, self.tenants, self.registry
         )

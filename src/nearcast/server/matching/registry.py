@@ -66,6 +66,9 @@ _ROW = np.dtype(
     ]
 )
 _GENERATED = "sub-"
+_SINK, _RETIRED = "sink\0", "retired\0"
+"""How the keys of channels of sinks begin; a retired one gets no more events."""
+
 _MIN_EXPIRING = 1024
 
 
@@ -100,8 +103,8 @@ class Channel(NamedTuple):
     @property
     def key(self) -> str:
         """The channel as a text that no other channel has."""
-        kind = "subscriber" if self.url is None else "sink"
-        return "\0".join([kind, str(self.tenant), self.subscriber, self.url or ""])
+        kind = "subscriber\0" if self.url is None else _SINK
+        return kind + "\0".join([str(self.tenant), self.subscriber, self.url or ""])
 
 
 def generated_id(handle: int) -> str:
@@ -121,7 +124,7 @@ def _handle_of_generated(id: str) -> int | None:
 
 
 class Registry:
-    """Subscriptions by handle, and channels by number. Handles are never used again.
+    """Subscriptions by handle, and channels by number. Handles are never given to another one.
 
     One thread changes it, any thread may look something up. The fields of ``rows`` and `Row`:
 
@@ -185,9 +188,31 @@ class Registry:
         return (known, False) if known is not None else (self._add_channel(key), True)
 
     def channel(self, number: int) -> Channel:
-        """Return a channel by its number."""
+        """Return a channel by its number, also one that is retired."""
         kind, tenant, subscriber, url = self._channel_keys[number].split("\0")
-        return Channel(int(tenant), subscriber, url if kind == "sink" else None)
+        return Channel(int(tenant), subscriber, None if kind == "subscriber" else url)
+
+    def is_sink(self, number: int) -> bool:
+        """Return whether there is a channel with this number, and it is that of a sink."""
+        known = 0 < number < len(self._channel_keys)
+        return known and self.channel(number).url is not None
+
+    def retire(self, number: int) -> None:
+        """Let the channel of a sink get no more events: its address gets another one if needed."""
+        key = self._channel_keys[number]
+        if key.startswith(_SINK):
+            del self._channels[key]
+            self._channel_keys[number] = _RETIRED + key.removeprefix(_SINK)
+
+    def sending_to(self, channel: int) -> list[int]:
+        """Return the subscriptions that have not ended and have the sink of a channel."""
+        rows = self.rows
+        found = np.flatnonzero((rows["sink"] == channel) & (rows["status"] < ENDED))
+        return [] if not channel else found.tolist()
+
+    def used_sinks(self) -> set[int]:
+        """Return the channels of the sinks of subscriptions that have not ended."""
+        return {*np.unique(self.rows["sink"][self.unended()]).tolist()} - {0}
 
     def _add_channel(self, key: str) -> int:
         number = len(self._channel_keys)
@@ -247,6 +272,11 @@ class Registry:
     def place(self, handle: int, box: Box) -> None:
         """Note where a subscription is, by its bounding box in degrees."""
         self._boxes.writable[handle] = [round(side * UNITS) for side in box]
+
+    def revive(self, handle: int) -> None:
+        """Let a subscription that ended by itself begin again; `put` says what is known of it."""
+        row = self.rows[handle]
+        self.per_tenant[int(row["tenant"])] += 1
 
     def end(self, handle: int) -> None:
         """End a subscription by itself; it keeps its id."""
@@ -322,7 +352,11 @@ class Registry:
             if status[handle] < DELETED:
                 registry._ids.setdefault(int(tenant[handle]), {})[name] = handle
         registry._channel_keys = _strings("channels", arrays)
-        registry._channels = {key: number for number, key in enumerate(registry._channel_keys)}
+        registry._channels = {
+            key: number
+            for number, key in enumerate(registry._channel_keys)
+            if not key.startswith(_RETIRED)
+        }
         open_ = registry.unended()
         registry.ranked_count = int(np.count_nonzero(rows["ranked"][open_]))
         numbers, counts = np.unique(tenant[open_], return_counts=True)

@@ -167,6 +167,11 @@ class Run:
             self._event_start = rows.searchsorted(self.start.astype(np.intp)).astype(np.uint32)
         return self._event_start
 
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of events of each channel."""
+        return np.diff(self.event_start).astype(np.int64)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what the run consists of, to be stored."""
         directory = {

@@ -35,6 +35,7 @@ from nearcast.server.state.tables import (
     Key,
     Place,
     Sink,
+    SinkProgress,
     Subscriber,
     Superseded,
     Table,
@@ -42,7 +43,7 @@ from nearcast.server.state.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from nearcast.server.state.database import Transaction
 
@@ -53,6 +54,7 @@ __all__ = [
     "INACTIVE",
     "STATUSES",
     "Change",
+    "DisableSink",
     "PutChannel",
     "PutDefinition",
     "PutIdempotency",
@@ -64,6 +66,8 @@ __all__ = [
     "RemoveSink",
     "RevokeKey",
     "SetStatus",
+    "start_of_sink",
+    "update_progress",
     "write_changes",
 ]
 
@@ -157,8 +161,16 @@ class PutSink(NamedTuple):
     row: Sink
 
 
+class DisableSink(NamedTuple):
+    """The receiver of a sink wants nothing any more."""
+
+    seq: int
+    id: str
+    reason: str
+
+
 class RemoveSink(NamedTuple):
-    """A sink is gone, with its progress, attempts and dead letters."""
+    """A sink is removed, with its progress, attempts and dead letters."""
 
     seq: int
     id: str
@@ -181,6 +193,7 @@ Change = (
     | PutSubscriber
     | PutChannel
     | PutSink
+    | DisableSink
     | RemoveSink
     | PutIdempotency
 )
@@ -204,6 +217,8 @@ def write_changes(transaction: Transaction, changes: Sequence[Change]) -> None:
             continue
         if isinstance(change, RevokeKey):
             _revoke(transaction, change)
+        elif isinstance(change, DisableSink):
+            _disable_sink(transaction, change)
         elif isinstance(change, RemoveSink):
             _remove_sink(transaction, change.id)
         elif isinstance(change, PutSink):
@@ -372,6 +387,34 @@ def _put_sink(transaction: Transaction, row: Sink) -> None:
             start_seq=before.start_seq, start_k=before.start_k, created_us=before.created_us
         )
     transaction.execute(SINKS.upsert, SINKS.pack(row))
+
+
+def start_of_sink(sink: Sink) -> SinkProgress:
+    """Return how far a sink is that was never sent anything."""
+    return SinkProgress(sink.id, sink.start_seq, sink.start_k)
+
+
+def update_progress(
+    transaction: Transaction, sink_id: str, update: Callable[[SinkProgress], SinkProgress]
+) -> bool:
+    """Change the progress of a sink; return whether there is such a sink."""
+    sinks = transaction.execute(f"SELECT {SINKS.selected} FROM sinks WHERE id = ?", [sink_id])
+    if not sinks:
+        return False
+    stored = transaction.execute(
+        f"SELECT {SINK_PROGRESS.selected} FROM sink_progress WHERE id = ?", [sink_id]
+    )
+    before = SINK_PROGRESS.unpack(stored[0]) if stored else start_of_sink(SINKS.unpack(sinks[0]))
+    transaction.execute(SINK_PROGRESS.upsert, SINK_PROGRESS.pack(update(before)))
+    return True
+
+
+def _disable_sink(transaction: Transaction, change: DisableSink) -> None:
+    update_progress(
+        transaction,
+        change.id,
+        lambda row: row._replace(status="DISABLED", reason=change.reason),
+    )
 
 
 def _remove_sink(transaction: Transaction, sink_id: str) -> None:

@@ -1,8 +1,8 @@
 """`State`: everything the server keeps besides the log and the events.
 
 Definitions, tenants, keys, subscribers, channels, sinks and idempotency keys come from the log
-(`State.apply`). Cursors, the progress of sinks, attempts, dead letters, uses of keys and the
-server's secrets do not: those transactions are durable when their method returns.
+(`State.apply`). Cursors, recent sends, the progress of sinks, attempts, dead letters, uses of keys
+and the server's secrets do not: those transactions are durable when their method returns.
 
 Methods that take a tenant never return rows of another one.
 """
@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nearcast.errors import StorageError, UnknownId
 from nearcast.server.state.cells import Box, cell_ranges
-from nearcast.server.state.changes import DELETED, Change, add_counts, write_changes
+from nearcast.server.state.changes import (
+    DELETED,
+    Change,
+    add_counts,
+    start_of_sink,
+    update_progress,
+    write_changes,
+)
 from nearcast.server.state.tables import (
     ATTEMPTS,
     CHANNELS,
@@ -29,6 +36,7 @@ from nearcast.server.state.tables import (
     KEYS,
     META,
     PLACES,
+    RECENT_SENDS,
     SECRETS,
     SINK_PROGRESS,
     SINKS,
@@ -45,6 +53,7 @@ from nearcast.server.state.tables import (
     Key,
     KeyUse,
     Meta,
+    RecentSends,
     Secret,
     Sink,
     SinkProgress,
@@ -367,6 +376,18 @@ class State:
             {"tenant": tenant, "subscriber": subscriber, "name": name},
         )
 
+    def cursors(self) -> list[Cursor]:
+        """Return all named cursors."""
+        return self._rows(CURSORS)
+
+    def save_sends(self, sends: Sequence[RecentSends]) -> None:
+        """Save when events were sent to subscribers, in one transaction."""
+        self._put(RECENT_SENDS, sends)
+
+    def sends(self, channel: int) -> RecentSends | None:
+        """Return when events were sent to a subscriber."""
+        return self._one(RECENT_SENDS, "channel = ?", {"channel": channel})
+
     # ---- sinks ----
 
     def sinks(self, tenant: int | None = None) -> list[Sink]:
@@ -386,12 +407,12 @@ class State:
     def progress(self, sink: Sink) -> SinkProgress:
         """Return how far a sink is; its start if nothing was saved."""
         found = self._one(SINK_PROGRESS, "id = ?", {"id": sink.id})
-        return found or _start(sink)
+        return found or start_of_sink(sink)
 
     def sinks_with_work(self, now_us: int) -> list[tuple[Sink, SinkProgress]]:
         """Return the enabled sinks whose next try is due, with how far they are."""
         saved = {row.id: row for row in self._rows(SINK_PROGRESS)}
-        pairs = [(sink, saved.get(sink.id) or _start(sink)) for sink in self.sinks()]
+        pairs = [(sink, saved.get(sink.id) or start_of_sink(sink)) for sink in self.sinks()]
         return [p for p in pairs if p[1].status == "ENABLED" and p[1].next_try_us <= now_us]
 
     def save_position(
@@ -488,16 +509,8 @@ class State:
         """Read, change and write the progress of a sink in one transaction."""
 
         def work(transaction: Transaction) -> None:
-            sinks = transaction.execute(
-                f"SELECT {SINKS.selected} FROM sinks WHERE id = ?", [sink_id]
-            )
-            if not sinks:
+            if not update_progress(transaction, sink_id, update):
                 raise UnknownId(f"there is no sink {sink_id!r}")
-            stored = transaction.execute(
-                f"SELECT {SINK_PROGRESS.selected} FROM sink_progress WHERE id = ?", [sink_id]
-            )
-            before = SINK_PROGRESS.unpack(stored[0]) if stored else _start(SINKS.unpack(sinks[0]))
-            transaction.execute(SINK_PROGRESS.upsert, SINK_PROGRESS.pack(update(before)))
 
         self._database.write(work, durable=True)
 
@@ -567,10 +580,6 @@ class State:
 
     def _write(self, sql: str, values: Sequence[Value], *, durable: bool) -> None:
         self._database.write(lambda transaction: transaction.execute(sql, values), durable=durable)
-
-
-def _start(sink: Sink) -> SinkProgress:
-    return SinkProgress(sink.id, sink.start_seq, sink.start_k)
 
 
 def _stored_meta(transaction: Transaction, name: str) -> int:

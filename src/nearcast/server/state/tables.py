@@ -29,6 +29,7 @@ __all__ = [
     "KEY_USES",
     "META",
     "PLACES",
+    "RECENT_SENDS",
     "SECRETS",
     "SINKS",
     "SINK_PROGRESS",
@@ -46,6 +47,7 @@ __all__ = [
     "Key",
     "KeyUse",
     "Meta",
+    "RecentSends",
     "Secret",
     "Sink",
     "SinkProgress",
@@ -225,6 +227,18 @@ class Cursor(NamedTuple):
     updated_us: int
 
 
+class RecentSends(NamedTuple):
+    """When events were sent to the streams of a subscriber, as far as its cap needs to know.
+
+    ``seq`` and ``k`` are the position of the last one.
+    """
+
+    channel: int
+    seq: int
+    k: int
+    send_times_us: tuple[int, ...]
+
+
 class Idempotency(NamedTuple):
     """The answer to a request with an idempotency key."""
 
@@ -375,6 +389,7 @@ SINK_PROGRESS = Table("sink_progress", SinkProgress, ("id",))
 ATTEMPTS = Table("attempts", Attempt, ("sink_id", "number"))
 DEAD_LETTERS = Table("dead_letters", DeadLetter, ("sink_id", "seq", "k"))
 CURSORS = Table("cursors", Cursor, ("tenant", "subscriber", "name"))
+RECENT_SENDS = Table("recent_sends", RecentSends, ("channel",))
 IDEMPOTENCY = Table("idempotency", Idempotency, ("tenant", "key"))
 COUNTS = Table("counts", Count, ("tenant", "status"))
 META = Table("meta", Meta, ("name",))
@@ -396,6 +411,7 @@ TABLES: tuple[Table[Any], ...] = (
     ATTEMPTS,
     DEAD_LETTERS,
     CURSORS,
+    RECENT_SENDS,
     IDEMPOTENCY,
 )
 

@@ -1,0 +1,170 @@
+"""Who reads events, and how many wait for each: streams, cursors that are kept, and sinks.
+
+The number of events that wait is never counted as a whole. Each channel that somebody reads has a
+running total, to which every block of new events adds. A reader remembers the total as of its
+position, so the difference is what waits for it, and the sum over 100,000 readers is one
+subtraction of arrays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from nearcast.columns import GrowingArray
+from nearcast.server.matching.events import DamagedEvents
+from nearcast.server.matching.postings import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nearcast.server.matching.events import Block, EventStore
+
+__all__ = ["Reader", "ReaderKind", "Readers"]
+
+ReaderKind = Literal["stream", "cursor", "webhook"]
+KINDS: tuple[ReaderKind, ...] = ("stream", "cursor", "webhook")
+
+_FREE = 255
+_ROW = np.dtype(
+    [("read", "<i8"), ("seq", "<i8"), ("moves", "<i8"), ("channel", "<u4"), ("kind", "u1")]
+)
+
+
+class Reader:
+    """Somebody who reads the events of a channel; `Readers` has the numbers, by ``row``."""
+
+    __slots__ = ("channel", "row")
+
+    def __init__(self, channel: int, row: int) -> None:
+        self.channel, self.row = channel, row
+
+
+class Readers:
+    """How many events wait for readers; used in the thread of the event loop.
+
+    Parameters
+    ----------
+    events
+        The event store.
+    first_seq
+        Returns the first record whose events can be had.
+    """
+
+    def __init__(self, events: EventStore, first_seq: Callable[[], int]) -> None:
+        self._events, self._first_of = events, first_seq
+        self._first_seq, self._last_seq = first_seq(), events.last_seq
+        self._total = np.zeros(16, np.int64)  # by channel: events since somebody reads it
+        self._count = np.zeros(16, np.int64)  # by channel: its readers
+        self._rows = GrowingArray(np.empty(0, _ROW))
+        self._free: list[int] = []
+
+    def put(self, block: Block) -> None:
+        """Count new events."""
+        if block.last_seq <= self._last_seq:
+            return  # the store had them when this began
+        self._last_seq = block.last_seq
+        channels = block.channels
+        if len(channels):
+            self._grow(int(channels[-1]))
+            if self._count[channels].any():
+                self._total[channels] += block.counts
+
+    async def add(self, kind: ReaderKind, channel: int, after: Position) -> Reader:
+        """Return a new reader of a channel, who has read everything up to a position."""
+        [reader] = await self.add_all(kind, [(channel, after)])
+        return reader
+
+    async def add_all(
+        self, kind: ReaderKind, given: Sequence[tuple[int, Position]]
+    ) -> list[Reader]:
+        """Return new readers, given as channels and positions."""
+        readers = [self._new(kind, channel) for channel, _ in given]
+        try:
+            await self._place(readers, [after for _, after in given])
+        except BaseException:
+            for reader in readers:
+                self.remove(reader)
+            raise
+        return readers
+
+    async def move(self, reader: Reader, after: Position) -> None:
+        """Note that a reader goes on after a position."""
+        if reader.row >= 0:
+            await self._place([reader], [after])
+
+    def advance(self, reader: Reader, events: int, position: Position) -> None:
+        """Note that a reader has read so many events, up to a position."""
+        if reader.row >= 0:
+            row = self._rows.writable[reader.row]
+            row["read"] += events
+            row["seq"] = position.seq
+            row["moves"] += 1
+
+    def remove(self, reader: Reader) -> None:
+        """Forget a reader."""
+        if reader.row >= 0:
+            self._rows.writable["kind"][reader.row] = _FREE
+            self._rows.writable["moves"][reader.row] += 1
+            self._count[reader.channel] -= 1
+            self._free.append(reader.row)
+            reader.row = -1
+
+    async def pending(self) -> dict[ReaderKind, int]:
+        """Return how many events wait for the readers of each kind."""
+        await self._leave_trimmed()
+        rows = self._rows.writable
+        # What a stream has read from the store may not be in the totals for a moment.
+        waiting = np.maximum(self._total[rows["channel"]] - rows["read"], 0)
+        return {kind: int(waiting[rows["kind"] == n].sum()) for n, kind in enumerate(KINDS)}
+
+    async def _leave_trimmed(self) -> None:
+        """Let readers whose next events were trimmed go on with the first ones that are left."""
+        first_seq = self._first_of()
+        if first_seq == self._first_seq:
+            return
+        self._first_seq = first_seq
+        rows = self._rows.writable
+        late = np.flatnonzero((rows["kind"] != _FREE) & (rows["seq"] < first_seq - 1)).tolist()
+        channels = rows["channel"][late].tolist()
+        readers = [Reader(channel, row) for channel, row in zip(channels, late, strict=True)]
+        await self._place(readers, [Position(first_seq - 1)] * len(readers))
+
+    async def _place(self, readers: Sequence[Reader], after: Sequence[Position]) -> None:
+        """Count what waits for readers after positions, unless they move on meanwhile."""
+        numbers = np.array([reader.row for reader in readers], np.intp)
+        channels = np.array([reader.channel for reader in readers], np.uint32)
+        first = Position(self._first_of() - 1)
+        after = [max(position, first) for position in after]
+        until, total = self._last_seq, self._total[channels]
+        self._rows.writable["moves"][numbers] += 1
+        moves = self._rows.writable["moves"][numbers]
+        counts = np.zeros(len(numbers), np.int64)
+        if any(position != Position(until) for position in after):
+            with suppress(DamagedEvents):  # whoever reads them notices
+                counts = await asyncio.to_thread(self._events.counts, channels, after, until)
+        rows = self._rows.writable
+        same = rows["moves"][numbers] == moves
+        chosen = numbers[same]
+        rows["read"][chosen] = (total - counts)[same]
+        rows["seq"][chosen] = np.array([position.seq for position in after], np.int64)[same]
+
+    def _new(self, kind: ReaderKind, channel: int) -> Reader:
+        self._grow(channel)
+        self._count[channel] += 1
+        row = (0, 0, 0, channel, KINDS.index(kind))
+        if not self._free:
+            self._rows.push(row)
+            return Reader(channel, len(self._rows.writable) - 1)
+        number = self._free.pop()
+        moves = int(self._rows.writable["moves"][number])
+        self._rows.writable[number] = (0, 0, moves, channel, KINDS.index(kind))
+        return Reader(channel, number)
+
+    def _grow(self, channel: int) -> None:
+        while channel >= len(self._total):
+            self._total = np.append(self._total, np.zeros_like(self._total))
+            self._count = np.append(self._count, np.zeros_like(self._count))

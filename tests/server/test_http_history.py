@@ -8,8 +8,8 @@ import pytest
 
 from nearcast.server.http import history
 from nearcast.server.http.history import BUCKETS, history_of
-from nearcast.server.log.records import TICK, Entry, messages_body, timed
-from nearcast.storage.log import Log
+from nearcast.server.log.records import TICK, messages_body, timed
+from nearcast.storage.log import Entry, Log
 from running import BERLIN, Running, running_server
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ FIRST = [
     "tests/benchmarks/test_bench_server.py",
     "tests/server/faults/test_malformed_requests.py",
     "tests/server/faults/test_server_killed.py",
+    "tests/server/faults/test_webhook_faults.py",
     "tests/server/test_state.py",
     "tests/server/matching/test_events.py",
     "tests/server/test_audit.py",

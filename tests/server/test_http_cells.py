@@ -137,8 +137,12 @@ def test_wrong_parameters_are_refused(server: Running, query: str) -> None:
 
 def test_no_subscription_can_have_the_name_of_the_path(server: Running) -> None:
     with server.client() as client:
-        answer = client.put("/v1/subscriptions/cells", json=resource("tea"))
-    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "id")
+        answer = client.post("/v1/subscriptions", json=resource("tea", id="cells"))
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "id")
+        for method in ("PUT", "PATCH", "DELETE", "POST", "OPTIONS"):
+            answer = client.request(method, "/v1/subscriptions/cells", json=resource("tea"))
+            assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+            assert answer.headers["content-type"] == "application/problem+json"
 
 
 def test_counts_survive_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -15,11 +15,15 @@ from nearcast.server.http.auth import Principal
 from nearcast.server.http.boxes import parse_bbox
 from nearcast.server.http.context import context_of, may
 from nearcast.server.http.models import Resource
+from nearcast.server.http.problems import Problem
 from nearcast.server.matching.density import count_subscriptions
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["subscriptions"])
+
+_OTHER_METHODS = ["DELETE", "OPTIONS", "PATCH", "POST", "PUT"]
+"""Those of /subscriptions/{id} would be taken for this path otherwise."""
 
 
 class Cell(Resource):
@@ -41,6 +45,12 @@ class Cells(Resource):
         "cell that has the center of its bounding box, if that is in the bbox.",
         examples=[[{"west": 13.0, "south": 52.0, "east": 13.25, "north": 52.25, "count": 17}]],
     )
+
+
+@router.api_route("/subscriptions/cells", methods=_OTHER_METHODS, include_in_schema=False)
+async def refuse() -> Response:
+    """Refuse other methods: this is no subscription."""
+    raise Problem(405, "METHOD_NOT_ALLOWED", "Method Not Allowed", headers={"Allow": "GET"})
 
 
 @router.get("/subscriptions/cells", response_model=Cells)

@@ -1,7 +1,7 @@
 """How many subscriptions there are where: counts per cell of a grid, from the registry's arrays.
 
-A map cannot draw a million subscriptions. It draws counts until few enough are in view. One pass
-over flat arrays answers that in some tens of milliseconds for a million; rows of the state would
+A map cannot draw a million subscriptions. It draws counts until few enough are in view. A pass
+over flat arrays takes 30 to 100 ms for a million, in a thread of its own; rows of the state would
 take seconds.
 """
 

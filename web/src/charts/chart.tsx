@@ -32,7 +32,7 @@ export function Chart({ title, times, series, format }: ChartProps) {
     void import("./uplot").then(({ makePlot }) => {
       if (gone) return;
       const colors = series.map((one) => COLORS[theme][one.color]!);
-      plot.current = makePlot(element, colors, format);
+      plot.current = makePlot(element, colors, theme === "dark", format);
       plot.current.setData([times, ...series.map((one) => one.values)]);
     });
     const resized = new ResizeObserver(() => {

@@ -6,9 +6,10 @@ import "uplot/dist/uPlot.min.css";
 export function makePlot(
   element: HTMLElement,
   colors: readonly string[],
+  dark: boolean,
   format: (value: number) => string,
 ): uPlot {
-  const muted = getComputedStyle(element).color;
+  const [ink, line] = dark ? ["#9aabb5", "#26333b"] : ["#55646d", "#e6eaec"];
   const options: uPlot.Options = {
     width: Math.max(element.clientWidth, 50),
     height: Math.max(element.clientHeight, 40),
@@ -20,11 +21,11 @@ export function makePlot(
       { show: false },
       {
         size: 44,
-        stroke: muted,
+        stroke: ink,
         font: "10px system-ui, sans-serif",
         gap: 3,
         space: 22,
-        grid: { stroke: `${muted}22`, width: 1 },
+        grid: { stroke: line, width: 1 },
         ticks: { show: false },
         values: (_plot, splits) => splits.map((value) => format(value)),
       },

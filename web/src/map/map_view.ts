@@ -66,6 +66,7 @@ export class MapView {
       new maplibre.AttributionControl({ compact: true, customAttribution: ATTRIBUTION }),
       "bottom-right",
     );
+    if (container.clientWidth < 600) foldAttribution(container);
     this.map.addControl(new maplibre.NavigationControl({ showCompass: false }), "top-right");
     this.map.addControl(new maplibre.ScaleControl({}), "bottom-left");
     this.#points = new PointsLayer(MAX_POINTS, paletteOf(options.dark));
@@ -278,6 +279,13 @@ export class MapView {
       });
     });
   }
+}
+
+/** On a narrow map, its button shows whose data it is. */
+function foldAttribution(container: HTMLElement): void {
+  const attribution = container.querySelector(".maplibregl-ctrl-attrib");
+  attribution?.classList.remove("maplibregl-compact-show");
+  attribution?.removeAttribute("open");
 }
 
 function extent(feature: maplibre.MapGeoJSONFeature): number {

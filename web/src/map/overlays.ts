@@ -25,7 +25,7 @@ export interface OverlayColors {
 
 /** Adds all sources and layers below the labels of cities, points between them. */
 export function addOverlays(map: MapLibre, colors: OverlayColors): void {
-  for (const id of SOURCES) map.addSource(id, { type: "geojson", data: EMPTY });
+  for (const id of SOURCES) map.addSource(id, { type: "geojson", data: EMPTY, tolerance: 0.1 });
   for (const layer of layers(colors)) map.addLayer(layer);
 }
 
@@ -78,7 +78,7 @@ function layers({ palette, ink, accent, warm, halo }: OverlayColors): LayerSpeci
       filter: ["==", ["geometry-type"], "Polygon"],
       paint: {
         "fill-color": color,
-        "fill-opacity": ["case", selected, 0.22, paused, 0.02, ["get", "reach"], 0.04, 0.08],
+        "fill-opacity": ["case", selected, 0.22, paused, 0.02, ["get", "reach"], 0.04, 0.06],
       },
     },
     {

@@ -44,7 +44,7 @@ void main() {
   color = vec4(v_color * alpha, alpha);
 }`;
 
-const FRAME_MS = 60; // while points glow; enough for the eye, and half the work
+const FRAME_MS = 100; // while points glow; enough for the eye, and a sixth of the work
 const GLOW_S = 2.5;
 
 export class PointsLayer implements CustomLayerInterface {

@@ -69,6 +69,7 @@ export function Editor() {
         </div>
         {draft.ranked ? <RankedFields /> : <ExpressionField label="Words" />}
       </fieldset>
+      <PreviewList />
       <Field label="Name" hint={draft.original ? undefined : "Left empty, it gets one."}>
         <input
           type="text"
@@ -100,7 +101,6 @@ export function Editor() {
         />
         <Button label="Cancel" onClick={editor.close} />
       </div>
-      <PreviewList />
     </form>
   );
 }

@@ -43,7 +43,7 @@ export function OperationsPanel() {
         format={rateText}
       />
       <Chart
-        title="From arrival to a subscriber"
+        title="Arrival to delivery"
         times={times}
         series={[
           { label: "p50", values: of("p50"), color: 0 },
@@ -114,8 +114,8 @@ function TraceShown({ trace }: { trace: Trace }) {
     <div class="trace-shown">
       <p class="message-text">{textOf(trace.message)}</p>
       <p>
-        {plural(trace.tokens.length, "token")} led to {plural(nodes.length, "node")} of the trie;{" "}
-        {count(opened)} of {plural(boxes.length, "box", "boxes")} were opened,{" "}
+        {plural(trace.tokens.length, "token")} led to {plural(nodes.length, "node")} of the trie.{" "}
+        {boxes.length > 0 && `${count(opened)} of ${plural(boxes.length, "box", "boxes")} were opened. `}
         {plural(trace.examined, "subscription")} examined, {count(trace.matches)} matched.
         {trace.truncated && " Only a part is shown."}
       </p>
@@ -129,7 +129,10 @@ function TraceShown({ trace }: { trace: Trace }) {
           <summary>
             {segment.index}, {plural(segment.subscriptions, "subscription")}
           </summary>
-          <table>
+          {segment.nodes.length === 0 && (
+            <p class="hint">No tree: there are so few that each is compared.</p>
+          )}
+          <table hidden={segment.nodes.length === 0}>
             <thead>
               <tr>
                 <th scope="col">node</th>

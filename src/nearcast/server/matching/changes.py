@@ -149,13 +149,14 @@ class Changes:
         registry = self._registry
         ended = handle >= 0 and registry.rows["status"][handle] >= ENDED
         new = handle < 0 or ended
-        if ended:
-            registry.revive(handle)
-        elif new:
-            handle = registry.add(self._tenant, id)
         old = NEW if new else registry.row(handle)
         row = self._row(definition, old, seq)
-        registry.put(handle, old, row)
+        if handle < 0:
+            handle = registry.add(id, row)
+        else:
+            if ended:
+                registry.revive(handle)
+            registry.put(handle, old, row)
         before = self._put.pop(handle, None)
         if definition.active:
             fresh = not old.in_engine or (before is not None and before.new)

@@ -88,7 +88,7 @@ class Row(NamedTuple):
 
 
 NEW = Row(0, 0, 0, 0, 0, 0, 0, False, False, NEVER, 0, 0)
-"""What is known of a subscription that was just added."""
+"""What is known of a subscription before it is added."""
 
 
 class Channel(NamedTuple):
@@ -238,19 +238,23 @@ class Registry:
         """Return what is known of a subscription."""
         return Row(*self.rows[handle].item())
 
-    def add(self, tenant: int, id: str | None) -> int:
-        """Return the handle of a new subscription; `put` says what is known of it."""
-        handle = len(self)
+    def add(self, id: str | None, row: Row) -> int:
+        """Return the handle of a new subscription."""
+        handle, tenant = len(self._names), row.tenant
         self._names.append(id)
         if id is not None:
             self._ids.setdefault(tenant, {})[id] = handle
-        self._rows.push(NEW)
+        self._rows.push(row)
         self.per_tenant[tenant] = self.per_tenant.get(tenant, 0) + 1
+        self._note(handle, NEW, row)
         return handle
 
     def put(self, handle: int, before: Row, row: Row) -> None:
         """Change what is known of a subscription that has not ended."""
         self.rows[handle] = row
+        self._note(handle, before, row)
+
+    def _note(self, handle: int, before: Row, row: Row) -> None:
         self.ranked_count += int(row.ranked) - int(before.ranked)
         if row.expires_us < NEVER and row.expires_us != before.expires_us:
             heapq.heappush(self._expiring, (row.expires_us, handle))

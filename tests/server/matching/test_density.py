@@ -28,11 +28,9 @@ class Given(NamedTuple):
 def registry_of(subscriptions: list[Given]) -> Registry:
     registry = Registry()
     for one in subscriptions:
-        handle = registry.add(one.tenant, None)
         channel, _ = registry.add_channel(Channel(one.tenant, one.subscriber))
         row = NEW._replace(tenant=one.tenant, channel=channel, status=ACTIVE)
-        registry.put(handle, NEW, row)
-        registry.place(handle, one.box)
+        handle = registry.add(None, row, one.box)
         if one.status == PAUSED:
             registry.put(handle, row, row._replace(status=PAUSED))
         elif one.status == ENDED:
@@ -166,7 +164,8 @@ def test_boxes_are_saved_and_restored() -> None:
     assert count_subscriptions(again, 0, None, window, 8) == count_subscriptions(
         registry, 0, None, window, 8
     )
-    again.place(again.add(0, None), Box(1, 2, 3, 4))
+    handle = again.add(None, NEW, Box(0, 0, 0, 0))
+    again.place(handle, Box(1, 2, 3, 4))
     assert again.boxes[-1].tolist() == [10_000_000, 20_000_000, 30_000_000, 40_000_000]
     assert {name: array.tobytes() for name, array in registry.arrays().items()} == {
         name: array.tobytes() for name, array in arrays.items()

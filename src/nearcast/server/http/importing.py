@@ -20,6 +20,7 @@ from nearcast.server.http.stored import stored_definition
 from nearcast.server.http.subscriptions import known_secret
 from nearcast.server.log.messages import Rejected
 from nearcast.server.log.records import Change
+from nearcast.server.matching.recovery import no_collections
 from nearcast.server.matching.registry import Channel
 
 if TYPE_CHECKING:
@@ -218,7 +219,8 @@ def _too_large(what: str, limit_bytes: int) -> Problem:
 def _choose(context: Context, principal: Principal, piece: _Piece, upsert: bool) -> _Chosen:
     """Return the changes that a piece asks for and that are allowed."""
     limits = context.limits(principal.tenant)
-    found = read_import(piece.body, limits.definitions)
+    with no_collections():
+        found = read_import(piece.body, limits.definitions)
     before = piece.lines_before
     rejected = [one._replace(line=one.line + before) for one in found.rejected]
     chosen = _Chosen([], [], rejected)

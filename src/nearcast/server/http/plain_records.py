@@ -24,14 +24,16 @@ from nearcast.server.http.models import MAX_RADIUS_M, Name, Resource, Subscripti
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from nearcast.server.http.definitions import Definition
 
 __all__ = ["plain_definitions"]
 
 _NUMBERS = {int, float}
-_numbers_of: dict[tuple[str, ...], Any] = {names: itemgetter(*names) for names in (CIRCLE, BOX)}
+_numbers_of: dict[tuple[str, ...], Callable[[Any], tuple[Any, ...]]] = {
+    names: itemgetter(*names) for names in (CIRCLE, BOX)
+}
 _check_ids = TypeAdapter(list[SubscriptionId], config=Resource.model_config).validate_python
 _check_name = TypeAdapter(Name, config=Resource.model_config).validate_python
 
@@ -53,9 +55,9 @@ def plain_definitions(records: Sequence[object]) -> list[Definition | None]:
             rows[place].append(at)
     for names, chosen in rows.items():
         plain: list[Any] = _with_allowed_ids([(at, records[at]) for at in chosen])
-        for number, values, box in _places([record for _, record in plain], names):
-            at, record = plain[number]
-            found[at] = _definition(record, dict(zip(names, values, strict=True)), box)
+        for number, degrees, box in _places([record for _, record in plain], names):
+            at, given = plain[number]
+            found[at] = _definition(given, dict(zip(names, degrees, strict=True)), box)
     return found
 
 

@@ -149,14 +149,16 @@ class Changes:
         registry = self._registry
         ended = handle >= 0 and registry.rows["status"][handle] >= ENDED
         new = handle < 0 or ended
-        if ended:
-            registry.revive(handle)
-        elif new:
-            handle = registry.add(self._tenant, id)
         old = NEW if new else registry.row(handle)
         row = self._row(definition, old, seq)
-        registry.place(handle, Box(*definition.box))  # before it counts for readers
-        registry.put(handle, old, row)
+        box = Box(*definition.box)
+        if handle < 0:
+            handle = registry.add(id, row, box)
+        else:
+            if ended:
+                registry.revive(handle)
+            registry.place(handle, box)
+            registry.put(handle, old, row)
         before = self._put.pop(handle, None)
         if definition.active:
             fresh = not old.in_engine or (before is not None and before.new)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nearcast.server.state import State
     from nearcast.storage.log import Record
 
-__all__ = ["Recovered", "Seal", "advance", "recover"]
+__all__ = ["Recovered", "Seal", "advance", "no_collections", "recover"]
 
 _log = logging.getLogger("nearcast.server")
 _REPLAYED = 50_000
@@ -100,7 +100,7 @@ def advance(
     matcher: Matcher, events: EventStore, state: State, records: list[Record]
 ) -> tuple[Processed, Block | None]:
     """Process records, and write what they lead to, unless it was written before."""
-    with _no_collections():
+    with no_collections():
         processed = matcher.process(records)
         if processed.changes:
             state.apply(processed.changes, processed.last_seq)
@@ -114,7 +114,7 @@ def advance(
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
+def no_collections() -> Iterator[None]:
     """Let the garbage collector pause: many objects are made, none of them in cycles."""
     enabled = gc.isenabled()
     gc.disable()

@@ -90,7 +90,7 @@ class Row(NamedTuple):
 
 
 NEW = Row(0, 0, 0, 0, 0, 0, 0, False, False, NEVER, 0, 0)
-"""What is known of a subscription that was just added."""
+"""What is known of a subscription before it is added."""
 
 
 class Channel(NamedTuple):
@@ -249,20 +249,24 @@ class Registry:
         """Return what is known of a subscription."""
         return Row(*self.rows[handle].item())
 
-    def add(self, tenant: int, id: str | None) -> int:
-        """Return the handle of a new subscription; `put` says what is known of it."""
-        handle = len(self)
+    def add(self, id: str | None, row: Row, box: Box) -> int:
+        """Return the handle of a new subscription; ``box`` is its bounding box in degrees."""
+        handle, tenant = len(self._names), row.tenant
         self._names.append(id)
         if id is not None:
             self._ids.setdefault(tenant, {})[id] = handle
-        self._boxes.push((0, 0, 0, 0))
-        self._rows.push(NEW)
+        self._boxes.push(_units(box))  # before it counts for readers
+        self._rows.push(row)
         self.per_tenant[tenant] = self.per_tenant.get(tenant, 0) + 1
+        self._note(handle, NEW, row)
         return handle
 
     def put(self, handle: int, before: Row, row: Row) -> None:
         """Change what is known of a subscription that has not ended."""
         self.rows[handle] = row
+        self._note(handle, before, row)
+
+    def _note(self, handle: int, before: Row, row: Row) -> None:
         self.ranked_count += int(row.ranked) - int(before.ranked)
         if row.expires_us < NEVER and row.expires_us != before.expires_us:
             heapq.heappush(self._expiring, (row.expires_us, handle))
@@ -271,7 +275,7 @@ class Registry:
 
     def place(self, handle: int, box: Box) -> None:
         """Note where a subscription is, by its bounding box in degrees."""
-        self._boxes.writable[handle] = [round(side * UNITS) for side in box]
+        self._boxes.writable[handle] = _units(box)
 
     def revive(self, handle: int) -> None:
         """Let a subscription that ended by itself begin again; `put` says what is known of it."""
@@ -363,6 +367,10 @@ class Registry:
         registry.per_tenant = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
         registry._expiring = registry._all_expiring()
         return registry
+
+
+def _units(box: Box) -> tuple[int, ...]:
+    return tuple(round(side * UNITS) for side in box)
 
 
 def _strings(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> list[str]:

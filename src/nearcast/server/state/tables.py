@@ -266,6 +266,7 @@ class Meta(NamedTuple):
     value: int
 
 
+_encode = msgspec.msgpack.Encoder().encode
 _PLAIN = {"int": int, "float": float, "str": str, "bytes": bytes}
 
 
@@ -337,13 +338,13 @@ class Table(Generic[Row]):
             for i, _ in self._json:
                 changed[i] = msgspec.json.encode(row[i]).decode()
             values = tuple(changed)
-        return (*values, zlib.crc32(msgspec.msgpack.encode(tuple(values)), self._seed))
+        return (*values, zlib.crc32(_encode(values), self._seed))
 
     def unpack(self, stored: Sequence[Value]) -> Row:
         """Return a stored row; raise `StorageError` if its checksum is wrong."""
         values = tuple(stored[:-1])
         try:
-            right = zlib.crc32(msgspec.msgpack.encode(values), self._seed) == stored[-1]
+            right = zlib.crc32(_encode(values), self._seed) == stored[-1]
         except (TypeError, ValueError, OverflowError):
             right = False
         if not right:

@@ -20,9 +20,10 @@ import time
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.request import ProxyHandler, Request, build_opener
+
+import numpy as np
 
 from nearcast.benchmarks.server.data import prepare_folder
 from nearcast.benchmarks.server.process import ServerProcess
@@ -100,8 +101,8 @@ def measure_web(sizes: WebSizes, folder: Path, *, step: Step) -> dict[str, Any]:
         "experiment": "web",
         **asdict(sizes),
         "chromium": version,
-        "shell_ms": median(one["paint_ms"] for one in shell),
-        "map_ms": median(one["map_ms"] for one in shell),
+        "shell_ms": float(np.median([one["paint_ms"] for one in shell])),
+        "map_ms": float(np.median([one["map_ms"] for one in shell])),
         "bundle_bytes": shell[-1]["bundle_bytes"],
         "idle_bytes": shell[-1]["idle_bytes"],
         **streamed,

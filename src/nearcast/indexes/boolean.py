@@ -237,8 +237,9 @@ class Linear(BooleanIndex):
 
     def _trace_piece(self, tokens: set[int], window: NDArray[np.int32]) -> TracedNode:
         clauses = self.clauses
-        begins, ends = clauses.box[:, :2] <= window[2:], clauses.box[:, 2:] >= window[:2]
-        meets: NDArray[np.bool_] = np.concatenate([begins, ends], axis=1).all(axis=1)
+        west, south, east, north = clauses.box.T
+        meets = (west <= window[2]) & (south <= window[3])
+        meets &= (east >= window[0]) & (north >= window[1])
         found = [
             clause
             for clause in np.flatnonzero(meets).tolist()

@@ -88,6 +88,8 @@ def test_every_kind_has_a_segment_of_its_own() -> None:
         assert (kinds[kind].nodes, kinds[kind].matches) == (None, 1)
     assert kinds["moving"].index == "twin-lists"
     assert found.matches == len(engine.publish(given))
+    columns = {"id": ["m"], "text": ["tea"], "lon": [0.5], "lat": [0.5], "scope": ["0"]}
+    assert found.examined == engine.publish_table(pa.table(columns)).examined
     assert sum(segment.subscriptions for segment in found.segments) == len(engine)
 
 
@@ -121,5 +123,10 @@ def test_dead_and_expired_rows_do_not_count() -> None:
 def test_new_subscriptions_are_compared_one_by_one() -> None:
     engine = Engine()
     engine.subscribe(Subscription(1, Rect(0, 0, 1, 1), ["tea"]))
+    engine.subscribe(Subscription(2, Rect(5, 5, 6, 6), ["tea"]))
     [segment] = engine.trace(message("tea", scope=None)).segments
-    assert (segment.index, segment.nodes, segment.matches) == ("linear", None, 1)
+    assert (segment.index, segment.matches) == ("linear", 1)
+    assert segment.nodes is not None
+    [node] = segment.nodes
+    assert (node.path, node.clauses, node.examined, node.matched) == ((), 2, 1, 1)
+    assert [box.opened for box in node.boxes] == [True, False]

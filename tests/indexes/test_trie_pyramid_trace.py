@@ -9,6 +9,7 @@ import pytest
 
 from nearcast import indexes
 from nearcast.columns import Clauses, Messages
+from nearcast.indexes.boolean import Linear
 from nearcast.indexes.trie_pyramid import TriePyramid
 
 if TYPE_CHECKING:
@@ -111,6 +112,22 @@ def test_a_message_across_the_antimeridian_is_two() -> None:
     nodes = index.trace(across)
     assert nodes is not None
     assert [node.found for node in nodes] == [(0,), (1,)]
+
+
+def test_the_small_form_compares_everything() -> None:
+    clauses = drawn(3, 300)
+    index = indexes.create("trie-pyramid").build_small(clauses)
+    assert isinstance(index, Linear)
+    batch = messages(5, 60)
+    total = 0
+    for at in range(len(batch)):
+        one = batch.take(np.array([at]))
+        found, [node] = index.find(one), index.trace(one)
+        assert sorted(node.found) == sorted(found.clause.tolist())
+        assert node.examined == found.examined == sum(box.opened for box in node.boxes)
+        assert (node.tokens, node.clauses, len(node.boxes)) == ((), 300, 300)
+        total += len(node.found)
+    assert total > 20
 
 
 def test_other_indexes_say_that_they_cannot_tell() -> None:

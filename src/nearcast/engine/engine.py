@@ -374,8 +374,9 @@ class Engine(Registering):
     def trace(self, message: Message) -> Trace:
         """Return how the subscriptions that match a message are found, for people who want to see.
 
-        Nothing is published. Boolean subscriptions in a ``trie-pyramid`` are traced list by list,
-        and box by box; others with how many were compared. It takes much longer than publishing.
+        Nothing is published. Boolean subscriptions in a ``trie-pyramid``, and the newest ones, are
+        traced list by list and box by box; of others, it is known how many were compared. It takes
+        much longer than publishing.
 
         Parameters
         ----------

@@ -133,7 +133,12 @@ def _trace_segment(
         _trace_part(part, messages, living[part.row], segment.vocabulary)
         for part in _parts(segment)
     ]
-    return [replace(one, index=moving, kind="moving") for one in found] if moved else found
+    if not moved:
+        return found
+    # The segment only stands for the moving index, which counts what it finds as examined.
+    return [
+        replace(one, index=moving, kind="moving", examined=one.matches, nodes=None) for one in found
+    ]
 
 
 def _parts(segment: LiveSegment) -> Sequence[MixedPart]:

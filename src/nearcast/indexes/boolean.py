@@ -21,6 +21,7 @@ from nearcast.errors import InvalidInput
 from nearcast.indexes.batches import BatchIndex, Progress
 from nearcast.indexes.contract import NoOptions
 from nearcast.indexes.linear import scan_clauses
+from nearcast.indexes.tracing import TracedBox, TracedNode
 from nearcast.indexes.verification import ClauseArrays, join_pieces, verify_clauses
 
 if TYPE_CHECKING:
@@ -220,6 +221,39 @@ class Linear(BooleanIndex):
         columns = clause_columns(self.clauses)
         done, examined = scan_clauses(columns, messages, part, output)
         return done, examined, 0
+
+    def trace(self, messages: Messages) -> list[TracedNode]:
+        """Return one list of all clauses: each box is compared, then the tokens where it fits."""
+        pieces, _ = messages.cut()
+        return [
+            self._trace_piece(
+                set(
+                    pieces.token[pieces.token_start[piece] : pieces.token_start[piece + 1]].tolist()
+                ),
+                pieces.box[piece],
+            )
+            for piece in range(len(pieces))
+        ]
+
+    def _trace_piece(self, tokens: set[int], window: NDArray[np.int32]) -> TracedNode:
+        clauses = self.clauses
+        west, south, east, north = clauses.box.T
+        meets = (west <= window[2]) & (south <= window[3])
+        meets &= (east >= window[0]) & (north >= window[1])
+        found = [
+            clause
+            for clause in np.flatnonzero(meets).tolist()
+            if tokens.issuperset(
+                clauses.token[
+                    clauses.token_start[clause] : clauses.token_start[clause + 1]
+                ].tolist()
+            )
+        ]
+        boxes = [
+            TracedBox(tuple(box), 0, touches)
+            for box, touches in zip(clauses.box.tolist(), meets.tolist(), strict=True)
+        ]
+        return TracedNode((), len(clauses), tuple(boxes), int(meets.sum()), tuple(found))
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return no arrays: the clauses are all there is."""

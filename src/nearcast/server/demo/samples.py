@@ -45,24 +45,26 @@ _KILOMETER = 1000.0
 _BOXES = {
     "pharmacies in Europe": ("pharmacy OR clinic", (-11, 36, 40, 71)),
     "supermarkets in Asia": ("supermarket", (60, -10, 150, 55)),
-    "theatres in Africa": ("theatre", (-18, -35, 52, 37)),
+    "where to eat in Asia": ("cafe OR restaurant OR bakery NOT cheap", (60, -10, 150, 55)),
+    "health in Africa": ("pharmacy OR hospital OR clinic OR dentist", (-18, -35, 52, 37)),
     "gyms in the Americas": ("gym NOT depot", (-170, -56, -34, 72)),
     "wineries anywhere": ("winery", (-180, -90, 180, 90)),
-    "schools of India": ("school OR universit* OR college", (68, 7, 97, 35)),
-    "old or grand in Brazil": ("(old OR grand OR royal) AND (hotel OR church)", (-74, -34, -34, 5)),
+    "castles and zoos anywhere": ("castle OR zoo OR aquarium OR vineyard", (-180, -90, 180, 90)),
+    "schools of India": ("school OR universit* OR college OR librar*", (68, 7, 97, 35)),
+    "all that is old or grand": ("(old OR grand OR royal) NOT new", (-180, -60, 180, 75)),
     "islands of the Pacific": ("hotel OR restaurant OR church", (160, -30, -140, 25)),
-    "Japan at night": ("bar OR pub OR nightclub", (128, 30, 146, 46)),
-    "hospitals of West Africa": ("hospital OR clinic", (-18, 4, 15, 20)),
+    "Japan at night": ("bar OR pub OR nightclub OR cinema", (128, 30, 146, 46)),
+    "stations and markets of Brazil": ("station OR market OR bank OR school", (-74, -34, -34, 5)),
 }
 """Expressions and boxes: west, south, east, north. One of them crosses 180 degrees."""
 
-_CIRCLES = {
-    "bakeries around Paris": ("bakery", (2.35, 48.86), 600),
-    "hotels around Istanbul": ("hotel", (28.98, 41.01), 700),
-    "cafes around Mexico City": ("cafe", (-99.13, 19.43), 800),
-    "restaurants around Shanghai": ("restaurant NOT cheap", (121.47, 31.23), 700),
-    "museums around Cairo": ("museum OR monument", (31.24, 30.04), 900),
-    "parks around Johannesburg": ("park OR garden", (28.05, -26.2), 900),
+_CIRCLES: dict[str, tuple[str | None, tuple[float, float], float]] = {
+    "bakeries and cafes around Paris": ("bakery OR cafe", (2.35, 48.86), 900),
+    "hotels around Istanbul": ("hotel OR restaurant", (28.98, 41.01), 900),
+    "all around Mexico City": (None, (-99.13, 19.43), 250),
+    "all around Shanghai": (None, (121.47, 31.23), 250),
+    "all around Cairo": (None, (31.24, 30.04), 250),
+    "parks around Johannesburg": ("park OR garden OR school", (28.05, -26.2), 900),
     "all of Greater Sydney": (None, (151.21, -33.87), 250),
     "new in New York": ("new", (-74.0, 40.71), 400),
 }
@@ -106,13 +108,13 @@ _COVERED = {
 
 _PAUSED = "wineries anywhere"
 
-_ROUTES: dict[str, tuple[str, list[tuple[float, float]], float]] = {
-    "a ship in the Mediterranean": ("hotel OR restaurant", [(-5, 36), (12, 38), (29, 34)], 500),
-    "a train across Siberia": ("school OR hotel", [(37.6, 55.8), (82.9, 55), (131.9, 43.1)], 500),
-    "a plane over America": ("school OR church", [(-118.2, 34), (-87.6, 41.9), (-74, 40.7)], 400),
-    "a truck across India": ("market OR school", [(72.9, 19.1), (78.5, 17.4), (88.4, 22.6)], 400),
+_ROUTES: dict[str, tuple[str | None, list[tuple[float, float]], float]] = {
+    "a ship in the Mediterranean": ("hotel OR bar OR cafe", [(-5, 36), (12, 38), (29, 34)], 600),
+    "a train across Siberia": (None, [(37.6, 55.8), (82.9, 55), (131.9, 43.1)], 600),
+    "a plane over America": (None, [(-118.2, 34), (-87.6, 41.9), (-74, 40.7)], 300),
+    "a truck across India": (None, [(72.9, 19.1), (78.5, 17.4), (88.4, 22.6)], 200),
 }
-"""Expressions, the stops of a route, and radiuses in kilometers."""
+"""Expressions (None: everything), the stops of a route, and radiuses in kilometers."""
 
 _SPEED_DEG = 0.25
 """How far those that move go at each step: about a hundred times as fast as a train."""
@@ -182,8 +184,7 @@ def sample_subscriptions() -> list[dict[str, Any]]:
     for id, (expression, box) in _BOXES.items():
         details[id] = {"expression": expression, "region": _box(*box)}
     for id, (words, (lon, lat), radius_km) in _CIRCLES.items():
-        asked = {} if words is None else {"expression": words}
-        details[id] = {**asked, "region": _circle(lon, lat, radius_km * _KILOMETER)}
+        details[id] = {**_asked(words), "region": _circle(lon, lat, radius_km * _KILOMETER)}
     for id, (expression, corners) in _POLYGONS.items():
         ring = [list(corner) for corner in corners]
         region = {"type": "Polygon", "coordinates": [ring]}
@@ -201,7 +202,7 @@ def sample_subscriptions() -> list[dict[str, Any]]:
             "ranking": {"alpha": alpha, "theta": theta},
         }
     for mover in sample_movers():
-        details[mover.id] = {"expression": _ROUTES[mover.id][0], "region": mover.region(0)}
+        details[mover.id] = {**_asked(_ROUTES[mover.id][0]), "region": mover.region(0)}
     return [_resource(id, detail) for id, detail in details.items()]
 
 
@@ -237,6 +238,11 @@ def _message(rng: random.Random, city: dict[str, Any], country: str) -> dict[str
         "lat": round(lat, 5),
         "ttl_s": TTL_S,
     }
+
+
+def _asked(expression: str | None) -> dict[str, Any]:
+    """Return what is asked for: an expression, or everything."""
+    return {} if expression is None else {"expression": expression}
 
 
 def _resource(id: str, detail: dict[str, Any]) -> dict[str, Any]:

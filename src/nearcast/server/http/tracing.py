@@ -34,7 +34,6 @@ MAX_NODES, MAX_BOXES = 200, 2_000
 
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
 _MOVED = "These have moved, and are in an index that is made for moves."
-_NEWEST = "These are the newest subscriptions: all of them are compared."
 _RANKED = "An index of ranked subscriptions only tells how many were compared."
 _OTHERS = "This index only tells how many were compared."
 
@@ -177,8 +176,6 @@ def _reason(segment: SegmentTrace) -> str:
     """Return why a segment has no nodes."""
     if segment.kind == "moving":
         return _MOVED
-    if segment.index.endswith("linear"):
-        return _NEWEST
     return _OTHERS if segment.kind == "boolean" else _RANKED
 
 

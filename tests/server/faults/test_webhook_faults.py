@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from standardwebhooks import Webhook
+from yarl import URL
 
 from faulty_receivers import (
     Receiver,
@@ -41,6 +42,7 @@ TRIES = 2  # of an event; after two events that were given up, a sink is disable
 ANSWER_S = 4  # longer than a good receiver ever takes
 SEAMS: dict[str, Any] = {"retries_s": [0.02] * (TRIES - 1), "sink_answer_s": ANSWER_S}
 ALLOW = ("--allow-sink", "127.0.0.0/8")
+OTHERS = ("--allow-sink", "127.1.0.0/16")
 HOUR_S = 3600
 _words = count(1)
 
@@ -136,12 +138,12 @@ class Case(NamedTuple):
 
 @contextmanager
 def beside_a_good_one(
-    server: LiveServer, behavior: Behavior, url: str | None = None, events: int = EVENTS
+    server: LiveServer, behavior: Behavior, events: int = EVENTS
 ) -> Iterator[Case]:
     """Publish events to a receiver that misbehaves, and to a good one; that one gets them all."""
     client, word = server.client(), f"w{next(_words)}"
     with receiving(behavior) as bad_receiver, receiving() as good_receiver:
-        bad = hook(client, word, bad_receiver, url)
+        bad = hook(client, word, bad_receiver)
         good = hook(client, word, good_receiver)
         ids = publish(client, word, events)
         assert good.ids(events) == ids
@@ -263,29 +265,40 @@ def test_a_connection_that_is_closed_in_the_middle_of_an_answer(server: LiveServ
         assert len(case.bad.receiver.received) == EVENTS
 
 
-@pytest.mark.parametrize("url", ["http://10.0.0.1/hook", "https://10.0.0.1/hook"])
-def test_an_address_that_is_not_allowed(server: LiveServer, url: str) -> None:
-    with beside_a_good_one(server, hang, url) as case:
-        reason = case.bad.wait_until(status="DISABLED")["reason"].partition("the last: ")[2]
-        assert "the address of the host is not allowed" in reason
-        check_given_up(case, reason, reason)
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("http://10.0.0.1/hook", "10.0.0.0/8"),
+        ("https://10.0.0.1/hook", "10.0.0.0/8"),
+        ("http://localhost:{port}/hook", "127.0.0.0/8"),
+    ],
+)
+def test_an_address_that_is_not_allowed_any_more(tmp_path: Path, url: str, allowed: str) -> None:
+    """It was allowed when the sink was made, and not when there is something to send.
 
-
-def test_a_name_of_an_address_that_is_not_allowed(tmp_path: Path) -> None:
-    """The receiver is there, at the address that `localhost` stands for; nothing gets to it."""
-    with LiveServer(tmp_path, "--allow-sink", "127.1.0.0/16", **SEAMS) as server:
+    At `localhost` there is a receiver, and nothing gets to it.
+    """
+    with (
+        LiveServer(tmp_path, *OTHERS, "--allow-sink", allowed, **SEAMS) as server,
+        receiving() as inside,
+        receiving(host="127.1.0.1") as outside,
+    ):
         client = server.start()
-        with receiving() as inside, receiving(host="127.1.0.1") as allowed:
-            url = inside.url.replace("127.0.0.1", "localhost")
-            bad = hook(client, "tea", inside, url)
-            good = hook(client, "tea", allowed)
-            ids = publish(client, "tea", EVENTS)
-            assert good.ids(EVENTS) == ids
-            sink = bad.wait_until(status="DISABLED")
-            assert "the address of the host is not allowed" in sink["reason"]
-            assert "the address of the host is not allowed" in bad.post("/test")["error"]
-            assert [id for id, _ in bad.dead()] == ids[:2]
-            assert inside.received == []
+        hooks = (
+            hook(client, "tea", inside, url.format(port=URL(inside.url).port)),
+            hook(client, "tea", outside),
+        )
+        server.stop()
+        server.arguments = OTHERS
+        client = server.start()
+        bad, good = (one._replace(client=client) for one in hooks)
+        ids = publish(client, "tea", EVENTS)
+        assert good.ids(EVENTS) == ids
+        reason = bad.wait_until(status="DISABLED")["reason"].partition("the last: ")[2]
+        assert "the address of the host is not allowed" in reason
+        check_given_up(Case(bad, ids), reason, reason)
+        assert "the address of the host is not allowed" in bad.post("/test")["error"]
+        assert inside.received == []
 
 
 def test_a_server_that_is_killed_while_it_sends(tmp_path: Path) -> None:
@@ -324,14 +337,16 @@ def test_a_server_that_is_killed_while_it_sends(tmp_path: Path) -> None:
         assert all(bodies.setdefault(one.id, one.body) == one.body for one in received)
 
         assert [len(other.receiver.received) for other in others] == tried
-        for other, (sink, attempts, dead) in zip(others, known, strict=True):
+        # The subscription of the receiver that is gone has ended.
+        later = [KILLS * EVENTS, 0, KILLS * EVENTS]
+        for other, (sink, attempts, dead), more in zip(others, known, later, strict=True):
             assert other.get("/attempts") == attempts
             assert other.get("/dead") == dead
-            assert other.get() == {**sink, "pending": sink["pending"] + KILLS * EVENTS}
-        for other, delivered in zip(others, (0, 0, 2), strict=True):
+            assert other.get() == {**sink, "pending": sink["pending"] + more}
+        for other, first, last in zip(others, (0, 0, 2), (None, EVENTS, None), strict=True):
             other.receiver.behavior = answer(200)
             before = len(other.receiver.received)
             other.post("/enable")
-            expected = ids[delivered:]
+            expected = ids[first:last]
             assert other.ids(before + len(expected))[before:] == expected
             other.wait_until(pending=0, status="ACTIVE", failures=0)

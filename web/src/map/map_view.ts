@@ -37,6 +37,7 @@ export class MapView {
   readonly #handlers: MapHandlers;
   #dark: boolean;
   #drawing: Drawing | null = null;
+  #drawings = 0;
   #picking = false;
   #selected: string | null = null;
 
@@ -173,23 +174,29 @@ export class MapView {
 
   // --- drawing and picking ---------------------------------------------------------------------
 
+  /** Lets the person draw; null if that was cancelled, also before the code for it was loaded. */
   async draw(kind: DrawKind): Promise<Region | null> {
     this.cancelDrawing();
+    const own = ++this.#drawings;
     await this.ready;
     this.map.getCanvas().style.cursor = "crosshair";
     const region = await new Promise<Region | null>((resolve, reject) => {
       draw(this.map, kind, resolve).then((drawing) => {
-        this.#drawing = drawing;
+        if (own === this.#drawings) this.#drawing = drawing;
+        else drawing.cancel();
       }, reject);
     });
+    if (own !== this.#drawings) return null;
     this.#drawing = null;
     this.map.getCanvas().style.cursor = "";
     return region;
   }
 
   cancelDrawing(): void {
+    this.#drawings += 1;
     this.#drawing?.cancel();
     this.#drawing = null;
+    this.map.getCanvas().style.cursor = this.#picking ? "crosshair" : "";
   }
 
   /** While picking, a click says where something is. */

@@ -127,7 +127,7 @@ web:
 
 $(WEB_PAGE): $(WEB_SOURCES) web/node_modules/.package-lock.json
 	@echo "Building the map"
-	@cd web && npm run --silent build > /dev/null
+	@cd web && said=$$(npm run --silent build 2>&1) || { echo "$$said"; exit 1; }
 	@touch $@
 
 web/node_modules/.package-lock.json: web/package-lock.json

@@ -120,14 +120,14 @@ WEB_PAGE := src/nearcast/server/http/web/index.html
 WEB_SOURCES := $(shell find web -type f -not -path 'web/node_modules/*' -not -path 'web/generated/*' -not -path 'web/tests/*')
 web:
 	@if command -v npm > /dev/null; then \
-		$(MAKE) --no-print-directory $(WEB_PAGE); \
+		$(MAKE) --no-print-directory --silent $(WEB_PAGE); \
 	else \
 		echo "Node.js (20.19 or newer) is not installed: the map is not built, and the server shows its plain page."; \
 	fi
 
 $(WEB_PAGE): $(WEB_SOURCES) web/node_modules/.package-lock.json
 	@echo "Building the map"
-	@cd web && npm run --silent build > /dev/null
+	@cd web && said=$$(npm run --silent build 2>&1) || { echo "$$said"; exit 1; }
 	@touch $@
 
 web/node_modules/.package-lock.json: web/package-lock.json

@@ -11,6 +11,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     sourcemap: false,
     chunkSizeWarningLimit: 1500,
+    rolldownOptions: { checks: { bundlerTimings: false } },
   },
   worker: { format: "es" }, // MapLibre starts it as a module
   test: { include: ["tests/**/*.test.ts"], environment: "node" },

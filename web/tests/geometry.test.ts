@@ -41,6 +41,12 @@ describe("regions", () => {
     expect(east - west).toBeLessThan(2);
   });
 
+  test("a circle around a pole is filled up to the edge of the map", () => {
+    const bounds = boundsOf({ type: "Polygon", coordinates: [circleRing(30, 80, 3_000_000)] });
+    expect(bounds.east - bounds.west).toBeCloseTo(360, 6);
+    expect(bounds.north).toBe(89.9);
+  });
+
   test("a box across 180 degrees is drawn as one piece", () => {
     const box = { areaType: "BOX" as const, west: 170, south: -10, east: -170, north: 10 };
     expect(boundsOf(shapeOf(box))).toEqual({ west: 170, south: -10, east: 190, north: 10 });

@@ -39,7 +39,7 @@ __all__ = ["HEADER", "LongestTask", "WebSizes", "longest_task", "measure_web", "
 
 FLAGS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 HEADER = ("what", "measured", "goal")
-_IDLE = ("50m", "terra-draw", "uplot")
+_IDLE = ("50m", "terra-draw", "uplot", "licenses")
 _TAGS = 8
 _BATCHES_PER_S = 10
 _TRACE_S = 10.0

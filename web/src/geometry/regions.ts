@@ -38,6 +38,13 @@ export function circleRing(lon: number, lat: number, radiusM: number, steps = 72
     before = longitude;
     ring.push([longitude, clampLat(latitude / RADIANS)]);
   }
+  const [firstLon, firstLat] = ring[0]!;
+  const lastLon = unwrap(firstLon, before);
+  if (lastLon !== firstLon) {
+    // It went around a pole, which is inside: the map is filled up to its edge.
+    const edge = lat > 0 ? 89.9 : -89.9;
+    ring.push([lastLon, firstLat], [lastLon, edge], [firstLon, edge]);
+  }
   ring.push(ring[0]!);
   return ring;
 }

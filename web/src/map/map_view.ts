@@ -19,6 +19,7 @@ import { mercator } from "./ring_buffer";
 import { ATTRIBUTION, FINE, baseStyle, mapColors } from "./style";
 
 export const MAX_POINTS = 10_000;
+const RETRY_MS = 5_000;
 
 export interface MapHandlers {
   moved(bounds: Bounds): void;
@@ -37,6 +38,8 @@ export class MapView {
   readonly #handlers: MapHandlers;
   #dark: boolean;
   #drawing: Drawing | null = null;
+  #drawings = 0;
+  #retry = 0;
   #picking = false;
   #selected: string | null = null;
 
@@ -80,6 +83,7 @@ export class MapView {
       });
     });
     this.map.once("idle", () => this.#loadFineMap());
+    this.map.on("error", ({ error }) => this.#failed(error));
   }
 
   /** What is in view, within -180 to 180; west is greater than east across the antimeridian. */
@@ -173,23 +177,29 @@ export class MapView {
 
   // --- drawing and picking ---------------------------------------------------------------------
 
+  /** Lets the person draw; null if that was cancelled, also before the code for it was loaded. */
   async draw(kind: DrawKind): Promise<Region | null> {
     this.cancelDrawing();
+    const own = ++this.#drawings;
     await this.ready;
     this.map.getCanvas().style.cursor = "crosshair";
     const region = await new Promise<Region | null>((resolve, reject) => {
       draw(this.map, kind, resolve).then((drawing) => {
-        this.#drawing = drawing;
+        if (own === this.#drawings) this.#drawing = drawing;
+        else drawing.cancel();
       }, reject);
     });
+    if (own !== this.#drawings) return null;
     this.#drawing = null;
     this.map.getCanvas().style.cursor = "";
     return region;
   }
 
   cancelDrawing(): void {
+    this.#drawings += 1;
     this.#drawing?.cancel();
     this.#drawing = null;
+    this.map.getCanvas().style.cursor = this.#picking ? "crosshair" : "";
   }
 
   /** While picking, a click says where something is. */
@@ -266,6 +276,15 @@ export class MapView {
       if (far < nearest) [best, nearest] = [slot, far];
     }
     return this.#entries[best] ?? null;
+  }
+
+  /** What could not be loaded is loaded later: the connection may be broken for a while. */
+  #failed(error: { message: string }): void {
+    console.warn(`The map: ${error.message}`);
+    clearTimeout(this.#retry);
+    if (this.map.getContainer().dataset.coasts !== "fine") {
+      this.#retry = window.setTimeout(() => this.#loadFineMap(), RETRY_MS);
+    }
   }
 
   /** The fine coasts, when there is nothing else to do. */

@@ -246,7 +246,7 @@ export function cellFeatures(cells: readonly Cell[]): Feature[] {
       type: "Feature",
       properties: {
         label: short(cell.count),
-        strength: 0.08 + (0.5 * Math.log1p(cell.count)) / Math.log1p(most),
+        strength: 0.05 + (0.4 * Math.log1p(cell.count)) / Math.log1p(most),
       },
       geometry: { type: "Polygon", coordinates: [boxRing(cell) as GeoJSON.Position[]] },
     }));

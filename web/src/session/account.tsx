@@ -45,6 +45,9 @@ export function Account() {
           </dl>
           <SubscriberForm key={now.subscriber} subscriber={now.subscriber} fixed={now.me.subscriber !== null} />
           <Button label="Sign out" onClick={signOut} />
+          <a class="hint" href="/assets/licenses.txt" target="_blank" rel="noreferrer">
+            Licenses of what this page is made of
+          </a>
         </div>
       )}
     </div>

@@ -40,7 +40,7 @@ export async function publish(): Promise<void> {
   sending.value = true;
   try {
     // A repeated request, after a lost answer, does not publish twice.
-    const { firstId } = await client.publish(made, crypto.randomUUID());
+    const { firstId } = await client.publish(made, newKey());
     sent.value = [{ id: firstId, text: made.text!, reach: null, own: null }, ...sent.value].slice(0, 20);
     text.value = "";
     void follow(firstId).catch(fail);
@@ -106,6 +106,12 @@ export function followForm(): void {
     map.value?.showPick(open ? place.value : null);
     map.value?.setPicking(open);
   });
+}
+
+/** A random key; `randomUUID` exists in secure contexts only. */
+function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function round(degrees: number): number {

@@ -73,6 +73,10 @@ export function leave(): void {
   ahead = [];
   replay.value = null;
   map.value?.clearPoints();
+  for (const entry of feed.matchEntries(before).toReversed()) {
+    map.value?.showEntry(entry, Math.max(5, (Date.now() - entry.time) / 1000));
+  }
+  map.value?.repaintPoints();
   feed.replace(before);
   before = [];
   feed.setReplaying(false);

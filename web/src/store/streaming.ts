@@ -1,12 +1,11 @@
 // Starts and stops the stream of whoever is signed in.
 
 import { effect, untracked } from "@preact/signals";
-import { openLog } from "../stream/entry_log";
+import { openLog, TabLog } from "../stream/entry_log";
 import type { Channel } from "../stream/hub";
 import { Hub } from "../stream/hub";
 import { browserLocks, Leadership } from "../stream/leader";
 import { wait } from "../stream/reader";
-import { MemoryLog } from "../stream/entry_log";
 import * as feed from "./feed";
 import { fail } from "./notices";
 import { client, session } from "./session";
@@ -40,7 +39,7 @@ async function open(tenant: string, subscriber: string, own: number): Promise<vo
   const name = `nearcast:${tenant}:${subscriber}`;
   const locks = browserLocks();
   // Without locks every tab reads for itself, and must not share what it stores.
-  const log = locks ? await openLog(name) : new MemoryLog();
+  const log = locks ? await openLog(name) : new TabLog(sessionStorage, name);
   if (own !== generation) return;
   const opened = new Hub({
     log,

@@ -11,7 +11,7 @@ import { client, session } from "./session";
 import { map } from "./view";
 
 export const MAX_LISTED = 500;
-const COLUMNS = 32;
+const CELL_PIXELS = 56;
 const SETTLE_MS = 200;
 const REFRESH_MS = 4_000;
 
@@ -53,7 +53,7 @@ export async function refresh(): Promise<void> {
   running?.abort();
   const { signal: aborted } = (running = new AbortController());
   try {
-    const found = await client.cells(bounds, COLUMNS, aborted);
+    const found = await client.cells(bounds, columns(), aborted);
     const few = found.total <= MAX_LISTED;
     const query = { bbox: bboxText(bounds), limit: MAX_LISTED };
     const page = few ? await client.subscriptions(query, aborted) : null;
@@ -158,6 +158,12 @@ function watch(id: string, before: feed.Counts, notice: number): void {
     if (plus || minus) update(notice, `${id} has moved: +${plus} −${minus} messages.`);
   });
   setTimeout(stop, 6_000);
+}
+
+/** As many columns of cells as counts can be read in. */
+function columns(): number {
+  const width = map.value?.map.getContainer().clientWidth ?? 800;
+  return Math.max(4, Math.min(32, Math.round(width / CELL_PIXELS)));
 }
 
 function withRegion(subscription: Subscription, region: Region): Subscription {

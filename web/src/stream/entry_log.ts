@@ -4,6 +4,7 @@
 import type { Entry } from "./entries";
 
 export const KEPT = 1_000;
+export const KEPT_BY_TAB = 200; // all of them are written each time
 const SLACK = 200;
 
 export interface Tail {
@@ -18,7 +19,7 @@ export interface EntryLog {
   clear(): Promise<void>;
 }
 
-/** For browsers that keep nothing: private windows, or no secure context. */
+/** For browsers that keep nothing, such as some private windows. */
 export class MemoryLog implements EntryLog {
   #entries: Entry[] = [];
   #cursor = "";
@@ -35,6 +36,32 @@ export class MemoryLog implements EntryLog {
   async clear(): Promise<void> {
     this.#entries = [];
     this.#cursor = "";
+  }
+}
+
+/** For one tab only, where tabs cannot agree on a reader: no secure context, and so no locks. */
+export class TabLog implements EntryLog {
+  readonly #storage: Pick<Storage, "getItem" | "setItem" | "removeItem">;
+  readonly #name: string;
+
+  constructor(storage: Pick<Storage, "getItem" | "setItem" | "removeItem">, name: string) {
+    this.#storage = storage;
+    this.#name = name;
+  }
+
+  async tail(): Promise<Tail> {
+    const stored = this.#storage.getItem(this.#name);
+    return stored ? (JSON.parse(stored) as Tail) : { entries: [], cursor: "" };
+  }
+
+  async append(entries: Entry[], cursor: string): Promise<void> {
+    const before = await this.tail();
+    const tail = { entries: [...before.entries, ...entries].slice(-KEPT_BY_TAB), cursor };
+    this.#storage.setItem(this.#name, JSON.stringify(tail));
+  }
+
+  async clear(): Promise<void> {
+    this.#storage.removeItem(this.#name);
   }
 }
 

@@ -18,8 +18,8 @@ export function listenToKeys(): void {
     if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/") {
       event.preventDefault();
-      panel.value = panel.value === "feed" ? "feed" : panel.value;
-      document.getElementById("feed-filter")?.focus();
+      if (!document.getElementById("feed-filter")) panel.value = "feed"; // it is a tab here
+      requestAnimationFrame(() => document.getElementById("feed-filter")?.focus());
     } else if (event.key === "p") {
       if (feed.paused.value) feed.resume();
       else feed.pause();

@@ -77,6 +77,7 @@ class World:
             made = await self.readers.add(kind, channel, self.position(place))
             self.places[made] = kind, self.position(place)
         elif what == "trim":
+            self.hear()  # what is old enough to be trimmed has been heard of
             self.store.trim(round(given[0] * self.store.last_seq))
         elif (reader := self.reader(given[0])) is not None:
             await self.change(what, reader, *given[1:])

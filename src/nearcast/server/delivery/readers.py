@@ -63,7 +63,7 @@ class Readers:
         self._free: list[int] = []
 
     def put(self, block: Block) -> None:
-        """Count new events."""
+        """Count new events; blocks come long before they are trimmed."""
         if block.last_seq <= self._last_seq:
             return  # the store had them when this began
         self._last_seq = block.last_seq

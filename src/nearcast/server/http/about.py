@@ -11,6 +11,7 @@ from nearcast import __version__
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.context import context_of
 from nearcast.server.http.models import Resource
+from nearcast.server.http.parameters import check_parameters
 
 __all__ = ["router"]
 
@@ -33,6 +34,7 @@ class About(Resource):
 @router.get("/about", response_model=About)
 async def about(request: Request) -> Response:
     """Tell what the server is. Needs no key."""
+    check_parameters(request)
     context = context_of(request)
     return json_answer(
         {

@@ -17,6 +17,7 @@ from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal, unauthenticated
 from nearcast.server.http.context import Context, context_of, may
 from nearcast.server.http.models import Resource, Timestamp, timestamp_text
+from nearcast.server.http.parameters import check_parameters
 from nearcast.server.http.problems import Problem
 from nearcast.server.state.keys import ROLES, TokenClaims, make_token
 
@@ -61,6 +62,7 @@ async def sign_in(given: SignInRequest, request: Request) -> Response:
     The link ends with `#code=...`; the code is valid once, for 15 minutes. In the demo, browsers on
     the same machine need no code. The token is valid for 12 hours. Needs no key.
     """
+    check_parameters(request)
     context = context_of(request)
     wait_s = context.one_time_code.wait_s()
     if wait_s > 0:

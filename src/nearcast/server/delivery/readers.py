@@ -128,7 +128,7 @@ class Readers:
             return
         self._first_seq = first_seq
         rows = self._rows.writable
-        late = np.flatnonzero((rows["kind"] != _FREE) & (rows["seq"] < first_seq - 1)).tolist()
+        late = np.flatnonzero((rows["kind"] != _FREE) & (rows["seq"] < first_seq)).tolist()
         channels = rows["channel"][late].tolist()
         readers = [Reader(channel, row) for channel, row in zip(channels, late, strict=True)]
         await self._place(readers, [Position(first_seq - 1)] * len(readers))

@@ -78,7 +78,7 @@ layers: install
 	$(BIN)/lint-imports --no-cache
 
 # One worker runs all tests of a family of indexes, or of a file: see conftest.py.
-PYTEST = $(BIN)/pytest -n 2
+PYTEST = $(BIN)/pytest -n 2 --durations 15
 
 tests: install
 	$(PYTEST) --ignore tests/spark --ignore tests/kafka --ignore tests/server --ignore tests/client --ignore tests/web

@@ -179,8 +179,9 @@ class Feed:
         abort
             Gives it up without waiting for what was written; the task is canceled if it is None.
         """
-        task = asyncio.current_task()
-        self._writer = abort or (task.cancel if task is not None else None), clocks.monotonic()
+        if abort is None and (task := asyncio.current_task()) is not None:  # slow
+            abort = task.cancel
+        self._writer = abort, clocks.monotonic()
 
     def written(self) -> None:
         """Note that the connection has written."""

@@ -339,7 +339,7 @@ def test_other_settings_hold_from_then_on(server: Running, receiver: Receiver) -
 
 
 def test_what_is_held_is_held_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
-    """Sinks remember what they have sent; streams and polls count a cap anew."""
+    """Sinks remember what they have sent; `test_paced` is about streams and polls."""
     clock = StandingClock(NOON)
     with running_server(tmp_path, clock=clock, allow_sinks=LOCAL) as server:
         key = server.key

@@ -97,7 +97,7 @@ class Readers:
             await self._place([reader], [after])
 
     def advance(self, reader: Reader, events: int, position: Position) -> None:
-        """Note that a reader has read so many events, up to a position."""
+        """Note that a reader has read some events, up to a position."""
         if reader.row >= 0:
             row = self._rows.writable[reader.row]
             row["read"] += events

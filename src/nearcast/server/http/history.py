@@ -34,7 +34,7 @@ BUCKETS = 100
 """How many stretches of equal time there are, at most."""
 
 EXACT = 10_000
-"""A log with so many numbers is read; of a longer one, samples are."""
+"""A log with at most this many numbers is read as a whole; of a longer one, samples are."""
 
 _SAMPLES = 16
 """How many records are read for each bucket of a long log."""

@@ -67,7 +67,7 @@ def test_lost_events_are_counted(server: Running) -> None:
         matches = ["org.nearcast.match"]
         client.post("/v1/subscriptions", json=resource("tea", types=matches)).raise_for_status()
         body = resource("tea", subscriber="hooked", sink=receiver.url, types=matches)
-        client.post("/v1/subscriptions", json=body).raise_for_status()
+        made = client.post("/v1/subscriptions", json=body).raise_for_status().json()
         first = publish(client, 1)
         receiver.next()
         publish(client, COUNT)
@@ -99,6 +99,9 @@ def test_lost_events_are_counted(server: Running) -> None:
         sent = {_id(receiver.next().body) for _ in range(kept)}
         assert sent == {event["id"] for event in events}
         assert metric(client, 'nearcast_events_lost_total{channel="webhook"}') == exact + 1
+        # Its receiver ends here; the next tests count the losses of their own sinks.
+        client.delete(f"/v1/subscriptions/{made['id']}").raise_for_status()
+        client.delete(f"/v1/sinks/{sink['id']}").raise_for_status()
 
 
 def test_a_stream_that_falls_behind_says_so(server: Running) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,29 +88,42 @@ def test_cutoffs(tmp_path: Path) -> None:
         assert Retention(80, size // 2).cutoff(log, now_us) == pytest.approx(51, abs=1)
 
 
-def postings(rows: list[tuple[int, int]]) -> Postings:
-    """Matches of (seq, channel), each of its own message."""
+def postings(rows: list[tuple[int, int, int]]) -> Postings:
+    """Matches of (seq, channel, k): of the message of the seq, and of others if k is not 0."""
     seq = np.array([row[0] for row in rows], np.int64)
     channel = np.array([row[1] for row in rows], np.uint32)
+    message = seq + np.array([1000 * row[2] for row in rows], np.int64)
     kind, score = np.full(len(rows), MATCH, np.uint8), np.full(len(rows), np.nan)
-    return Postings(seq, channel, channel, seq, kind, score)
+    return Postings(seq, channel, channel, message, kind, score)
 
 
 @settings(deadline=None, max_examples=60)
 @given(
-    drawn=st.lists(st.sets(st.integers(1, 4)), min_size=1, max_size=40),
+    drawn=st.lists(
+        st.dictionaries(st.integers(1, 4), st.sampled_from([1, 1, 1, 2, 3])),
+        min_size=1,
+        max_size=40,
+    ),
     cuts=st.lists(st.integers(1, 45), min_size=1, max_size=4),
     reopen=st.booleans(),
 )
 def test_trimmed_events_are_counted(
     tmp_path_factory: pytest.TempPathFactory,
-    drawn: list[set[int]],
+    drawn: list[dict[int, int]],
     cuts: list[int],
     reopen: bool,
 ) -> None:
-    """Exact at the ends of trimmed segments, never too small elsewhere; also after a restart."""
+    """Exact at the ends of trimmed segments, never too small elsewhere; also after a restart.
+
+    A position may be amid the events of a seq.
+    """
     folder: Any = tmp_path_factory.mktemp("events")
-    rows = [(seq, channel) for seq, found in enumerate(drawn, 1) for channel in sorted(found)]
+    rows = [
+        (seq, channel, k)
+        for seq, found in enumerate(drawn, 1)
+        for channel, events in sorted(found.items())
+        for k in range(events)
+    ]
     store = EventStore(folder / "events", seal_postings=6, seal_seqs=5)
     store.append(postings(rows), len(drawn))
     ends = {0, *(segment.last_seq for segment in store._view.segments)}
@@ -123,13 +137,15 @@ def test_trimmed_events_are_counted(
         )
     first = store.first_seq
     for channel in (1, 2, 3, 4, 5):
-        for seq in range(len(drawn) + 1):
-            lost = sum(seq < at < first and channel == c for at, c in rows)
-            counted = store.lost(channel, Position(seq))
+        events = [Position(seq, k) for seq, c, k in rows if channel == c]
+        for seq, k in product(range(len(drawn) + 1), (0, 1, 2, ALL)):
+            after = Position(seq, k)
+            lost = sum(after < event < Position(first, 0) for event in events)
+            counted = store.lost(channel, after)
             assert counted == lost if seq in ends else counted >= lost
             before = min(first + 2, len(drawn) + 1)
-            gone = sum(seq < at < before and channel == c for at, c in rows)
-            counted = store.lost(channel, Position(seq), before)
+            gone = sum(after < event < Position(before, 0) for event in events)
+            counted = store.lost(channel, after, before)
             assert counted == gone if seq in ends else counted >= gone
     store.close()
 
@@ -139,13 +155,16 @@ def test_old_counts_are_joined(tmp_path: Path) -> None:
     one = np.ones(2, np.int64)
     for number in range(6):
         channel = np.array([1, 2 + number % 2], np.uint32)
-        trimmings.add([Stretch(10 * number + 1, 10 * number + 10, channel, one)])
-        trimmings.add([Stretch(10 * number + 1, 10 * number + 10, channel, one)])  # known
+        stretch = Stretch(10 * number + 1, 10 * number + 10, channel, 3 * one, 2 * one)
+        trimmings.add([stretch])
+        trimmings.add([stretch])  # known
     for kept in (trimmings, Trimmings(tmp_path, max_rows=5)):
-        assert [kept.count(1, Position(50), 61), kept.count(3, Position(50), 61)] == [1, 1]
-        assert kept.count(1, Position(0), 61) == 6
-        assert kept.count(2, Position(0), 61) == kept.count(3, Position(0), 61) == 3
+        assert [kept.count(1, Position(50), 61), kept.count(3, Position(50), 61)] == [3, 3]
+        assert kept.count(1, Position(0), 61) == 18
+        assert kept.count(2, Position(0), 61) == kept.count(3, Position(0), 61) == 9
         assert kept.count(1, Position(60, ALL), 61) == 0
+        assert [kept.count(1, Position(60, k), 61) for k in (0, 1, 2)] == [1, 0, 0]
+        assert [kept.count(2, Position(50, k), 51) for k in (0, 1)] == [1, 0]
         assert kept.count(9, Position(0), 61) == 0
     content = bytearray((tmp_path / "trimmed" / "arrays.bin").read_bytes())
     content[-1] ^= 1

@@ -8,6 +8,7 @@ import json
 import shutil
 import threading
 from contextlib import asynccontextmanager
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -504,6 +505,77 @@ def test_a_feed_that_begins_in_the_middle_of_a_record(tmp_path: Path) -> None:
                 again.close()
             await publish(service, "more")
             assert name_of((await take(feed, 1))[0]) == "more"
+            feed.close()
+
+    run(work())
+
+
+def test_the_rest_of_a_record_that_was_trimmed(tmp_path: Path) -> None:
+    """A reader amid the events of a record hears that the others are gone."""
+
+    async def work() -> None:
+        service = Service.open(tmp_path, seal=Seal(5, 1000))
+        service.start()
+        living = [
+            b'{"id":"%d","text":"tea","lon":1.0,"lat":1.0,"ttl_s":900.0}' % n for n in range(5)
+        ]
+        await service.publish(0, living, b"", None, b"")
+        await subscribe(service, initial=True)
+        feed = await service.feed(0, "ann", Position(0))
+        events = await take(feed, 5)
+        await publish(service, "more")
+        await matched(service)
+        service.events.trim(events[0].position.seq + 1)
+        for k in range(5):
+            position, gap = service.position(events[k].id)
+            assert (position, gap) == (events[k].position, None)
+            again = await service.feed(0, "ann", position)
+            *gaps, last = await again.next()
+            assert [json.loads(event.body)["lost"] for event in gaps] == ([4 - k] if k < 4 else [])
+            assert name_of(last) == "more"
+            again.close()
+        feed.close()
+        await service.close()
+
+    run(work())
+
+
+def test_events_are_taken_at_once(tmp_path: Path) -> None:
+    """While a reader waits and is free; otherwise it is woken. Each event comes once, in order."""
+    count, random = 600, Random(1)
+
+    async def reader(feed: Feed, names: list[str], woken: list[str]) -> None:
+        while True:
+            events = [name_of(event) for event in await feed.next()]
+            names += events
+            woken += events
+            for _ in range(random.choice([0, 0, 1, 20])):
+                await asyncio.sleep(0)
+
+    async def work() -> None:
+        async with running(tmp_path) as service:
+            await subscribe(service)
+            feed = await service.feed(0, "ann", Position(0))
+            names: list[str] = []
+            woken: list[str] = []
+            feed.is_free = lambda: random.random() < 0.7
+            feed.take = lambda events: names.extend(map(name_of, events))
+            reading = asyncio.ensure_future(reader(feed, names, woken))
+            expected = [str(number) for number in range(count)]
+            sent = 0
+            while sent < count:
+                together = random.choice([1, 1, 2, 30, 300])
+                await publish(service, *expected[sent : sent + together])
+                sent += together
+                if random.random() < 0.3:
+                    service.feeds.beat()
+                if random.random() < 0.3:
+                    await matched(service)
+            while len(names) < count:
+                await asyncio.sleep(0.001)
+            reading.cancel()
+            assert names == expected
+            assert 0 < len(woken) < count
             feed.close()
 
     run(work())

@@ -2,7 +2,8 @@
 
 A feed reads what it has missed from the event store, then the blocks that the matcher hands over,
 and goes back to the store if it falls behind. Live and resumed streams are the same code, and a
-slow reader costs no memory: it only has a position.
+slow reader costs no memory: it only has a position. A reader that waits and can send without
+waiting is called at once, which is a third of the work of waking its task.
 """
 
 from __future__ import annotations
@@ -136,6 +137,9 @@ class Feed:
         Tells whether its reader may still read it: keys are revoked, and tokens expire.
     closed
         Is called when the feed is closed.
+    is_free, take
+        While somebody waits in `next` and is free, new events are handed to `take`, and `next`
+        goes on waiting.
     """
 
     def __init__(self, feeds: Feeds, channel: int, subscriber: str, after: Position) -> None:
@@ -146,13 +150,20 @@ class Feed:
         self._awake = asyncio.Event()
         self._interrupted = asyncio.Event()
         self._woken = False
+        self._waiting = False
         self._writer: tuple[Callable[[], object] | None, float] | None = None
         self.ended = False
         self.allowed: Callable[[], bool] = lambda: True
         self.closed: Callable[[], object] = lambda: None
+        self.is_free: Callable[[], bool] = lambda: False
+        self.take: Callable[[list[Rendered]], object] = lambda events: None
 
     def put(self, block: Block) -> None:
         """Take note of a block with events of the channel."""
+        if self._waiting and not (self._behind or self._blocks or self.ended) and self.is_free():
+            self._blocks.append(block)
+            self._hand_over()
+            return
         if not self._behind:
             if len(self._blocks) == _MAX_BLOCKS:
                 self._blocks.clear()
@@ -234,7 +245,25 @@ class Feed:
             if self.ended or self._woken:
                 self._woken = False
                 return []
-            await self._awake.wait()
+            self._waiting = True
+            try:
+                await self._awake.wait()
+            finally:
+                self._waiting = False
+
+    def _hand_over(self) -> None:
+        """Let the events of the first block be taken by somebody who waits for them."""
+        try:
+            events = self._read_blocks()
+        except Exception:  # whoever waits meets it again in the store
+            self._behind = True
+            self._awake.set()
+            return
+        if self._behind:  # there are more
+            self._awake.set()
+        if events:
+            self.position = events[-1].position
+            self.take(events)
 
     async def _ready(self) -> list[Rendered]:
         """Return events that are there already."""
@@ -279,7 +308,7 @@ class Feed:
         gaps: list[Rendered] = []
         while True:
             first_seq = self._feeds.first_seq
-            if after.seq < first_seq - 1:
+            if after < Position(first_seq - 1):
                 lost = events.lost(self.channel, after, first_seq)
                 gaps += [renderer.gap(after, first_seq, lost)] if lost else []
                 after = Position(first_seq - 1)

@@ -38,6 +38,8 @@ _MAX_WAIT_S = 60.0
 class Pace:
     """When events of a subscriber may be sent, and which were.
 
+    ``holds`` tells whether some may have to wait.
+
     Parameters
     ----------
     settings
@@ -68,7 +70,7 @@ class Pace:
 
     def change(self, settings: PacingSettings) -> None:
         """Use other settings from now on; what was sent stays known."""
-        self._holds = settings != PacingSettings()
+        self.holds = settings != PacingSettings()
         self._pacing = Pacing(settings)
 
     def release(self, events: Sequence[Rendered]) -> tuple[int, float]:
@@ -76,7 +78,7 @@ class Pace:
 
         Those that may be sent count as sent.
         """
-        if not self._holds:
+        if not self.holds:
             return len(events), 0.0
         count, wait_s = self._release(events)
         if count and self._pacing.is_capped:
@@ -200,6 +202,26 @@ class PacedFeed:
             if await self.feed.hold(wait_s):
                 break
         return []
+
+    def send_at_once(
+        self, is_free: Callable[[], bool], send: Callable[[list[Rendered]], object]
+    ) -> None:
+        """Let events that come while `next` waits, and need not wait themselves, be sent at once.
+
+        Parameters
+        ----------
+        is_free
+            Tells whether something can be sent now.
+        send
+            Sends events.
+        """
+
+        def take(events: list[Rendered]) -> None:
+            self._readers.advance(self._reader, len(events), events[-1].position)
+            send(events)
+
+        self.feed.is_free = lambda: not self._pace.holds and is_free()
+        self.feed.take = take
 
     async def _count(self, events: Sequence[Rendered]) -> None:
         """Note that events are handed over; after a gap, count those that are left."""

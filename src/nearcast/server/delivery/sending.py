@@ -189,7 +189,7 @@ class StoredSinks:
         position = max(Position(*after), self._counted.get(sink.id, Position(0)))
         while True:
             first_seq = self._feeds.first_seq
-            if position.seq < first_seq - 1:
+            if position < Position(first_seq - 1):
                 lost = self._feeds.events.lost(row.channel, position, first_seq)
                 if lost:
                     self._lost(lost)

@@ -56,6 +56,7 @@ DEFAULT_SUBSCRIBER = "default"
 WEB = Path(__file__).parent / "web"
 """Where ``make web`` puts the built page."""
 
+_STREAM_KINDS = ("sse", "ndjson", "websocket", "poll")
 _BODY_BYTES = 16 << 20
 _LIVE_S = 60.0
 """Older events were not delivered as they came."""
@@ -143,6 +144,7 @@ class Context:
     def __init__(self, service: Service, settings: Settings, metrics: Metrics) -> None:
         self.service, self.settings, self.metrics = service, settings, metrics
         self.stopping = False
+        self._delivered = {kind: metrics.delivered.labels(kind) for kind in _STREAM_KINDS}
         self.token_secret = service.state.secret("tokens")
         self.authenticator = Authenticator(self._authenticate, self.token_secret)
         self.one_time_code = OneTimeCode()
@@ -282,7 +284,7 @@ class Context:
         for gap in gaps:
             self.lost(msgspec.json.decode(gap.body)["lost"], kind)
         if len(events) > len(gaps):
-            self.metrics.delivered.labels(kind).inc(len(events) - len(gaps))
+            self._delivered[kind].inc(len(events) - len(gaps))
             delay_s = time.time() - events[-1].time_us / 1e6
             if 0 <= delay_s < _LIVE_S:
                 self.metrics.write_s.observe(delay_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Query
@@ -15,6 +16,7 @@ from nearcast.errors import InvalidInput
 from nearcast.server.delivery.rendering import event_id, json_text, sse_frame
 from nearcast.server.http.answers import accepted_type
 from nearcast.server.http.auth import Principal
+from nearcast.server.http.connections import connection_of
 from nearcast.server.http.context import Context, context_of, may, named_subscriber
 from nearcast.server.http.correlators import correlator_of
 from nearcast.server.http.messages import JSON, NDJSON
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from nearcast.server.delivery.feeds import Feed
     from nearcast.server.delivery.paced import PacedFeed
     from nearcast.server.delivery.rendering import Rendered
+    from nearcast.server.http.connections import Connection
     from nearcast.server.service import Gap
 
 __all__ = ["router"]
@@ -198,8 +201,9 @@ async def _poll(
 class EventStream(Response):
     """An answer without end: events as they come.
 
-    Several events that are ready go out with one write. A client that does not read makes the
-    writer wait, and its feed goes back to the event store later.
+    Several events that are ready go out with one write; while the client takes everything, without
+    waking the task. One that does not read makes the writer wait, and its feed goes back to the
+    event store later.
     """
 
     def __init__(self, context: Context, paced: PacedFeed, gap: Gap | None, *, lines: bool) -> None:
@@ -209,23 +213,26 @@ class EventStream(Response):
         self._feed = paced.feed
         self._frame: Callable[[Rendered], bytes] = _line if lines else sse_frame
         self._lines = lines
+        self._kind = "ndjson" if lines else "sse"
         self._abort: Callable[[], object] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client or the server ends."""
         watcher = asyncio.create_task(self._watch(receive))
-        kind = "ndjson" if self._lines else "sse"
-        streams = self._context.metrics.streams.labels(kind)
+        streams = self._context.metrics.streams.labels(self._kind)
         streams.inc()
-        self._abort = scope.get("state", {}).get("abort")
+        connection = connection_of(scope)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if connection is not None:
+                self._abort = connection.abort
+                self._paced.send_at_once(connection.is_free, partial(self._send, connection))
             await self._write(send, self._opening())
             while not self._feed.ended:
                 events = await self._paced.next()
                 if events:
                     await self._write(send, b"".join(map(self._frame, events)))
-                    self._context.delivered(events, kind)
+                    self._context.delivered(events, self._kind)
                 else:
                     await self._write(send, self._bookmark())
             with suppress(OSError, RuntimeError):
@@ -234,6 +241,10 @@ class EventStream(Response):
             streams.dec()
             watcher.cancel()
             self._feed.close()
+
+    def _send(self, connection: Connection, events: list[Rendered]) -> None:
+        connection.write(b"".join(map(self._frame, events)))
+        self._context.delivered(events, self._kind)
 
     async def _write(self, send: Send, data: bytes) -> None:
         self._feed.writing(self._abort)

@@ -6,14 +6,14 @@ import asyncio
 import gc
 import logging
 import os
-from socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_SNDBUF, SOL_SOCKET, socket
+from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nearcast.errors import NearcastError
 from nearcast.server.http.app import create_app
+from nearcast.server.http.connections import HttpProtocol
 from nearcast.server.http.logs import JsonFormatter
 from nearcast.server.opening import first_key, open_service
 from nearcast.server.warming import compile_kernels
@@ -32,22 +32,8 @@ __all__ = ["NearcastServer", "Ready", "serve"]
 _log = logging.getLogger("nearcast.server")
 _GRACE_S = 10
 _COLLECT_AFTER = 50_000
-_SEND_BUFFER_BYTES = 256 << 10
 FAILED = 70
 """The exit code when nothing can be written or matched any more."""
-
-
-class _Protocol(HttpToolsProtocol):
-    """Bounds what the system keeps for a client that does not read, and lets it be given up."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        connection = transport.get_extra_info("socket")
-        connection.setsockopt(SOL_SOCKET, SO_SNDBUF, _SEND_BUFFER_BYTES)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["state"]["abort"] = self.transport.abort
 
 
 class NearcastServer(uvicorn.Server):
@@ -118,7 +104,7 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
         timeout_keep_alive=75,
-        http=_Protocol,
+        http=HttpProtocol,
     )
     server = NearcastServer(config, app)
 

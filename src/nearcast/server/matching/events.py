@@ -373,8 +373,8 @@ class EventStore:
     def lost(self, channel: int, after: Position, before_seq: int | None = None) -> int:
         """Return how many events of a channel after a position were trimmed.
 
-        It is exact if nothing of the position's segment was trimmed or all of it was read;
-        otherwise it is an upper bound.
+        It is exact if nothing of the position's segment was trimmed, or if the position is at its
+        last seq; otherwise it is an upper bound.
 
         Parameters
         ----------
@@ -384,7 +384,7 @@ class EventStore:
             Events that are still there, but before this seq, count too.
         """
         trimmed = self._trimmings.count(channel, after, self.first_seq)
-        if before_seq is None or after.seq >= before_seq - 1:
+        if before_seq is None or after >= Position(before_seq - 1):
             return trimmed
         return trimmed + self.count(channel, after) - self.count(channel, Position(before_seq - 1))
 
@@ -470,12 +470,17 @@ class EventStore:
 
 
 def _counted(segment: Segment) -> Stretch:
-    """Count the events of a segment; one that is damaged has none."""
+    """Count the events of a segment; what is damaged has none."""
+    first_seq, last_seq = segment.first_seq, segment.last_seq
     try:
         runs = segment.runs()
     except DamagedEvents:
-        runs = ()
-    return Stretch.of(segment.first_seq, segment.last_seq, runs)
+        return Stretch.of(first_seq, last_seq, (), ())
+    try:
+        last_events = [run.counts_at(last_seq) for run in runs]
+    except DamagedEvents:
+        last_events = [np.zeros_like(run.counts) for run in runs]
+    return Stretch.of(first_seq, last_seq, runs, last_events)
 
 
 def _last_seq(segment: Segment) -> int:

@@ -2,11 +2,11 @@
 
 ::
 
-    events/trimmed/     for each trimmed stretch of seqs: how many events each channel had in it
+    events/trimmed/     for each trimmed stretch of seqs: how many events each channel had in it,
+                        and how many of them at its last seq
 
-The number of events lost after a position is exact if the position is at the end of a stretch;
-inside a stretch it is an upper bound, because the whole stretch counts. (The events of the last seq
-of a stretch do not count for positions in the middle of that seq.) Old stretches are joined
+The number of events lost after a position is exact if the position is at the last seq of a stretch;
+inside a stretch it is an upper bound, because the whole stretch counts. Old stretches are joined
 when they would take too much memory, so the bound is less tight for positions long ago.
 """
 
@@ -31,39 +31,72 @@ if TYPE_CHECKING:
 
 __all__ = ["Stretch", "Trimmings"]
 
-_KIND = "trimmed-events"
+_KIND = "trimmed-event-counts"
+_COLUMNS = ("channel", "events", "last_events")
 _MAX_ROWS = 4_000_000
 
 
 class Stretch(NamedTuple):
-    """A trimmed range of seqs: the channels that had events, ascending, and how many."""
+    """A trimmed range of seqs.
+
+    Attributes
+    ----------
+    first_seq, last_seq
+        The range.
+    channel
+        The channels that had events, ascending.
+    events, last_events
+        How many each had, and how many of them at the last seq.
+    """
 
     first_seq: int
     last_seq: int
     channel: NDArray[np.uint32]
     events: NDArray[np.int64]
+    last_events: NDArray[np.int64]
 
     @classmethod
-    def of(cls, first_seq: int, last_seq: int, runs: Sequence[Run]) -> Stretch:
-        """Count the events of runs."""
+    def of(
+        cls,
+        first_seq: int,
+        last_seq: int,
+        runs: Sequence[Run],
+        last_events: Sequence[NDArray[np.int64]],
+    ) -> Stretch:
+        """Add up the events of runs, and of each run those of its channels at the last seq."""
         channel = np.concatenate([np.empty(0, np.uint32), *(run.channels for run in runs)])
-        events = [np.diff(run.event_start).astype(np.int64) for run in runs]
-        return cls(first_seq, last_seq, *_summed(channel, events))
+        channels, at = np.unique(channel, return_inverse=True)
+        sums = (
+            _summed(at, len(channels), one) for one in ([run.counts for run in runs], last_events)
+        )
+        return cls(first_seq, last_seq, channels, *sums)
 
     def joined(self, later: Stretch) -> Stretch:
         """Return this stretch and the next one as one."""
         channel = np.concatenate([self.channel, later.channel])
-        summed = _summed(channel, [self.events, later.events])
-        return Stretch(self.first_seq, later.last_seq, *summed)
+        channels, at = np.unique(channel, return_inverse=True)
+        events = _summed(at, len(channels), [self.events, later.events])
+        before = np.zeros_like(self.last_events)
+        last_events = _summed(at, len(channels), [before, later.last_events])
+        return Stretch(self.first_seq, later.last_seq, channels, events, last_events)
+
+    def after(self, position: Position, channel: int) -> int:
+        """Return how many events of a channel are after a position; see the module."""
+        at = int(self.channel.searchsorted(np.uint32(channel)))
+        if at == len(self.channel) or self.channel[at] != channel or position.seq > self.last_seq:
+            return 0
+        if position.seq < self.last_seq:
+            return int(self.events[at])
+        return max(0, int(self.last_events[at]) - (position.k + 1))
 
 
 def _summed(
-    channel: NDArray[np.uint32], events: Sequence[NDArray[np.int64]]
-) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    channels, at = np.unique(channel, return_inverse=True)
-    total = np.zeros(len(channels), np.int64)
-    np.add.at(total, at, np.concatenate([np.empty(0, np.int64), *events]))
-    return channels, total
+    at: NDArray[np.intp], size: int, parts: Sequence[NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """Add numbers up by their place."""
+    total = np.zeros(size, np.int64)
+    np.add.at(total, at, np.concatenate([np.empty(0, np.int64), *parts]))
+    return total
 
 
 class Trimmings:
@@ -106,9 +139,9 @@ class Trimmings:
             Stretches from this seq on do not count: they are still there.
         """
         return sum(
-            _of_channel(stretch, channel)
+            stretch.after(after, channel)
             for stretch in self._stretches
-            if after.seq < stretch.last_seq < before_seq
+            if stretch.last_seq < before_seq
         )
 
     def _read(self) -> tuple[Stretch, ...]:
@@ -121,7 +154,7 @@ class Trimmings:
             return ()
         start = arrays["start"].tolist()
         return tuple(
-            Stretch(first, last, arrays["channel"][a:b], arrays["events"][a:b])
+            Stretch(first, last, *(arrays[name][a:b] for name in _COLUMNS))
             for first, last, a, b in zip(
                 arrays["first_seq"].tolist(),
                 arrays["last_seq"].tolist(),
@@ -138,13 +171,7 @@ class Trimmings:
             "first_seq": np.array([one.first_seq for one in stretches], np.int64),
             "last_seq": np.array([one.last_seq for one in stretches], np.int64),
             "start": np.cumsum([0, *(len(one.channel) for one in stretches)], dtype=np.int64),
-            "channel": np.concatenate([one.channel for one in stretches]),
-            "events": np.concatenate([one.events for one in stretches]),
         }
+        for name in _COLUMNS:
+            arrays[name] = np.concatenate([getattr(one, name) for one in stretches])
         write_arrays(self._path, _KIND, arrays, {})
-
-
-def _of_channel(stretch: Stretch, channel: int) -> int:
-    at = int(stretch.channel.searchsorted(np.uint32(channel)))
-    found = at < len(stretch.channel) and stretch.channel[at] == channel
-    return int(stretch.events[at]) if found else 0

@@ -208,6 +208,15 @@ class Run:
         first, skip, stop = self._range(channel, after, None)
         return max(0, len(self._events(first, stop).row) - skip) if first < stop else 0
 
+    def counts_at(self, seq: int) -> NDArray[np.int64]:
+        """Return the number of events of each channel at a seq."""
+        if self.check is not None:
+            self.check(0, self.rows)
+        row = self._events(0, self.rows).row
+        row = row[self.seq[row] + np.int64(self.base) == seq]
+        at = self.start.searchsorted(row, side="right") - 1
+        return np.bincount(at, minlength=len(self.channels))
+
     def published(self, seqs: NDArray[np.int64]) -> Published:
         """Return the matches that messages had when they were published."""
         if self.check is not None:

@@ -305,9 +305,9 @@ def _restart(prepared: Prepared, sizes: Sizes, step: Step) -> dict[str, Any]:
 
 
 def _memory(prepared: Prepared, sizes: Sizes, step: Step) -> dict[str, Any]:
-    """Sample the memory of the server over a longer time at half load."""
+    """Sample the memory of the server over a longer time at full load."""
     del step
-    rate, seconds = sizes.messages_per_s / 2, sizes.minutes * 60
+    rate, seconds = sizes.messages_per_s, sizes.minutes * 60
     with ServerProcess(prepared.folder, prepared.key) as server:
         every_s = min(1.0, seconds / 10)
         with Sampler(server, every_s) as sampler:

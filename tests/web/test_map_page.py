@@ -88,6 +88,29 @@ def test_other_shapes_can_be_drawn(page: MapPage, kind: str) -> None:
         assert len(field.input_value().splitlines()) == 3
 
 
+def test_a_shape_is_changed_by_its_corners(page: MapPage, api: httpx.Client) -> None:
+    page.pixel(0, 0)
+    page.button("New subscription").click()
+    page.button("Rectangle").click()
+    for lon, lat in ((0, 10), (20, 30)):
+        page.click_map(lon, lat)
+    east = page.page.get_by_label("East", exact=True)
+    expect(east).not_to_have_value("")
+    page.drag_map((20, 30), (30, 40))
+    assert float(east.input_value()) == pytest.approx(30, abs=0.5)
+    page.page.get_by_label("Words", exact=True).fill("corner")
+    page.page.get_by_label("Name").fill("cornered")
+    page.button("Save").click()
+    expect(page.page.get_by_role("heading", name="cornered")).to_be_visible()
+    page.button("Change").click()
+    page.drag_map((0, 10), (-10, 20))
+    page.button("Save changes").click()
+    expect(page.page.get_by_text("cornered is changed.")).to_be_visible()
+    region = api.get("/v1/subscriptions/cornered").json()["config"]["subscriptionDetail"]["region"]
+    sides = [region[side] for side in ("west", "south", "east", "north")]
+    assert sides == pytest.approx([-10, 20, 30, 40], abs=0.5)
+
+
 def test_coordinates_can_be_typed_instead(page: MapPage, api: httpx.Client) -> None:
     page.button("New subscription").click()
     page.page.locator(".coordinates summary").click()

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { parsePlace, placeText } from "../src/geometry/coordinates";
 import { boundsOf, circleRing, distanceM, shapeOf, translated } from "../src/geometry/regions";
+import { handlesOf, reshaped } from "../src/geometry/reshaping";
 import { regionOf } from "../src/map/drawing";
 
 describe("places as people type them", () => {
@@ -80,5 +81,58 @@ describe("regions", () => {
     });
     const flat = [[1, 1], [1, 1], [1, 1], [1, 1]] as never;
     expect(regionOf("rectangle", { type: "Polygon", coordinates: [flat] }, null)).toBeNull();
+  });
+});
+
+describe("regions are changed by their handles", () => {
+  test("a box by its corners, which stop at the opposite ones", () => {
+    const box = { areaType: "BOX" as const, west: 0, south: 0, east: 10, north: 5 };
+    expect(handlesOf(box)).toEqual([[0, 0], [10, 0], [10, 5], [0, 5]]);
+    expect(reshaped(box, 0, -2, 1)).toEqual({ ...box, west: -2, south: 1 });
+    expect(reshaped(box, 1, 2, 1)).toEqual({ ...box, east: 12, south: 1 });
+    expect(reshaped(box, 2, 2, 1)).toEqual({ ...box, east: 12, north: 6 });
+    expect(reshaped(box, 3, -2, 1)).toEqual({ ...box, west: -2, north: 6 });
+    expect(reshaped(box, 0, 99, 99)).toEqual({ ...box, west: 10, south: 5 });
+    expect(reshaped(box, 2, 0, 99)).toEqual({ ...box, north: 90 });
+  });
+
+  test("a box across 180 degrees, and one around the world", () => {
+    const box = { areaType: "BOX" as const, west: 170, south: 0, east: -170, north: 5 };
+    expect(reshaped(box, 0, 5, 0)).toEqual({ ...box, west: 175 });
+    expect(reshaped(box, 0, 15, 0)).toEqual({ ...box, west: -175 });
+    expect(reshaped(box, 2, -15, 0)).toEqual({ ...box, east: 175 });
+    expect(reshaped(box, 1, 400, 0)).toEqual({ ...box, west: -180, east: 180 });
+  });
+
+  test("a circle by its edge", () => {
+    const circle = {
+      areaType: "CIRCLE" as const,
+      center: { longitude: 13, latitude: 52 },
+      radius: 100_000,
+    };
+    const [[lon, lat]] = handlesOf(circle) as [[number, number]];
+    expect(distanceM([13, 52], [lon, lat])).toBeCloseTo(100_000, 3);
+    const wider = reshaped(circle, 0, lon - 13, 0);
+    expect(wider).toEqual({ ...circle, radius: Math.round(distanceM([13, 52], [2 * lon - 13, lat])) });
+    expect(reshaped(circle, 0, 13 - lon, 52 - lat)).toEqual({ ...circle, radius: 1 });
+  });
+
+  test("a polygon by its corners, also those of holes; the first one closes its ring", () => {
+    const outer = [[0, 0], [9, 0], [9, 9], [0, 0]];
+    const hole = [[4, 1], [8, 1], [8, 5], [4, 1]];
+    const polygon = { type: "Polygon" as const, coordinates: [outer, hole] as never };
+    expect(handlesOf(polygon)).toHaveLength(6);
+    expect(reshaped(polygon, 0, -1, -2)).toEqual({
+      type: "Polygon",
+      coordinates: [[[-1, -2], [9, 0], [9, 9], [-1, -2]], hole],
+    });
+    expect(reshaped(polygon, 4, -1, 1)).toEqual({
+      type: "Polygon",
+      coordinates: [outer, [[4, 1], [7, 2], [8, 5], [4, 1]]],
+    });
+    expect(reshaped(polygon, 2, 999, 999)).toMatchObject({
+      coordinates: [[[0, 0], [9, 0], [180, 90], [0, 0]], hole],
+    });
+    expect(handlesOf({ type: "Point", coordinates: [1, 2] })).toEqual([]);
   });
 });

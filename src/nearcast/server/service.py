@@ -109,8 +109,8 @@ class Observer(Protocol):
     def committed(self, messages: int, waited_s: float) -> None:
         """Hear that messages were written, and how long they had waited."""
 
-    def matched(self, processed: Processed, delay_s: float) -> None:
-        """Hear that records were matched, and how long after they were written."""
+    def matched(self, processed: Processed, block: Block, delay_s: float) -> None:
+        """Hear that records were matched, their events, and how long after they were written."""
 
 
 class Link(Protocol):
@@ -527,7 +527,7 @@ class Service:
         if self.observer is not None:
             written = [at for seq, at in self._written_at if seq <= processed.last_seq]
             delay_s = clocks.perf_counter() - written[0] if written else 0.0
-            self.observer.matched(processed, delay_s)
+            self.observer.matched(processed, block, delay_s)
         self._written_at = [x for x in self._written_at if x[0] > processed.last_seq]
 
     def _note_matched(self, seq: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -25,6 +25,7 @@ from nearcast.server.matching.postings import (
     Position,
     Postings,
 )
+from nearcast.server.matching.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -250,3 +251,27 @@ EventStoreMachine.TestCase.settings = settings(
     max_examples=25, stateful_step_count=25, deadline=None
 )
 TestEventStore = EventStoreMachine.TestCase
+
+
+_ROWS = st.tuples(
+    st.integers(1, 3), st.integers(1, 2), st.integers(0, 3), st.integers(0, 2)
+)  # seq, channel, handle, message
+
+
+@given(st.lists(_ROWS, min_size=1, max_size=12))
+def test_events_of_a_block_are_counted(rows: list[tuple[int, int, int, int]]) -> None:
+    ordered = sorted(rows, key=lambda row: row[0])
+    seq, channel, handle, message = (
+        np.array([row[at] for row in ordered], np.int64) for at in range(4)
+    )
+    kind, score = np.zeros(len(ordered), np.uint8), np.zeros(len(ordered))
+    wide = channel.astype(np.uint32), handle.astype(np.uint32)
+    run = Run.of(Postings(seq, wide[0], wide[1], message, kind, score), 1)
+    for at, count in zip(run.channels.tolist(), run.counts.tolist(), strict=True):
+        own = [(s, m) for s, c, _, m in ordered if c == at]
+        lifecycle = sum(m == 0 for _, m in own)  # each is an event
+        assert count == lifecycle + len({one for one in own if one[1]})
+        for wanted in (1, 2, 3):
+            of_seq = [m for s, m in own if s == wanted]
+            expected = of_seq.count(0) + len({m for m in of_seq if m})
+            assert run.counts_at(wanted)[run.channels.tolist().index(at)] == expected

@@ -20,23 +20,27 @@ export function distanceM(a: readonly number[], b: readonly number[]): number {
   return 2 * EARTH_RADIUS_M * Math.asin(Math.min(1, Math.sqrt(h)));
 }
 
+/** Where one comes to from a place, by a distance in a direction (0 is north, in radians). */
+export function positionAt(lon: number, lat: number, distance: number, bearing: number): Position {
+  const angle = Math.min(distance / EARTH_RADIUS_M, Math.PI - 1e-6);
+  const [sinLat, cosLat] = [Math.sin(lat * RADIANS), Math.cos(lat * RADIANS)];
+  const sin = sinLat * Math.cos(angle) + cosLat * Math.sin(angle) * Math.cos(bearing);
+  const across = Math.atan2(
+    Math.sin(bearing) * Math.sin(angle) * cosLat,
+    Math.cos(angle) - sinLat * sin,
+  );
+  const latitude = Math.asin(Math.max(-1, Math.min(1, sin)));
+  return [lon + across / RADIANS, latitude / RADIANS];
+}
+
 /** The outline of a circle on the sphere; longitudes go on beyond 180 rather than jump. */
 export function circleRing(lon: number, lat: number, radiusM: number, steps = 72): Position[] {
-  const angle = Math.min(radiusM / EARTH_RADIUS_M, Math.PI - 1e-6);
-  const [sinLat, cosLat] = [Math.sin(lat * RADIANS), Math.cos(lat * RADIANS)];
   const ring: Position[] = [];
   let before = lon;
   for (let step = 0; step < steps; step++) {
-    const bearing = (step / steps) * 2 * Math.PI;
-    const sin = sinLat * Math.cos(angle) + cosLat * Math.sin(angle) * Math.cos(bearing);
-    const latitude = Math.asin(Math.max(-1, Math.min(1, sin)));
-    const across = Math.atan2(
-      Math.sin(bearing) * Math.sin(angle) * cosLat,
-      Math.cos(angle) - sinLat * sin,
-    );
-    const longitude = unwrap(lon + across / RADIANS, before);
-    before = longitude;
-    ring.push([longitude, clampLat(latitude / RADIANS)]);
+    const [longitude, latitude] = positionAt(lon, lat, radiusM, (step / steps) * 2 * Math.PI);
+    before = unwrap(longitude, before);
+    ring.push([before, clampLat(latitude)]);
   }
   const [firstLon, firstLat] = ring[0]!;
   const lastLon = unwrap(firstLon, before);

@@ -50,6 +50,7 @@ const handlers = {
   },
   choseEntry: (entry: Parameters<typeof selectEntry>[0]) => selectEntry(entry, false),
   draggedDraft: editor.dragDraft,
+  draggedHandle: editor.dragHandle,
   draggedSelected: subscriptions.dragSelected,
 };
 

@@ -20,15 +20,19 @@ import { ATTRIBUTION, FINE, baseStyle, mapColors } from "./style";
 
 export const MAX_POINTS = 10_000;
 const RETRY_MS = 5_000;
+const NEAR_PIXELS = 6; // of a handle, for fingers
 
 export interface MapHandlers {
   moved(bounds: Bounds): void;
   picked(lon: number, lat: number): void;
   choseSubscription(id: string | null): void;
   choseEntry(entry: MatchEntry): void;
-  draggedDraft(dLon: number, dLat: number, dropped: boolean): void;
-  draggedSelected(dLon: number, dLat: number, dropped: boolean): void;
+  draggedDraft: Dragged;
+  draggedHandle(handle: number, ...by: Parameters<Dragged>): void;
+  draggedSelected: Dragged;
 }
+
+type Dragged = (dLon: number, dLat: number, dropped: boolean) => void;
 
 export class MapView {
   readonly map: maplibre.Map;
@@ -143,7 +147,7 @@ export class MapView {
   }
 
   showDraft(region: Region | null, reachM: number | null): void {
-    this.#overlay("draft", region ? overlays.regionFeatures(region, reachM) : []);
+    this.#overlay("draft", region ? overlays.draftFeatures(region, reachM) : []);
   }
 
   showPreview(messages: readonly PreviewedMessage[]): void {
@@ -225,30 +229,37 @@ export class MapView {
     const { map } = this;
     map.on("moveend", () => this.#handlers.moved(this.bounds()));
     map.on("click", (event) => this.#click(event));
-    let grabbed: "draft" | "selected" = "draft";
+    let grabbed: Dragged | null = null;
     enableDragging(map, {
       grabs: (event) => {
-        if (this.#drawing || this.#picking) return false;
-        const at = event.point;
-        if (this.#found(at, ["draft-fill", "draft-point"]).length > 0) {
-          grabbed = "draft";
-          return true;
-        }
-        grabbed = "selected";
-        const here = this.#found(at, ["subscriptions-fill", "subscriptions-point"]);
-        return here.some((one) => one.properties.id === this.#selected && this.#selected !== null);
+        grabbed = this.#drawing || this.#picking ? null : this.#grabbed(event.point);
+        return grabbed !== null;
       },
-      dragged: (dLon, dLat) => this.#dragged(grabbed, dLon, dLat, false),
-      dropped: (dLon, dLat) => this.#dragged(grabbed, dLon, dLat, true),
+      dragged: (dLon, dLat) => grabbed?.(dLon, dLat, false),
+      dropped: (dLon, dLat) => grabbed?.(dLon, dLat, true),
     });
   }
 
-  #dragged(what: "draft" | "selected", dLon: number, dLat: number, dropped: boolean): void {
-    if (what === "draft") this.#handlers.draggedDraft(dLon, dLat, dropped);
-    else this.#handlers.draggedSelected(dLon, dLat, dropped);
+  /** What to do with what is dragged from here; null if that is the map itself. */
+  #grabbed({ x, y }: maplibre.Point): Dragged | null {
+    const near: [maplibre.PointLike, maplibre.PointLike] = [
+      [x - NEAR_PIXELS, y - NEAR_PIXELS],
+      [x + NEAR_PIXELS, y + NEAR_PIXELS],
+    ];
+    const handle = this.#found(near, ["draft-handle"])[0]?.properties.handle as number | undefined;
+    if (handle !== undefined) return (...by) => this.#handlers.draggedHandle(handle, ...by);
+    if (this.#found([x, y], ["draft-fill", "draft-point"]).length > 0) {
+      return this.#handlers.draggedDraft;
+    }
+    const here = this.#found([x, y], ["subscriptions-fill", "subscriptions-point"]);
+    const selected = here.some((one) => this.#selected !== null && one.properties.id === this.#selected);
+    return selected ? this.#handlers.draggedSelected : null;
   }
 
-  #found(point: maplibre.PointLike, layers: string[]): maplibre.MapGeoJSONFeature[] {
+  #found(
+    point: maplibre.PointLike | [maplibre.PointLike, maplibre.PointLike],
+    layers: string[],
+  ): maplibre.MapGeoJSONFeature[] {
     return this.map.queryRenderedFeatures(point, { layers });
   }
 

@@ -4,6 +4,7 @@
 import type { GeoJSONSource, LayerSpecification, Map as MapLibre } from "maplibre-gl";
 import type { Cell, PreviewedMessage, Region, Subscription, Trace } from "../api/types";
 import { boxRing, centerOf, circleRing, reachOf, shapeOf } from "../geometry/regions";
+import { handlesOf } from "../geometry/reshaping";
 import { placeOf } from "../stream/entries";
 import { colorIndex } from "../ui/colors";
 import { short } from "../ui/formats";
@@ -165,12 +166,24 @@ function layers({ palette, ink, accent, warm, halo }: OverlayColors): LayerSpeci
       id: "draft-point",
       type: "circle",
       source: "draft",
-      filter: ["==", ["geometry-type"], "Point"],
+      filter: ["all", ["==", ["geometry-type"], "Point"], ["!", ["has", "handle"]]],
       paint: {
         "circle-color": accent,
         "circle-radius": 6,
         "circle-stroke-color": halo,
         "circle-stroke-width": 2,
+      },
+    },
+    {
+      id: "draft-handle",
+      type: "circle",
+      source: "draft",
+      filter: ["has", "handle"],
+      paint: {
+        "circle-color": halo,
+        "circle-radius": 5,
+        "circle-stroke-color": accent,
+        "circle-stroke-width": 2.4,
       },
     },
     {
@@ -235,6 +248,18 @@ export function regionFeatures(
     });
   }
   return features;
+}
+
+/** A region that can be changed: its shape, and points to change it by. */
+export function draftFeatures(region: Region, reachM: number | null): Feature[] {
+  const handles = handlesOf(region).map(
+    (place, handle): Feature => ({
+      type: "Feature",
+      properties: { handle },
+      geometry: pointAt(place as [number, number]),
+    }),
+  );
+  return [...regionFeatures(region, reachM), ...handles];
 }
 
 /** Cells, the stronger the more subscriptions they have (by orders of magnitude). */

@@ -1,5 +1,6 @@
 // The editor of a subscription: where, which words, how strict, and what it would have matched.
 
+import type { Region } from "../api/types";
 import * as editor from "../store/editor";
 import type { DrawKind } from "../map/drawing";
 import { isPoint, meaningOf, rankingOf } from "../subscriptions/sliders";
@@ -53,7 +54,7 @@ export function Editor() {
             {DRAW_HINTS[drawing]} Escape stops.
           </p>
         ) : (
-          draft.region && <p class="hint">Drag it on the map to move it.</p>
+          draft.region && <p class="hint">{dragHint(draft.region)}</p>
         )}
         <CoordinateFields draft={draft} />
       </fieldset>
@@ -103,6 +104,12 @@ export function Editor() {
       </div>
     </form>
   );
+}
+
+function dragHint(region: Region): string {
+  if (isPoint(region)) return "Drag it on the map to move it.";
+  const handle = "areaType" in region && region.areaType === "CIRCLE" ? "the point on its edge" : "a corner";
+  return `Drag it on the map to move it, or ${handle} to change its shape.`;
 }
 
 function choose(kind: DrawKind): void {

@@ -86,7 +86,10 @@ function FeedControls() {
       </div>
       {paused.value && (
         <p class="paused-note" role="status">
-          Paused. {plural(held.value, "event waits", "events wait")}; none is lost.
+          Paused. {plural(held.value, "event waits", "events wait")};{" "}
+          {held.value > feed.MAX_HELD
+            ? `the last ${count(feed.MAX_HELD)} are kept here, and the replay has all of them.`
+            : "none is lost."}
         </p>
       )}
     </div>

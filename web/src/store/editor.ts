@@ -4,6 +4,7 @@ import { computed, effect, signal } from "@preact/signals";
 import { describe, Problem } from "../api/problems";
 import type { Preview, Region, Subscription } from "../api/types";
 import { translated } from "../geometry/regions";
+import { reshaped } from "../geometry/reshaping";
 import type { DrawKind } from "../map/drawing";
 import type { Draft } from "../subscriptions/draft";
 import { draftOf, newDraft, requestOf } from "../subscriptions/draft";
@@ -92,9 +93,18 @@ export function setRegion(region: Region | null): void {
 let dragFrom: Region | null = null;
 
 export function dragDraft(dLon: number, dLat: number, dropped: boolean): void {
+  drag((from) => translated(from, dLon, dLat), dropped);
+}
+
+/** Changes the shape of the draft by one of its handles. */
+export function dragHandle(handle: number, dLon: number, dLat: number, dropped: boolean): void {
+  drag((from) => reshaped(from, handle, dLon, dLat), dropped);
+}
+
+function drag(changed: (from: Region) => Region, dropped: boolean): void {
   dragFrom ??= draft.value?.region ?? null;
   if (!dragFrom) return;
-  setRegion(translated(dragFrom, dLon, dLat));
+  setRegion(changed(dragFrom));
   if (dropped) dragFrom = null;
 }
 

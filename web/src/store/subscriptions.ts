@@ -140,7 +140,7 @@ export async function move(subscription: Subscription, region: Region): Promise<
     const moved = await client.move(subscription.id, region);
     const refused = moved.rejected[0];
     if (refused) throw new Error(refused.reason);
-    const undo = { label: "Undo", run: () => void move(subscription, from).catch(fail) };
+    const undo = { label: "Undo", run: () => void move(withRegion(subscription, region), from).catch(fail) };
     const notice = notify(`${subscription.id} has moved.`, { action: undo });
     watch(subscription.id, before, notice);
   } finally {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import numpy as np
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -16,10 +15,10 @@ from nearcast.server.http.problems import Problem
 
 if TYPE_CHECKING:
     from nearcast.server.http.metrics import Metrics
+    from nearcast.server.matching.events import Block
     from nearcast.server.matching.matcher import Processed
-    from nearcast.server.matching.postings import Postings
 
-__all__ = ["MAX_READY_BACKLOG", "MetricsObserver", "count_events", "router"]
+__all__ = ["MAX_READY_BACKLOG", "MetricsObserver", "router"]
 
 router = APIRouter(tags=["monitoring"])
 MAX_READY_BACKLOG = 100_000
@@ -37,33 +36,14 @@ class MetricsObserver:
         self._metrics.published.inc(messages)
         self._metrics.commit_s.observe(waited_s)
 
-    def matched(self, processed: Processed, delay_s: float) -> None:
+    def matched(self, processed: Processed, block: Block, delay_s: float) -> None:
         """Count matches and events."""
         metrics = self._metrics
         metrics.matched.inc(processed.matches)
-        metrics.recorded.inc(count_events(processed.postings))
+        metrics.recorded.inc(int(block.counts.sum()))
         if processed.messages:
             metrics.match_s.observe(delay_s)
             metrics.examined.observe(processed.examined / processed.messages)
-
-
-def count_events(postings: Postings) -> int:
-    """Return how many events postings form.
-
-    Examples
-    --------
-    >>> from nearcast.server.matching.postings import Postings
-    >>> count_events(Postings.empty())
-    0
-    """
-    if not postings.rows:
-        return 0
-    # A lifecycle event has no message; there it is one for each subscription.
-    about = np.where(postings.message == 0, -1 - postings.handle.astype(np.int64), postings.message)
-    order = np.lexsort((about, postings.channel, postings.seq))
-    changes = [column[order] for column in (postings.seq, postings.channel.astype(np.int64), about)]
-    new = np.any([column[1:] != column[:-1] for column in changes], axis=0)
-    return 1 + int(np.count_nonzero(new))
 
 
 @router.get("/healthz", response_class=PlainTextResponse, include_in_schema=False)

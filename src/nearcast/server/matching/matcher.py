@@ -116,12 +116,13 @@ class _Pieces:
         score: NDArray[np.float64],
     ) -> None:
         """Add postings for the subscribers, and those for sinks."""
-        rows = registry.rows[handle]
-        own = Postings(seq, rows["channel"].copy(), handle.astype(np.uint32), message, kind, score)
+        rows = registry.rows
+        channel, sink = rows["channel"][handle], rows["sink"][handle]
+        own = Postings(seq, channel, handle.astype(np.uint32), message, kind, score)
         self._pieces.append(own)
-        sent = np.flatnonzero(rows["sink"])
+        sent = np.flatnonzero(sink)
         if len(sent):
-            self._pieces.append(own.take(sent)._replace(channel=rows["sink"][sent]))
+            self._pieces.append(own.take(sent)._replace(channel=sink[sent]))
 
     def add_lifecycle(self, events: Sequence[Lifecycle]) -> None:
         """Add events in the life of subscriptions."""
@@ -275,10 +276,13 @@ class Matcher:
         rows = self.registry.rows
         wanted = np.where(kind == MATCH, WANTS["match"], WANTS["unmatch"])
         kept = (rows["status"][handle] == ACTIVE) & ((rows["wants"][handle] & wanted) != 0)
-        order = np.lexsort((handle, message, seq))
-        order = order[kept[order]]
-        if not len(order):
+        if not kept.any():
             return []
+        if message is seq:  # several times as fast as by three columns
+            order = np.argsort((seq - seq[0]) << 32 | handle, kind="stable")
+        else:
+            order = np.lexsort((handle, message, seq))
+        order = order[kept[order]]
         seq, handle, message = seq[order], handle[order], message[order]
         kind, score = kind[order], score[order]
         limited = np.flatnonzero(rows["max_events"][handle])

@@ -148,6 +148,8 @@ class _Pieces:
         if not self._pieces:
             return Postings.empty()
         postings = Postings.concatenate(self._pieces)
+        if (postings.seq[1:] >= postings.seq[:-1]).all():
+            return postings
         return postings.take(np.argsort(postings.seq, kind="stable"))
 
 

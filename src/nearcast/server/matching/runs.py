@@ -143,8 +143,7 @@ class Run:
         order: NDArray[np.intp] | None = None,
     ) -> Run:
         if order is None:
-            small = channel.max() < _SMALL
-            order = np.argsort(channel.astype(np.uint16) if small else channel, kind="stable")
+            order = _sorting(channel)
         arrays = {name: column.take(order) for name, column in columns.items()}
         channel = channel.take(order)
         first = np.flatnonzero(channel[1:] != channel[:-1]) + 1
@@ -352,3 +351,15 @@ class Run:
         if name == "message":
             return self.seq.astype(np.int64) + self.base
         return np.full(self.rows, _NAN) if name == "score" else np.zeros(self.rows, np.uint8)
+
+
+def _sorting(channel: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """Return the order that sorts channels, stable, by half of their bits at a time.
+
+    NumPy sorts 16 bits by counting, which is three times as fast as comparing 32.
+    """
+    order = np.argsort(channel.astype(np.uint16), kind="stable")
+    if channel.max() < _SMALL:
+        return order
+    high = (channel >> np.uint32(16)).astype(np.uint16)
+    return order[np.argsort(high[order], kind="stable")]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import os
+from contextlib import suppress
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +34,8 @@ __all__ = ["NearcastServer", "Ready", "serve"]
 _log = logging.getLogger("nearcast.server")
 _GRACE_S = 10
 _COLLECT_AFTER = 50_000
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 1 << 20
 FAILED = 70
 """The exit code when nothing can be written or matched any more."""
 
@@ -92,6 +96,7 @@ def serve(
     # Who watches the demo need not see every request.
     _log_to_stderr(logging.WARNING if settings is not None and settings.demo else logging.INFO)
     address = _bound(host, port)
+    _free_at_once()
     compile_kernels()
     service = open_service(where)  # here, where what goes wrong is the caller's to tell
     app = create_app(lambda: service, settings)
@@ -167,6 +172,16 @@ def _collect_less() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
+
+
+def _free_at_once() -> None:
+    """Let large arrays go back to the system when they are freed, where the C library is glibc.
+
+    It would learn to keep them in its heaps, of which every thread has one: between small objects
+    that live longer, each segment of events left some megabytes that nothing fitted into.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def _url(server: uvicorn.Server, host: str) -> str:

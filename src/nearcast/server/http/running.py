@@ -35,7 +35,7 @@ _log = logging.getLogger("nearcast.server")
 _GRACE_S = 10
 _COLLECT_AFTER = 50_000
 _M_MMAP_THRESHOLD = -3
-_LARGE_BYTES = 1 << 20
+_LARGE_BYTES = 8 << 20
 FAILED = 70
 """The exit code when nothing can be written or matched any more."""
 

@@ -154,8 +154,11 @@ export class MapView {
     this.#overlay("preview", overlays.previewFeatures(messages));
   }
 
+  /** Shows the boxes of a trace and the place of its message, without counts per cell below. */
   showTrace(trace: Trace | null): void {
     this.#overlay("trace", trace ? overlays.traceFeatures(trace) : []);
+    this.highlight(trace ? placeOf(trace.message) : null);
+    void this.ready.then(() => overlays.showCellLayers(this.map, trace === null));
   }
 
   highlight(place: [number, number] | null): void {

@@ -39,6 +39,12 @@ export function paintOverlays(map: MapLibre, colors: OverlayColors): void {
   }
 }
 
+export function showCellLayers(map: MapLibre, shown: boolean): void {
+  for (const layer of ["cells-fill", "cells-count"]) {
+    map.setLayoutProperty(layer, "visibility", shown ? "visible" : "none");
+  }
+}
+
 export function setOverlay(map: MapLibre, id: OverlaySource, features: Feature[]): void {
   const source = map.getSource(id) as GeoJSONSource | undefined;
   source?.setData({ type: "FeatureCollection", features });

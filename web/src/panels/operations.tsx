@@ -107,7 +107,8 @@ function TraceSection() {
 }
 
 function TraceShown({ trace }: { trace: Trace }) {
-  const nodes = trace.segments.flatMap((segment) => segment.nodes);
+  const segments = trace.segments.toSorted((a, b) => b.subscriptions - a.subscriptions);
+  const nodes = segments.flatMap((segment) => segment.nodes);
   const boxes = nodes.flatMap((node) => node.boxes);
   const opened = boxes.filter((box) => box.opened).length;
   return (
@@ -124,7 +125,7 @@ function TraceShown({ trace }: { trace: Trace }) {
           <li key={`${at}-${token}`}>{token}</li>
         ))}
       </ul>
-      {trace.segments.map((segment, at) => (
+      {segments.map((segment, at) => (
         <details key={at} open={at === 0}>
           <summary>
             {segment.index}, {plural(segment.subscriptions, "subscription")}

@@ -61,6 +61,12 @@ def texts(*names: str) -> list[bytes]:
     return [b'{"id":"%s","text":"tea","lon":1.0,"lat":1.0}' % name.encode() for name in names]
 
 
+def living(count: int) -> list[bytes]:
+    """Messages that meet what comes in the next quarter of an hour."""
+    message = b'{"id":"%d","text":"tea","lon":1.0,"lat":1.0,"ttl_s":900.0}'
+    return [message % n for n in range(count)]
+
+
 async def publish(service: Service, *names: str, key: str | None = None) -> Answer:
     digest = b"".join(texts(*names))
     return await service.publish(0, texts(*names), b"note", key, digest)
@@ -484,10 +490,7 @@ def test_a_feed_that_begins_in_the_middle_of_a_record(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with running(tmp_path) as service:
-            living = [
-                b'{"id":"%d","text":"tea","lon":1.0,"lat":1.0,"ttl_s":900.0}' % n for n in range(5)
-            ]
-            await service.publish(0, living, b"", None, b"")
+            await service.publish(0, living(5), b"", None, b"")
             await subscribe(service, initial=True)
             feed = await service.feed(0, "ann", Position(0))
             events = await take(feed, 5)
@@ -516,10 +519,7 @@ def test_the_rest_of_a_record_that_was_trimmed(tmp_path: Path) -> None:
     async def work() -> None:
         service = Service.open(tmp_path, seal=Seal(5, 1000))
         service.start()
-        living = [
-            b'{"id":"%d","text":"tea","lon":1.0,"lat":1.0,"ttl_s":900.0}' % n for n in range(5)
-        ]
-        await service.publish(0, living, b"", None, b"")
+        await service.publish(0, living(5), b"", None, b"")
         await subscribe(service, initial=True)
         feed = await service.feed(0, "ann", Position(0))
         events = await take(feed, 5)

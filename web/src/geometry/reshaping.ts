@@ -1,7 +1,7 @@
 // Regions changed by their corners: of a circle, by a point on its edge.
 
 import type { Position, Region } from "../api/types";
-import { boxRing, distanceM, positionAt } from "./regions";
+import { boxRing, distanceM, positionAt, wrapLon } from "./regions";
 
 /** Where a region can be grabbed to change its shape; nowhere if it is a point. */
 export function handlesOf(region: Region): Position[] {
@@ -55,11 +55,7 @@ function reshapedBox(box: Box, corner: number, dLon: number, dLat: number): Box 
   if (corner < 2) south = Math.max(-90, Math.min(north, south + dLat));
   else north = Math.min(90, Math.max(south, north + dLat));
   if (east - west >= 360) return { ...box, west: -180, east: 180, south, north };
-  return { ...box, west: wrapped(west), east: wrapped(east), south, north };
-}
-
-function wrapped(lon: number): number {
-  return lon > 180 ? lon - 360 : lon < -180 ? lon + 360 : lon;
+  return { ...box, west: wrapLon(west), east: wrapLon(east), south, north };
 }
 
 function limited(degrees: number, most: number): number {

@@ -3,7 +3,7 @@
 A feed reads what it has missed from the event store, then the blocks that the matcher hands over,
 and goes back to the store if it falls behind. Live and resumed streams are the same code, and a
 slow reader costs no memory: it only has a position. A reader that waits and can send without
-waiting is called at once, which is a third of the work of waking its task.
+waiting is called at once, which is less work than waking its task.
 """
 
 from __future__ import annotations

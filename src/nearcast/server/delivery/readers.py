@@ -56,8 +56,8 @@ class Readers:
         self._first_seq, self._last_seq = first_seq(), events.last_seq
         self._total = np.zeros(16, np.int64)  # by channel: events since somebody reads it
         self._count = np.zeros(16, np.int64)  # by channel: its readers
-        # By reader. One number of an `array` changes ten times as fast as one of a NumPy array,
-        # and every event that is delivered changes three.
+        # By reader. One number of an `array` changes faster than one of a NumPy array, and every
+        # write to a stream changes three.
         self._read = array("q")  # the total of its channel as of its position
         self._seq = array("q")
         self._moves = array("q")

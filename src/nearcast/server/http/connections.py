@@ -37,8 +37,8 @@ class Connection:
     def write(self, data: bytes) -> None:
         """Write a part of an answer whose length is not known, as `send` of ASGI would.
 
-        That is a coroutine, and each piece of middleware around it another one; a stream that sends
-        every event on its own spends half of its time there.
+        That is a coroutine, and each piece of middleware around it another one, for every event of
+        a stream that sends each on its own.
         """
         if self._answer.chunked_encoding:
             data = b"%x\r\n%b\r\n" % (len(data), data)

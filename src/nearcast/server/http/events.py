@@ -243,7 +243,11 @@ class EventStream(Response):
             self._feed.close()
 
     def _send(self, connection: Connection, events: list[Rendered]) -> None:
-        connection.write(b"".join(map(self._frame, events)))
+        try:
+            connection.write(b"".join(map(self._frame, events)))
+        except (OSError, RuntimeError):  # as in `_write`; the other feeds of the block go on
+            self._feed.end()
+            return
         self._context.delivered(events, self._kind)
 
     async def _write(self, send: Send, data: bytes) -> None:

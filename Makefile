@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install java first-look run test lint types layers tests tests-interpreted tests-spark tests-kafka tests-server tests-web tests-package postgres chromium web coverage docs soak bench clean
+.PHONY: install java first-look pipeline server-kernels run test test-all tested-with check mutants lint types postgres chromium web coverage docs soak bench clean
 
 install: .venv/installed
 
@@ -47,63 +47,74 @@ java:
 # Something to see while Spark is being installed; it also compiles what the pipeline uses.
 first-look: .venv/library-installed
 	@echo; echo "A first look, while Spark (430 MB) is being installed: messages and subscriptions, generated and matched."
-	@echo "The first match on a machine compiles the index, which takes about half a minute."
+	@echo "On a new machine the index is compiled first, which takes about half a minute; later matches load it."
 	@$(BIN)/nearcast generate --dataset places --subscriptions 100000 --messages 20000 --out out/first > /dev/null
 	@$(BIN)/nearcast match --subscriptions out/first/subscriptions.parquet --messages out/first/messages.parquet \
 		--out out/first/matches.parquet --map out/first/matches.png
+
+pipeline:
+	@echo; echo "The whole pipeline: with the library, on Spark, and as a stream."
+	@$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
+
+# What the server compiles at its first start: meanwhile, so that nobody waits for it afterwards.
+server-kernels:
+	@NEARCAST_COMPILE=at-once nice -n 5 $(BIN)/python -c 'from nearcast.server.warming import compile_kernels; compile_kernels()'
 
 # The pipeline, then the demo of the live server, until Ctrl-C. ONCE=1: its sample stream over HTTP, for a minute, with a summary.
 PORT ?= 8080
 RUN_SECONDS ?= 60
 run: .venv/library-installed
 	@$(MAKE) --no-print-directory --jobs 3 first-look .venv/spark-installed java
-	@echo; echo "The whole pipeline: with the library, on Spark, and as a stream."
-	@$(BIN)/python examples/spark/pipeline.py out/run 20000 100000
+	@$(MAKE) --no-print-directory --jobs 2 pipeline server-kernels
 	@echo
 	@$(if $(ONCE),$(BIN)/python examples/live_server.py out/first --port $(PORT) --seconds $(RUN_SECONDS),$(BIN)/nearcast serve --demo --port $(PORT))
 
-# Two at a time, those first that take longest: the tests with Spark often wait for Java. Each is shown when it is done.
-test: lint layers
-	@$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
-		tests tests-spark tests-server tests-web tests-interpreted types tests-kafka tests-package docs
+# All suites, two at a time (tools/suites.py): progress while they run, failures as they happen, times at the end.
+SUITES = $(BIN)/python tools/suites.py
+test: install tested-with
+	@$(SUITES)
+
+# The long form of every suite: more examples, more kills, all versions. Before a release, and every night.
+test-all: install tested-with
+	@$(SUITES) --long
+
+# One suite: make tests-server. LONG=1: its long form.
+tests-%: install tested-with
+	@$(SUITES) $(if $(LONG),--long) $*
+
+# What suites need beside Python. What cannot be had is said, and its tests are skipped.
+tested-with: install
+	@$(MAKE) --no-print-directory java postgres chromium web
+
+# Style, types, layers, and the tests of what changed since REV and of what imports it: about three minutes.
+REV ?= HEAD
+check: install
+	@$(SUITES) --since $(REV)
+
+# Faults planted in our code, and whether tests find them. It takes hours.
+mutants: install
+	$(BIN)/python tools/mutants.py
 
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: install
 	$(BIN)/mypy
 
-layers: install
-	$(BIN)/lint-imports --no-cache
-
-# One worker runs all tests of a family of indexes, or of a file: see conftest.py.
-PYTEST = $(BIN)/pytest -n 2 --durations 15
-
-tests: install
-	$(PYTEST) --ignore tests/spark --ignore tests/kafka --ignore tests/server --ignore tests/client --ignore tests/web
-
-# The kernels once more as plain Python: what Numba compiles is what was written.
+# Statements and branches that tests run, kernels included: as plain Python, which can take hours.
 KERNEL_TESTS = $(addprefix tests/compiled/test_,borrow.py distances_and_areas.py partition.py simd_boxes.py sorting.py token_table.py)
 ROAD_TESTS = $(addprefix tests/datasets/test_,movers.py roads_network.py)
-tests-interpreted: install
-	NUMBA_DISABLE_JIT=1 $(PYTEST) tests/indexes tests/text $(KERNEL_TESTS) $(ROAD_TESTS)
-
-# Statements and branches that tests run, kernels included: as plain Python, which can take hours.
 COVERED = tests/indexes tests/text $(KERNEL_TESTS) $(ROAD_TESTS) tests/engine tests/model tests/intake tests/storage tests/cli tests/test_columns.py tests/test_growing.py
 coverage: install
 	rm -rf out/coverage
-	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -n 2 $(COVERED)
+	NEARCAST_LONG=1 NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -n 2 $(COVERED)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet
 	$(BIN)/coverage html --quiet
 	$(BIN)/python tools/coverage_page.py out/coverage/coverage.json $(COVERED)
 	@echo "The tables of docs/benchmarks/coverage.md are new; out/coverage/html/index.html shows every line."
-
-# The live server and its client: faults, a real PostgreSQL, thousands of malformed requests.
-tests-server: install
-	@$(MAKE) --no-print-directory postgres
-	$(PYTEST) -rs tests/server tests/client
 
 # Where PostgreSQL is missing, root on Debian or Ubuntu gets it. Tests start one of their own, on a free port.
 postgres:
@@ -137,12 +148,6 @@ web/node_modules/.package-lock.json: web/package-lock.json
 
 run: web
 
-# The map: its modules in Node, then the page in a real browser against a real server.
-tests-web: install
-	@$(MAKE) --no-print-directory web chromium
-	@if command -v npm > /dev/null; then cd web && npm test --silent; fi
-	$(BIN)/pytest -rs tests/web
-
 # Where Chromium is missing, root on Debian gets it. Another apt may run at the same time.
 chromium:
 	@if command -v chromium > /dev/null; then exit 0; fi; \
@@ -158,20 +163,6 @@ chromium:
 		echo "Chromium is not installed; its tests are skipped."; \
 	fi
 
-# Spark on two threads of one process, and on executors of their own; one session each.
-tests-spark: install
-	@$(MAKE) --no-print-directory java
-	$(PYTEST) tests/spark
-
-# Streams through a real Kafka broker, fetched once from Maven Central; a skip says what could not be had.
-tests-kafka: install
-	@$(MAKE) --no-print-directory java
-	NEARCAST_KAFKA=1 $(BIN)/pytest -rs tests/kafka
-
-# The wheel and the sdist: built, checked, installed into an empty environment and tried.
-tests-package: install
-	NEARCAST_PACKAGE=1 $(BIN)/pytest tests/package
-
 # The documentation site in out/site; a broken link or anchor is an error. With --quiet, MkDocs would not count warnings.
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -179,7 +170,7 @@ docs: install
 
 # The generated tests again and again with other seeds, for an hour or a night.
 ROUNDS ?= 20
-SOAK = NEARCAST_KILLS=40 NEARCAST_MALFORMED_ROWS=1000000 NEARCAST_SERVER_KILLS=50 NEARCAST_MALFORMED_REQUESTS=100000 \
+SOAK = NEARCAST_LONG=1 NEARCAST_KILLS=40 NEARCAST_MALFORMED_ROWS=1000000 NEARCAST_SERVER_KILLS=50 NEARCAST_MALFORMED_REQUESTS=100000 \
 	NEARCAST_SERVER_CLIENTS=1000 NEARCAST_SERVER_FLIPS=50 NEARCAST_POSTGRES_KILLS=20 \
 	NEARCAST_WEBHOOK_EVENTS=300 NEARCAST_WEBHOOK_KILLS=30 NEARCAST_PACING_STEPS=2000
 soak: install java

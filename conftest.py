@@ -1,17 +1,25 @@
 """What all tests, doctests among them, have in common."""
 
+import os
 import re
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from effort import LONG, examples
+
+# Tests are of compiled kernels, whatever the size of their arrays. The first calls as plain Python
+# have tests of their own (tests/compiled/test_first_calls.py).
+os.environ.setdefault("NEARCAST_COMPILE", "at-once")
+
 # Fixtures with a real PostgreSQL (tests/server/postgres.py), with a server and its clients, and
 # with the page in a browser.
 pytest_plugins = ["postgres", "client_fixtures", "web_fixtures"]
 
-# Kernels are compiled at their first call, for which no deadline allows.
-settings.register_profile("nearcast", deadline=None)
+# Kernels are compiled at their first call, for which no deadline allows. Examples that failed are
+# kept in .hypothesis, and tried first the next time.
+settings.register_profile("nearcast", deadline=None, max_examples=examples(100))
 settings.load_profile("nearcast")
 
 FAMILIES = {
@@ -40,8 +48,13 @@ FIRST = [
 """What takes longest, so that no worker is left with it at the end."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put first what takes longest."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave long tests to the long form, and put first what takes longest."""
+    if not LONG:
+        long = [item for item in items if item.get_closest_marker("long")]
+        if long:
+            config.hook.pytest_deselected(items=long)
+            items[:] = [item for item in items if not item.get_closest_marker("long")]
     rank = {group: number for number, group in enumerate(FIRST)}
     items.sort(key=lambda item: rank.get(_group(item.nodeid), len(rank)))
 

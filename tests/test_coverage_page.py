@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import coverage_page
 import pytest
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-TOOL = Path(__file__).parents[1] / "tools" / "coverage_page.py"
-
-
-@pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("coverage_page", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look it up
-    spec.loader.exec_module(module)
-    return module
+    from pathlib import Path
 
 
 def make_file(statements: int, covered: int, branches: int, taken: int) -> dict[str, Any]:
@@ -48,8 +33,8 @@ REPORT = {
 }
 
 
-def test_packages_and_modules_are_counted(tool: ModuleType) -> None:
-    block = tool.coverage_block(REPORT, ["tests/text", "tests/test_columns.py"], "A note.")
+def test_packages_and_modules_are_counted() -> None:
+    block = coverage_page.coverage_block(REPORT, ["tests/text", "tests/test_columns.py"], "A note.")
     assert "| `nearcast` | 10 | 0 | 100.0 % |" in block
     assert "| `text` | 69 | 20 | 61.8 % |" in block
     assert "| `spark` | 100 | 20 | 0.0 % |" in block
@@ -62,12 +47,12 @@ def test_packages_and_modules_are_counted(tool: ModuleType) -> None:
     assert "A note." in block
 
 
-def test_only_the_text_between_the_markers_is_replaced(tool: ModuleType, tmp_path: Path) -> None:
+def test_only_the_text_between_the_markers_is_replaced(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{tool.BEGIN}\nold\n{tool.END}\nafter\n")
-    tool.rewrite_page(page, "\nnew\n")
-    tool.rewrite_page(page, "\nnewer\n")
-    assert page.read_text() == f"before\n{tool.BEGIN}\nnewer\n{tool.END}\nafter\n"
+    page.write_text(f"before\n{coverage_page.BEGIN}\nold\n{coverage_page.END}\nafter\n")
+    coverage_page.rewrite_page(page, "\nnew\n")
+    coverage_page.rewrite_page(page, "\nnewer\n")
+    assert page.read_text() == f"before\n{coverage_page.BEGIN}\nnewer\n{coverage_page.END}\nafter\n"
     page.write_text("no markers")
     with pytest.raises(SystemExit, match="must contain"):
-        tool.rewrite_page(page, "new")
+        coverage_page.rewrite_page(page, "new")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,10 @@ def page_of(name: str) -> str:
     return re.sub(r"\+(?=[a-z])", "-plus-", name).replace("+", "-plus")
 
 
+def sources(folder: str) -> list[Path]:
+    return [path.relative_to(ROOT) for path in (ROOT / folder).rglob("*.py")]
+
+
 def without_code(page: Path) -> str:
     text = command_reference() if page == COMMANDS else page.read_text()
     return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -80,6 +85,24 @@ def test_links_lead_somewhere(page: Path) -> None:
         linked = (page.parent / path).resolve() if path else page
         assert linked.exists() or linked == COMMANDS, target
         assert not anchor or anchor in anchors(linked), target
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_files_in_the_text_exist(name: str) -> None:
+    text = (ROOT / name).read_text().partition("## Add an index")[0]  # files of an index to be
+    paths = {path.as_posix() for folder in ("src", "tests", "tools") for path in sources(folder)}
+    paths |= {path.name for path in ROOT.glob("*.py")}
+    for file in re.findall(r"`([\w/]+\.py)`", text):
+        assert any(f"/{path}".endswith(f"/{file}") for path in paths), file
+
+
+def test_the_table_of_extras_has_all_that_are_for_users() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for_users = {*project["optional-dependencies"]} - {"dev", "docs"}
+    table = (ROOT / "docs/index.md").read_text().partition("| extra | adds | for |")[2]
+    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert len(listed) == len({*listed})
+    assert {*listed} == for_users
 
 
 def test_every_index_has_a_page_and_a_line_in_the_overview() -> None:
@@ -122,12 +145,18 @@ def test_the_pictures_of_indexes_are_small_and_shown() -> None:
         assert any(f"](../images/{picture.name})" in text for text in texts)
 
 
-@pytest.mark.parametrize("page", PLAIN, ids=lambda page: str(page.relative_to(ROOT)))
+def named(page: Path) -> pytest.ParameterSet:
+    """Return a page with its name; what pages of benchmarks run takes long."""
+    marks = [pytest.mark.long] if page.parent.name == "benchmarks" else []
+    return pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
+
+
+@pytest.mark.parametrize("page", [named(page) for page in PLAIN])
 def test_the_blocks_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A page may bring an index of its own, which other tests should not see.
-    monkeypatch.setattr(registry, "_INDEXES", {**registry._INDEXES})
+    monkeypatch.setattr(registry, "_registered", {**registry._registered})
     monkeypatch.setattr(sys, "path", [*sys.path])
     known = {*sys.modules}
     assert run_page(page, tmp_path) > 0

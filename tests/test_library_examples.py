@@ -152,7 +152,7 @@ def test_ranking(capsys: pytest.CaptureFixture[str]) -> None:
 def test_own_index(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(registry, "_INDEXES", dict(registry._INDEXES))
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     runpy.run_path(str(EXAMPLES / "own_index.py"), run_name="__main__")
     assert capsys.readouterr().out == "agrees with the scan\nmatches: [5, 6, 7]\n"
     command = "bench compare --index own_index:WestToEast,scan --subscriptions 500 --messages 20"

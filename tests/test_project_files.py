@@ -74,6 +74,8 @@ def test_the_workflow_tests_the_oldest_supported_python() -> None:
 
 def test_commands_in_workflows_and_contributing_are_targets_of_make() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    suites = (ROOT / "tools" / "suites.py").read_text()
+    targets |= {f"tests-{name}" for name in re.findall(r'^    "([\w-]+)": _', suites, re.MULTILINE)}
     texts = [path.read_text() for path in WORKFLOWS]
     texts += [(ROOT / name).read_text() for name in ("CONTRIBUTING.md", "SECURITY.md")]
     texts += [(ROOT / "docs" / "reference" / "releasing.md").read_text()]

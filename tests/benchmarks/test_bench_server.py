@@ -26,6 +26,15 @@ TINY = (
 ).split()
 
 
+def test_publishing_is_measured(tmp_path: Path) -> None:
+    command = ["bench", "server", *TINY, "--scenario", "publish", "--out", str(tmp_path), "--json"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    [publishing] = json.loads(done.stdout)["scenarios"]["publish"]["rounds"]
+    assert publishing["messages"] > 0
+
+
+@pytest.mark.long
 def test_every_scenario_runs_and_nothing_is_lost(tmp_path: Path) -> None:
     command = ["bench", "server", *TINY, "--out", str(tmp_path), "--json"]
     done = CliRunner().invoke(app, command)

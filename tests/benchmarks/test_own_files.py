@@ -100,6 +100,24 @@ def test_the_command_takes_files(tmp_path: Path) -> None:
     assert "is for generated data, not for files" in " ".join(drawn.output.split())
 
 
+def test_columns_of_files_may_have_other_names(tmp_path: Path) -> None:
+    subscriptions, messages = write_files(tmp_path)
+    messages.write_text(messages.read_text().replace('"text"', '"body"'))
+    given = ["bench", "compare", "--index", "trie-pyramid", "--rounds", "1"]
+    given += ["--out", str(tmp_path / "out"), "--subscriptions-file", str(subscriptions)]
+    given += ["--messages-file", str(messages)]
+    asked = CliRunner().invoke(app, given)
+    assert "Use --column text=body" in " ".join(asked.output.split())
+    done = CliRunner().invoke(app, [*given, "--column", "text=body"])
+    assert done.exit_code == 0, done.output
+    result = json.loads((tmp_path / "out" / "compare-mine-399-own.json").read_text())
+    assert " --column text=body " in result["command"]
+    assert result["results"][0]["matches_per_message"] > 10
+    drawn = CliRunner().invoke(app, ["bench", "compare", "--column", "text=body"])
+    assert drawn.exit_code == 2
+    assert "--column: is for files, not for generated data" in " ".join(drawn.output.split())
+
+
 @pytest.mark.parametrize(
     ("option", "problem"),
     [

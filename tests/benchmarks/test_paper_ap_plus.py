@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from typer.testing import CliRunner
 
+from effort import LONG
 from nearcast.benchmarks.paper import (
     MOVING_PAPERS,
     MovingExperiment,
@@ -37,7 +38,7 @@ from nearcast.errors import InvalidInput
 if TYPE_CHECKING:
     from pathlib import Path
 
-PLAN = MovingPaperPlan(1_000, 300, ticks=3)
+PLAN = MovingPaperPlan(1_000, 300, ticks=3) if LONG else MovingPaperPlan(200, 60, ticks=3)
 KEPT = ("ap+-tree", "kk-index", TWIN)
 
 
@@ -149,7 +150,7 @@ def test_the_command_writes_everything(tmp_path: Path, monkeypatch: pytest.Monke
         AP_PLUS, figures=(replace(figure, panels=panels),), series=series, statements=()
     )
     monkeypatch.setitem(MOVING_PAPERS, "ap-plus", small)
-    sizes = ["--subscriptions", "500", "--messages", "100", "--ticks", "1"]
+    sizes = ["--subscriptions", "200", "--messages", "50", "--ticks", "1"]
     command = ["bench", "paper", "ap-plus", "--figure", "mobility", *sizes, "--out", str(tmp_path)]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
@@ -164,6 +165,7 @@ def test_the_command_writes_everything(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_readme_names_the_command(run: Run) -> None:
     block = tables_block([run.result])
     assert (
-        "`nearcast bench paper ap-plus --subscriptions 1000 --messages 300 --ticks 3 --seed 0 "
+        f"`nearcast bench paper ap-plus --subscriptions {PLAN.subscriptions} "
+        f"--messages {PLAN.messages} --ticks 3 --seed 0 "
         "--figure apart,variants,circles,ticks,lifetimes`"
     ) in block

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pytest
 from typer.testing import CliRunner
 
+from effort import LONG
 from nearcast import indexes
 from nearcast.benchmarks.paper import (
     PAPERS,
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MACHINE = {"processor": "Toaster", "cores": 3, "memory_gb": 1.5, "python": "3.11", "numba": "1"}
-FEW = Plan(2_000, 30, rounds=3, sample=5, point_s=0.001)
+SUBSCRIPTIONS = 2_000 if LONG else 1_300
+FEW = Plan(SUBSCRIPTIONS, 30, rounds=3, sample=5, point_s=0.001)
 # The scan of ranked subscriptions is plain Python: a message takes milliseconds.
 FEW_RANKED = replace(FEW, messages=5, sample=2)
 
@@ -50,11 +52,13 @@ class Run(NamedTuple):
     result: dict[str, Any]
 
 
-def smaller(experiment: Experiment, last: int = 0) -> Experiment:
-    """Return an experiment with its last figures (0: all), and few panels."""
+def smaller(experiment: Experiment, last: int = 0, *, one_of_a_kind: bool = False) -> Experiment:
+    """Return an experiment with its last figures (0: all) or one of each kind, and few panels."""
     # Ranked experiments have dozens of data sets: those of the first panels are enough.
-    panels = 1 if is_ranked(experiment) else None
+    panels = 1 if is_ranked(experiment) or not LONG else None
     figures = tuple(fewer_panels(figure, panels) for figure in experiment.figures[-last:])
+    if one_of_a_kind:
+        figures = tuple({figure.kind: figure for figure in figures}.values())
     small = with_simple_indexes(replace(experiment, figures=figures, statements=()))
     kept = [
         replace(one, cases=tuple(case for case in one.cases if measures(small, one, case)))
@@ -106,7 +110,9 @@ def measures(experiment: Experiment, statement: Statement, case: Case) -> bool:
 
 @pytest.fixture(scope="module", params=PAPERS)
 def run(request: pytest.FixtureRequest) -> Run:
-    small = smaller(PAPERS[request.param])
+    # The scan of ranked subscriptions takes most of the time: two figures have every kind of point.
+    few = 2 if is_ranked(PAPERS[request.param]) and not LONG else 0
+    small = smaller(PAPERS[request.param], last=few, one_of_a_kind=not LONG)
     said: list[tuple[int, int]] = []
     plan = FEW_RANKED if is_ranked(small) else FEW
     result = measure(small, plan, lambda what, done, total: said.append((done, total)))
@@ -122,8 +128,8 @@ def test_all_points_of_figures_are_measured(run: Run) -> None:
     for figure in run.experiment.figures:
         for point in figure.points():
             series, build = run.experiment.series[point.series], builds[point.dataset, point.series]
-            assert build["subscriptions"] == round(2_000 * series.share)
-            assert build["built"] == round(2_000 * series.share * series.built)
+            assert build["subscriptions"] == round(SUBSCRIPTIONS * series.share)
+            assert build["built"] == round(SUBSCRIPTIONS * series.share * series.built)
             assert ("us_per_insert" in build) == (series.built < 1.0)
             assert len(points[point]["rounds_us"]) == 3
             assert points[point]["examined_per_message"] >= points[point]["matches_per_message"]
@@ -173,7 +179,7 @@ def test_figures_and_tables_are_written(run: Run, tmp_path: Path) -> None:
 def test_some_figures_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = smaller(PAPERS["stamp"])
     monkeypatch.setitem(PAPERS, "stamp", small)
-    sizes = ["--subscriptions", "2000", "--messages", "5", "--rounds", "1", "--out", str(tmp_path)]
+    sizes = ["--subscriptions", "1300", "--messages", "5", "--rounds", "1", "--out", str(tmp_path)]
     command = ["bench", "paper", "stamp", "--figure", "cost-model,leaf", *sizes]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
@@ -198,6 +204,7 @@ def test_little_memory_gives_more_heats() -> None:
     assert {p["heat"] for p in result["points"]} == {1, 2, 3}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAPERS)
 def test_the_command_writes_everything(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

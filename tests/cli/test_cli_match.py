@@ -273,7 +273,7 @@ def test_matches_name_owners_on_request(
 
 def test_tokenizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = 'id,expression,west,south,east,north\na,floods,0,0,9,9\nb,"""old town""",0,0,9,9\n'
-    (tmp_path / "subscriptions.csv").write_text(wanted + "c,C++,0,0,9,9\nd,flood*,0,0,9,9\n")
+    (tmp_path / "subscriptions.csv").write_text(wanted + "c,C++,0,0,9,9\nd,flooding*,0,0,9,9\n")
     said = "id,text,lon,lat\n1,Flooding of old towns,1,1\n2,town old,1,1\n3,C++,1,1\n"
     (tmp_path / "messages.csv").write_text(said)
     files = {f"--{n}": str(tmp_path / f"{n}.csv") for n in ("subscriptions", "messages")}
@@ -314,3 +314,29 @@ def test_tokenizers_of_a_replay(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     found = [(u["message_id"], u["sign"]) for u in lines(files["--out"])]
     assert found == [("1", 1), ("1", -1), ("1", 1)]
+
+
+def test_the_summary_names_the_index_that_was_used(files: dict[str, str], tmp_path: Path) -> None:
+    assert "matched with ap-tree  " in match(files, "--index", "ap-tree").output
+    (tmp_path / "subscriptions.csv").write_text(
+        "id,keywords,lon,lat,radius_m,delta,tau,max_distance_m\n"
+        "a,coffee,5,5,,0.5,0.5,1000\nb,coffee,5,5,1000,,,\n"
+    )
+    done = match(files, "--index", "ap-tree")
+    said = "ap-tree (boolean subscriptions), ranked-pyramid (proximity subscriptions)"
+    assert f"matched with {said}: ap-tree does not take proximity ones" in done.output
+    result = json.loads(match(files, "--index", "ap-tree", "--json").output)
+    assert result["indexes"] == {"boolean": "ap-tree", "proximity": "ranked-pyramid"}
+    assert "matched with scan  " in match(files, "--index", "scan").output
+
+
+def test_large_files_are_matched_by_compiled_kernels(
+    files: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what is shown as matching contains no compiling; small files are not worth it."""
+    assert "as needed, while matching" in match(files).output
+    monkeypatch.setattr(match_job, "_LARGE_BYTES", 10)
+    calls: list[str] = []
+    monkeypatch.setattr(match_job, "compile_at_once", lambda: calls.append("at once"))
+    assert "as needed" not in match(files).output
+    assert calls == ["at once"]

@@ -119,6 +119,16 @@ def test_ids_are_made(folder: Folder) -> None:
     assert {len(message) for message, _ in folder.pairs()} == {32}
 
 
+def test_ids_of_two_types_that_are_written_alike_are_rejected(folder: Folder) -> None:
+    region = {"keywords": ["tea"], "lon": 13.4, "lat": 52.5, "radius_m": 5000}
+    rows = [{"id": id} | region for id in (7, "7", "8", 8, "a", 0, "x", "0", "07")]
+    folder.write("s.ndjson", "".join(json.dumps(row) + "\n" for row in rows))
+    assert folder.summary(s="s.ndjson")["matches"] == 12
+    assert {id for _, id in folder.pairs()} == {"7", "8", "a", "0", "x", "07"}
+    rejected = [(row["row"], row["field"]) for row in folder.rejects()]
+    assert rejected == [(2, "id"), (3, "id"), (8, "id")]
+
+
 def test_encodings_and_delimiters_of_each_file(folder: Folder) -> None:
     content = SUBSCRIPTIONS.replace(",", ";").replace("tea", "crème")
     folder.write("s.csv", content.encode("latin-1"))

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nearcast.compiled import cache as cache_module
-from nearcast.compiled.cache import ModuleFolder, UnsafeFolder, cache_folder, private_folder
+from nearcast.compiled.cache import (
+    ModuleFolder,
+    UnsafeFolder,
+    cache_folder,
+    note_use,
+    private_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,37 +224,23 @@ print(os.path.exists(own / "copy"), file=open({str(tmp_path / "exists")!r}, "w")
     assert os.listdir(tmp_path / "tmp") == []
 
 
-def test_unused_folders_of_a_module_are_removed_when_a_new_one_is_created(
+def test_files_that_nobody_uses_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NEARCAST_CACHE_DIR", str(tmp_path))
-    kernels = tmp_path / "kernels"
-    month, now = 31 * 86_400, os.stat(tmp_path).st_mtime
+    module = ModuleFolder("nearcast.compiled.shapes")
+    folder = module.open()
+    now = folder.stat().st_mtime
     ages = {
-        "compiled.shapes-0000000000000000": month,  # unused
-        "compiled.shapes-1111111111111111": month,  # unused, but somebody compiles
-        "compiled.shapes-2222222222222222": month - 2 * 86_400,
-        "compiled.shapes-more-3333333333333333": month,
-        "other.compiled.shapes-4444444444444444": month,
-        "compiled.shapes-notes": month,
+        "lock": 99,
+        "unused.nbc": 31,
+        "killed.nbc.1234.part": 31,
+        "used.nbc": 29,
+        "loaded.nbc": 31,
     }
-    for name, age in ages.items():
-        (kernels / name).mkdir(mode=0o700, parents=True)
-        (kernels / name / "lock").touch()
-        (kernels / name / "kernel.nbc").touch()
-        os.utime(kernels / name, (now - age, now - age))
-    kernels.chmod(0o700)
-    with open(kernels / "compiled.shapes-1111111111111111" / "lock", "wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        new = ModuleFolder(cache_module.PACKAGE / "compiled" / "shapes.py").open()
-    left = {path.name for path in kernels.iterdir()}
-    assert left == {*ages, new.name} - {"compiled.shapes-0000000000000000"}
-
-
-def test_a_folder_in_use_looks_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEARCAST_CACHE_DIR", str(tmp_path))
-    source = cache_module.PACKAGE / "compiled" / "shapes.py"
-    folder = ModuleFolder(source).open()
-    os.utime(folder, (0, 0))
-    assert ModuleFolder(source).open() == folder
-    assert folder.stat().st_mtime > 0
+    for name, days in ages.items():
+        (folder / name).touch()
+        os.utime(folder / name, (now - days * 86_400, now - days * 86_400))
+    note_use(folder / "loaded.nbc")
+    module.tidy()
+    assert {path.name for path in folder.iterdir()} == {"lock", "used.nbc", "loaded.nbc"}

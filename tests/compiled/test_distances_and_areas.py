@@ -10,6 +10,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.columns import EARTH_RADIUS_M, UNITS, WORLD, Shapes
 from nearcast.compiled.areas import outline_area
 from nearcast.compiled.distances import (
@@ -47,7 +48,7 @@ def exact_m(lon: int, lat: int, other_lon: int, other_lat: int) -> float:
     return float(2 * np.longdouble(EARTH_RADIUS_M) * np.arctan2(apart, opposite))
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 @given(lon=longitudes, lat=latitudes, other_lon=longitudes, other_lat=latitudes)
 def test_distances_have_the_digits_of_a_double(
     lon: int, lat: int, other_lon: int, other_lat: int
@@ -58,7 +59,7 @@ def test_distances_have_the_digits_of_a_double(
     assert found == place_distance_m(float(other_lon), float(other_lat), float(lon), float(lat))
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 @given(lon=longitudes, lat=latitudes, east=steps, north=steps, opposite=st.booleans())
 def test_distances_of_close_and_of_opposite_places(
     lon: int, lat: int, east: int, north: int, opposite: bool
@@ -78,7 +79,7 @@ def test_sines_and_arcs_are_those_of_the_c_library() -> None:
     assert np.abs([arc(s) for s in squares] - np.arcsin(np.sqrt(squares))).max() < 3e-16
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 @given(lon=longitudes, lat=latitudes, sides=st.tuples(longitudes, latitudes, longitudes, latitudes))
 def test_no_place_of_a_box_is_nearer_than_the_box(
     lon: int, lat: int, sides: tuple[int, int, int, int]

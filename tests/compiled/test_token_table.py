@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from effort import examples
 from nearcast.compiled.jit import JIT
 from nearcast.compiled.token_table import (
     COUNT,
@@ -141,7 +142,9 @@ class Pool(RuleBasedStateMachine):
 
 
 TestPool = Pool.TestCase
-TestPool.settings = settings(max_examples=100 if JIT else 10, stateful_step_count=40, deadline=None)
+TestPool.settings = settings(
+    max_examples=examples(100 if JIT else 10), stateful_step_count=40, deadline=None
+)
 
 
 @settings(deadline=None)

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.datasets.invented_words import MAX_WORDS, invented_words
 from nearcast.errors import InvalidInput
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 30_000))
 def test_words_are_distinct_and_a_larger_count_only_appends(count: int) -> None:
     some = invented_words(count).to_pylist()

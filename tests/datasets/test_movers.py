@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.datasets.roads import Edges, Movers, RoadNetwork, Routes, lattice, meters_per_tick
 from nearcast.datasets.roads.movers import SPEED_FACTORS
 from nearcast.errors import InvalidInput, UnknownName
@@ -224,7 +225,7 @@ def test_wanderers_prefer_better_roads_and_to_go_straight_on() -> None:
     route=st.sampled_from(["destinations", "wander"]),
     interval=st.integers(1, 3),
 )
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_a_mover_depends_on_no_other_one(
     seed: int, chosen: list[int], route: str, interval: int
 ) -> None:
@@ -304,12 +305,12 @@ def test_full_roads_are_slow() -> None:
     )
     arc, offset = full.arc.copy(), full.offset_m.copy()
     load = np.bincount(arc, minlength=TOWN.arcs)[arc]
-    room = np.maximum(4.0 * TOWN.arc_length_m[arc] / 1_000, 1.0)
+    capacity = np.maximum(4.0 * TOWN.arc_length_m[arc] / 1_000, 1.0)
     free.tick()
     full.tick()
     stayed = (free.arc == arc) & (full.arc == arc)
     free_m, full_m = (m.offset_m[stayed] - offset[stayed] for m in (free, full))
-    assert full_m / free_m == pytest.approx(np.minimum(1, room / load)[stayed])
+    assert full_m / free_m == pytest.approx(np.minimum(1, capacity / load)[stayed])
     assert (full_m < 0.9 * free_m).any()
 
 

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from effort import examples
 from nearcast.columns import UNITS
 from nearcast.datasets.roads import Edges, RoadNetwork, lattice, load_roads
 from nearcast.datasets.roads.graph import Graph, largest_strong_part
@@ -75,7 +76,7 @@ def maps(draw: st.DrawFn) -> tuple[list[tuple[int, int]], list[Edge]]:
     return [(100 * i, 7 * i * i) for i in range(nodes)], edges
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(maps())
 def test_the_largest_strong_part_is_that_of_reachability(
     drawn: tuple[list[tuple[int, int]], list[Edge]],
@@ -91,7 +92,7 @@ def test_the_largest_strong_part_is_that_of_reachability(
     assert set(np.flatnonzero(found).tolist()) == next(p for p in parts if len(p) == largest)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(maps())
 def test_chains_keep_all_roads_and_all_distances(
     drawn: tuple[list[tuple[int, int]], list[Edge]],

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.columns import UNITS, WORLD, Clauses, Messages
 from nearcast.datasets import DATASETS, Workload
 from nearcast.datasets.places import gazetteer
@@ -48,7 +49,7 @@ def test_tweets_do_not_change() -> None:
 
 
 @datasets
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     seed=st.integers(0, 2**40),
     count=st.integers(0, 60),

@@ -24,7 +24,7 @@ from nearcast.errors import (
     UnsupportedFile,
 )
 from nearcast.indexes.statistics import Statistics
-from nearcast.model import Circle, Message, Point, Polygon, Rect, Subscription, Update
+from nearcast.model import Circle, Message, Polygon, Proximity, Rect, Subscription, Update
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -141,10 +141,10 @@ def test_a_closed_engine_refuses_work() -> None:
 
 
 def test_ids_come_back_as_given() -> None:
-    engine = engine_with(*(Subscription(i, HERE) for i in ("1", 1, "é", -(2**63))))
-    assert set(matched(engine, Message("m", (0, 0), ""))) == {"1", 1, "é", -(2**63)}
+    engine = engine_with(*(Subscription(i, HERE) for i in ("2", 1, "é", -(2**63))))
+    assert set(matched(engine, Message("m", (0, 0), ""))) == {"2", 1, "é", -(2**63)}
     engine.unsubscribe(np.array([1]))
-    engine.unsubscribe(pa.array(["1"]))
+    engine.unsubscribe(pa.array(["2"]))
     engine.unsubscribe(["é", "é"])
     assert [s.id for s in engine] == [-(2**63)]
     engine.unsubscribe([])
@@ -224,7 +224,7 @@ def test_a_move_keeps_all_but_the_region() -> None:
     ring = [(0, 0), (4, 0), (4, 4), (0, 4)]
     hole = [(1, 1), (2, 1), (2, 2), (1, 2)]
     lens = Polygon([[ring, hole], [[(8, 8), (9, 8), (8, 9)]]])
-    for place in (lens, Circle(1, 2, 3.5), Point(3, 4), Rect(170, 0, -170, 1), HERE):
+    for place in (lens, Circle(1, 2, 3.5), Rect(3, 4, 3, 4), Rect(170, 0, -170, 1), HERE):
         engine.move("s", place)
         now = engine.get("s")
         assert now.region == place
@@ -491,3 +491,34 @@ def test_open_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be created"):
         Engine.open(tmp_path / "file", journal=True)
+
+
+@pytest.mark.parametrize(("first", "second"), [(7, "7"), ("7", 7), ("-8", -8), (0, "0")])
+def test_tables_can_tell_ids_apart(first: Any, second: Any) -> None:
+    engine = engine_with(Subscription(first, HERE, "tea"), Subscription("07", HERE, "tea"))
+    for call in (
+        lambda: engine.subscribe(Subscription(second, HERE, "tea")),
+        lambda: engine.replace(Subscription(second, HERE, "tea"), upsert=True),
+        lambda: engine.subscribe([Subscription(9, HERE), Subscription("9", HERE)]),
+    ):
+        with pytest.raises(DuplicateId, match="written like an id of another type"):
+            call()
+    columns = {"id": [second], "lon": [0.0], "lat": [0.0], "radius_m": [5.0]}
+    rejects = engine.subscribe_table(pa.table(columns))
+    assert (rejects.row.tolist(), rejects.field) == ([0], ("id",))
+    assert "tell them apart" in rejects.reason[0]
+    replaced = engine.replace_table(pa.table(columns), upsert=True)
+    assert (replaced.added, replaced.replaced, replaced.rejects.row.tolist()) == (0, 0, [0])
+    engine.unsubscribe(first)
+    engine.subscribe(Subscription(second, HERE, "tea"))
+    assert {s.id for s in engine} == {second, "07"}
+
+
+def test_stats_name_the_index_of_each_kind() -> None:
+    engine = Engine(index="keyword-first")
+    assert engine.stats().indexes == {}
+    engine.subscribe(Subscription("b", HERE, "tea"))
+    assert engine.stats().indexes == {"boolean": "keyword-first"}
+    near = Proximity(delta=0.5, tau=0.5, max_distance_m=10.0)
+    engine.subscribe(Subscription("n", (0, 0), "tea", ranking=near))
+    assert engine.stats().indexes == {"boolean": "keyword-first", "proximity": "ranked-pyramid"}

@@ -9,10 +9,11 @@ import sys
 import threading
 from pathlib import Path
 
+from effort import repeated
 from nearcast.engine import Engine
 from nearcast.model import Rect
 
-KILLS = int(os.environ.get("NEARCAST_KILLS", "20"))
+KILLS = repeated("NEARCAST_KILLS", 4, 20)
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 CHILD = Path(__file__).with_name("journal_child.py")
 

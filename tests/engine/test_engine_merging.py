@@ -267,3 +267,40 @@ def test_reserved_ids_survive_the_end_of_what_they_replace() -> None:
     assert directory.reserved(again).tolist() == [True]
     directory.cancel(again)
     assert (len(directory), directory.find(Ids.of(["a"])).tolist()) == (0, [-1])
+
+
+@pytest.mark.parametrize("when", ["never", "first", "between"])
+@pytest.mark.parametrize("ttl_s", [0.0, 0.5])
+def test_a_recording_gives_the_same_whenever_segments_are_merged(when: str, ttl_s: float) -> None:
+    engine = Engine(clock=lambda: 1e9)
+    engine.subscribe(Subscription("s", HERE, "tea", expires_at=40.0), time=0.0)
+    engine.subscribe(subscriptions(0, 600))
+    counts: list[int] = []
+    for time in (10.0, 20.0, 30.0, 40.0):
+        if when == "between" or (when == "first" and not counts):
+            engine.settle()
+        matches = engine.publish(Message(int(time), (0.5, 0.5), "tea", time=time, ttl_s=ttl_s))
+        counts.append(sum(match.subscription_id == "s" for match in matches))
+    assert counts == [1, 1, 1, 0]
+    engine.close()
+
+
+def test_what_has_expired_is_let_go_when_something_happens_by_the_clock() -> None:
+    clock = [0.0]
+    engine = Engine(clock=lambda: clock[0])
+    engine.subscribe([Subscription(i, HERE, "tea", expires_at=5.0) for i in range(600)])
+    clock[0] = 9.0
+    engine.settle()
+    assert engine.stats().segments == (600,)
+    assert engine.publish(Message("m", (0.5, 0.5), "tea")) == []
+    late = Message("late", (0.5, 0.5), "tea", time=1.0)
+    assert engine.publish(late) == []
+    engine.settle()
+    assert engine.stats().segments == ()
+    assert engine.publish(late) == []
+    engine.subscribe([Subscription(i, HERE, "tea", expires_at=10.0) for i in range(600)])
+    clock[0] = 11.0
+    engine.advance()
+    engine.settle()
+    assert engine.stats().segments == ()
+    engine.close()

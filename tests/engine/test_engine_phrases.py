@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from nearcast import Engine, Message, Overlap, Rect, Subscription
-from nearcast.errors import ExpressionError, InvalidInput
+from nearcast.errors import ExpressionError, ExpressionWarning, InvalidInput
+from nearcast.model.checks import stored_before
 from nearcast.testing.expressions import draw_expression, draw_text, is_true, write
 
 if TYPE_CHECKING:
@@ -159,6 +160,104 @@ def test_named_tokenizers_are_saved(name: str, tmp_path: Path) -> None:
         Engine.open(tmp_path / "a", tokenizer=name),
     ):
         assert matched(opened, *texts) == [*expected[name], set()]
+
+
+def test_operators_in_lower_case_give_a_warning(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path / "j", journal=True)
+    asked = Subscription("a", HERE, expression="tea or milk")
+    with pytest.warns(ExpressionWarning, match="'tea or milk': or is a word here") as caught:
+        engine.subscribe(asked)
+    assert caught[0].filename == __file__
+    with pytest.warns(ExpressionWarning, match="or is a word here"):
+        engine.replace(asked)
+    table = {"id": ["b", "c"], "expression": ["tea and milk", "x not y"]}
+    place = {"lon": [0.0] * 2, "lat": [0.0] * 2, "radius_m": [9.0] * 2}
+    with pytest.warns(ExpressionWarning, match="and is a word here") as caught:
+        engine.subscribe_table(pa.table({**table, **place}))
+    assert [one.filename for one in caught] == [__file__]
+    engine.close()
+    engine = Engine.open(tmp_path / "j", journal=True)  # no warning: nobody wrote it now
+    assert matched(engine, "tea milk", "tea or milk") == [set(), {"a"}]
+    engine.close()
+
+
+def test_a_journal_keeps_expressions_that_are_refused_now(tmp_path: Path) -> None:
+    table = pa.table(
+        {"id": [2], "expression": ["tea,milk"], "lon": [0.0], "lat": [0.0], "radius_m": [9.0]}
+    )
+    engine = Engine.open(tmp_path / "j", journal=True)
+    with stored_before():  # as an older version did
+        engine.subscribe(Subscription(1, HERE, expression="tea/milk"))
+        assert not len(engine.subscribe_table(table))
+    engine.close()
+    engine = Engine.open(tmp_path / "j", journal=True)
+    assert matched(engine, "tea milk", "milk tea") == [{1, 2}, set()]
+    [reason] = engine.subscribe_table(table.set_column(0, "id", pa.array([3]))).reason
+    assert ", between words" in reason
+    engine.checkpoint()
+    engine.close()
+    engine = Engine.open(tmp_path / "j", journal=True)
+    assert matched(engine, "tea milk", "milk tea") == [{1, 2}, set()]
+    engine.close()
+
+
+STEMMED = [
+    ("stem:german", "Überschw*", "Die überschwemmten Keller", "Über Schweden"),
+    ("stem:german", "Häuser*", "drei HÄUSERN", "ein Haus"),
+    ("stem:english", "running*", "still running", "a runner"),
+    ("stem:spanish", "niño*", "los NIÑOS", "la nina"),
+]
+
+
+@pytest.mark.parametrize(("name", "expression", "found", "other"), STEMMED)
+def test_beginnings_of_words_that_are_stemmed(
+    name: str, expression: str, found: str, other: str, tmp_path: Path
+) -> None:
+    """A beginning is compared with the words of a message, not with their stems."""
+    asked = [
+        Subscription("plain", HERE, expression=expression),
+        Subscription("not", HERE, expression=f"{found} NOT {expression}"),
+        Subscription("listed", HERE, [expression]),
+        Subscription("scoped", HERE, expression=expression, scope="a"),
+        Subscription("ranked", HERE, found, ranking=Overlap(0.5, 0.1), expression=expression),
+    ]
+    engine = Engine(tokenizer=name, clock=lambda: 100.0)
+    engine.subscribe(asked)
+    engine.save(tmp_path / "a")
+    wanted = {"plain", "listed", "ranked"}
+    for one in (engine, Engine.open(tmp_path / "a", clock=lambda: 100.0)):
+        assert matched(one, found, other) == [wanted, set()]
+        scoped = [Message(n, (0, 0), t, scope="a") for n, t in enumerate([found, other])]
+        pairs = {(m.message_id, m.subscription_id) for m in one.publish(scoped)}
+        assert pairs == {(0, id) for id in (*wanted, "scoped")}
+        texts = pa.table({"id": [0, 1], "text": [found, other], "lon": [0.0, 0], "lat": [0.0, 0]})
+        assert set(one.publish_table(texts).matches["subscription_id"].to_pylist()) == wanted
+        lists = texts.drop_columns("text").add_column(
+            0, "tokens", pa.array([[other, found], [other]])
+        )
+        assert set(one.publish_table(lists).matches["subscription_id"].to_pylist()) == wanted
+        assert one.explain(Message(0, (0, 0), found), "plain").matches
+        assert one.explain(Message(0, (0, 0), found), "not").forbidden
+
+
+@pytest.mark.parametrize(("name", "expression", "found", "other"), STEMMED)
+def test_living_messages_keep_words_that_are_stemmed(
+    name: str, expression: str, found: str, other: str, tmp_path: Path
+) -> None:
+    engine = Engine(tokenizer=name, clock=lambda: 100.0)
+    texts = [found, other, f"{other} {found}"]
+    engine.publish([Message(n, (0, 0), text, ttl_s=50) for n, text in enumerate(texts)])
+    engine.publish(Message(3, (0, 0), tokens=[other, found], ttl_s=50, scope="a"))
+    engine.save(tmp_path / "a")
+    for one in (engine, Engine.open(tmp_path / "a", clock=lambda: 100.0)):
+        one.subscribe(Subscription("later", HERE, expression=expression))
+        begun = one.advance(100)["message_id"].to_pylist()
+        assert sorted(begun) == [0, 2, 3]
+        ended = one.move("later", Rect(5, 5, 6, 6))
+        assert sorted(u.message_id for u in ended) == [0, 2, 3]
+        one._live._renew_vocabulary()
+        back = one.move("later", HERE)
+        assert sorted(u.message_id for u in back) == [0, 2, 3]
 
 
 def test_phrases_while_others_publish() -> None:

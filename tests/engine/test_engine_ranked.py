@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from effort import examples
 from nearcast.compiled.jit import JIT
 from nearcast.engine import Engine, merging, rows, store, upkeep
 from nearcast.engine.opening import open_parts
@@ -232,11 +233,11 @@ class JaccardMachine(RankedMachine):
 
 TestRankedMachine = RankedMachine.TestCase
 TestRankedMachine.settings = settings(
-    max_examples=50 if JIT else 2, stateful_step_count=25, deadline=None
+    max_examples=examples(50 if JIT else 2), stateful_step_count=25, deadline=None
 )
 TestJaccardMachine = JaccardMachine.TestCase
 TestJaccardMachine.settings = settings(
-    max_examples=25 if JIT else 2, stateful_step_count=25, deadline=None
+    max_examples=examples(25 if JIT else 2), stateful_step_count=25, deadline=None
 )
 
 
@@ -299,11 +300,12 @@ def test_weights_are_counted_again_when_subscriptions_have_doubled(
 
 
 def test_merges_and_restarts_change_no_bit(tmp_path: Path) -> None:
-    engine = Engine(similarity="cosine")
+    engine = Engine(similarity="cosine", weights="manual")
     for i in range(3000):
         wanted = [f"w{i % 7}", f"w{i % 11}", f"w{i % 13}"]
         ranking = Proximity(0.3 + i % 5 / 10, 0.2, 5000.0 + i)
         engine.subscribe(Subscription(i, (i % 50 / 5000, 0), [*set(wanted)], ranking=ranking))
+    engine.count_weights()
     version = engine.stats().weights_version
     before = scores(engine, "w1 w2 w3 w12 other")
     assert len(before) > 100

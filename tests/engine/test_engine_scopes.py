@@ -323,7 +323,8 @@ def test_an_explanation_tells_of_another_scope() -> None:
 
 
 def test_scopes_of_tables_may_be_integers_and_must_be_names() -> None:
-    table = pa.table({"id": [1, 2, 3], "geometry": ["POINT (1 1)"] * 3, "scope": ["7", "", "b"]})
+    square = "POLYGON ((0 0, 2 0, 2 2, 0 2, 0 0))"
+    table = pa.table({"id": [1, 2, 3], "geometry": [square] * 3, "scope": ["7", "", "b"]})
     subscriptions, rejects = read_subscriptions(table, vocabulary := Vocabulary())
     assert subscriptions.ids.tolist() == [1, 3]
     assert rejects.field == ("scope",)

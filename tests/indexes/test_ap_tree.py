@@ -21,6 +21,7 @@ from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
 from test_crafted_arrays import SEED, TRIES, crafted
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, questions, seeds
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import JIT
@@ -251,7 +252,9 @@ class ApTreeChanges(Changes):
 def test_changes() -> None:
     run_state_machine_as_test(
         ApTreeChanges,
-        settings=settings(max_examples=2 * EXAMPLES, stateful_step_count=STEPS, deadline=None),
+        settings=settings(
+            max_examples=examples(2 * EXAMPLES), stateful_step_count=STEPS, deadline=None
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_crafted_arrays import BUILDERS, SEED, crafted
 
+from effort import examples
 from nearcast.compiled import box_lists
 from nearcast.compiled.box_lists import CAPACITY, SIZE, START
 from nearcast.compiled.clauses import Ordered
@@ -46,7 +47,7 @@ def contents(row: Any, entry: Any) -> list[tuple[list[int], int, int]]:
     return found
 
 
-@settings(deadline=None, max_examples=60 if JIT else 20)
+@settings(deadline=None, max_examples=examples(60 if JIT else 20))
 @given(data=st.data())
 def test_a_list_agrees_with_a_plain_list(data: Any) -> None:
     """Append, drop, move and pack in any order."""

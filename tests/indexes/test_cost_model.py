@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.columns import WORLD
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput
@@ -64,7 +65,7 @@ LINES = st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1, width=16)), min_s
 
 
 @given(LINES, st.integers(1, 6))
-@settings(max_examples=150 if JIT else 40, deadline=None)
+@settings(max_examples=examples(150 if JIT else 40), deadline=None)
 def test_optimal_cuts_are_the_best_of_all(pairs: list[tuple[int, float]], cuts: int) -> None:
     weight, hit = np.array([w for w, _ in pairs]), np.array([h for _, h in pairs])
     found = optimal_keywords(weight, hit, cuts)
@@ -79,7 +80,7 @@ def test_optimal_cuts_are_the_best_of_all(pairs: list[tuple[int, float]], cuts: 
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 200), st.integers(1, 40))
-@settings(max_examples=100 if JIT else 20, deadline=None)
+@settings(max_examples=examples(100 if JIT else 20), deadline=None)
 def test_optimal_cuts_never_cost_more_than_heuristic_ones(seed: int, size: int, cuts: int) -> None:
     rng = np.random.default_rng(seed)
     size = size if JIT else 1 + size % 30
@@ -134,7 +135,7 @@ def test_boxes_that_contain_the_region_count_whole() -> None:
     st.integers(1, 5),
     st.integers(1, 5),
 )
-@settings(max_examples=80 if JIT else 20, deadline=None)
+@settings(max_examples=examples(80 if JIT else 20), deadline=None)
 def test_any_grid_is_sound(
     sides: list[tuple[int, ...]], points: list[tuple[int, int]], columns: int, rows: int
 ) -> None:

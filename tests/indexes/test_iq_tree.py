@@ -22,6 +22,7 @@ from quad_lists import (
 )
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import UNITS, Clauses, Messages
 from nearcast.compiled.jit import JIT
@@ -204,7 +205,9 @@ class IqTreeChanges(Changes):
 def test_changes() -> None:
     run_state_machine_as_test(
         IqTreeChanges,
-        settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None),
+        settings=settings(
+            max_examples=examples(EXAMPLES), stateful_step_count=STEPS, deadline=None
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import kernel
@@ -195,7 +196,7 @@ class Changes(RuleBasedStateMachine):
 
 
 TestChanges = Changes.TestCase
-TestChanges.settings = settings(max_examples=25, stateful_step_count=12, deadline=None)
+TestChanges.settings = settings(max_examples=examples(25), stateful_step_count=12, deadline=None)
 
 
 @kernel

@@ -18,6 +18,7 @@ from test_pt_quadtree import POINT, RANGE, Tree, answers, check_quadtree, letter
 from test_pt_quadtree import SUBSCRIPTIONS as EXAMPLE
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
+from effort import examples
 from nearcast import indexes
 from nearcast.benchmarks.compare import GROUPS
 from nearcast.columns import WORLD, Clauses, Messages
@@ -277,7 +278,9 @@ class LfilterChanges(Changes):
 def test_changes() -> None:
     run_state_machine_as_test(
         LfilterChanges,
-        settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None),
+        settings=settings(
+            max_examples=examples(EXAMPLES), stateful_step_count=STEPS, deadline=None
+        ),
     )
 
 

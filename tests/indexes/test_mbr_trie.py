@@ -25,6 +25,7 @@ from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
 from test_crafted_arrays import crafted
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
@@ -404,7 +405,9 @@ class TrieChanges(Changes):
 def test_changes() -> None:
     run_state_machine_as_test(
         TrieChanges,
-        settings=settings(max_examples=2 * EXAMPLES, stateful_step_count=STEPS, deadline=None),
+        settings=settings(
+            max_examples=examples(2 * EXAMPLES), stateful_step_count=STEPS, deadline=None
+        ),
     )
 
 

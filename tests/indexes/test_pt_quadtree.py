@@ -18,6 +18,7 @@ from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
 from test_mbr_trie import check_crafted_updates
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import JIT
@@ -350,7 +351,9 @@ class QuadtreeChanges(Changes):
 def test_changes() -> None:
     run_state_machine_as_test(
         QuadtreeChanges,
-        settings=settings(max_examples=2 * EXAMPLES, stateful_step_count=STEPS, deadline=None),
+        settings=settings(
+            max_examples=examples(2 * EXAMPLES), stateful_step_count=STEPS, deadline=None
+        ),
     )
 
 

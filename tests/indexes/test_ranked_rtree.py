@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 )
 from test_crafted_arrays import crafted
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import WORLD, Messages, Ranked, Scoring
 from nearcast.compiled.jit import JIT
@@ -332,7 +333,7 @@ coordinate = st.tuples(
 )
 
 
-@settings(max_examples=300 if JIT else 60, deadline=None)
+@settings(max_examples=examples(300 if JIT else 60), deadline=None)
 @given(a=coordinate, b=coordinate, c=coordinate, d=coordinate, share=st.floats(0, 1))
 def test_gaps_are_at_most_the_distance_to_any_place_in_a_box(
     a: tuple[int, int], b: tuple[int, int], c: tuple[int, int], d: tuple[int, int], share: float
@@ -482,7 +483,9 @@ def test_changes(name: str, kind: str) -> None:
     machine = type("Changes", (Changes,), {"name": name, "kind": kind})
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None),
+        settings=settings(
+            max_examples=examples(EXAMPLES), stateful_step_count=STEPS, deadline=None
+        ),
     )
 
 

@@ -123,7 +123,7 @@ class OwnIndex(Linear):
 @pytest.fixture
 def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let names that a test registers be forgotten again."""
-    monkeypatch.setattr(registry, "_INDEXES", dict(registry._INDEXES))
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
 
 
 @pytest.mark.usefixtures("own_names")

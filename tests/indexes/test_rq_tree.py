@@ -22,6 +22,7 @@ from quad_lists import (
 from test_iq_tree import M1, M2, answers, asked, example
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
+from effort import examples
 from nearcast import indexes
 from nearcast.compiled.jit import JIT
 from nearcast.datasets.workloads import Workload
@@ -122,7 +123,9 @@ class RqTreeChanges(Changes):
 def test_changes() -> None:
     run_state_machine_as_test(
         RqTreeChanges,
-        settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None),
+        settings=settings(
+            max_examples=examples(EXAMPLES), stateful_step_count=STEPS, deadline=None
+        ),
     )
 
 

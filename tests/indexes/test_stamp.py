@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 )
 from test_crafted_arrays import crafted
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import KINDS, UNITS, Messages, Ranked, Scoring
 from nearcast.compiled.distances import METERS_PER_UNIT
@@ -464,7 +465,10 @@ class Changes(RuleBasedStateMachine):
 
 def test_changes() -> None:
     run_state_machine_as_test(
-        Changes, settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None)
+        Changes,
+        settings=settings(
+            max_examples=examples(EXAMPLES), stateful_step_count=STEPS, deadline=None
+        ),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.columns import Clauses, Messages
 from nearcast.errors import InvalidInput, UnknownName
 from nearcast.indexes.statistics import Grid, Statistics
@@ -21,7 +22,7 @@ from nearcast.text import Vocabulary
 if TYPE_CHECKING:
     from pathlib import Path
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=examples(60), deadline=None)
 HERE = [0, 0, 9, 9]
 
 

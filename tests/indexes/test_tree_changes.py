@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 from test_crafted_arrays import crafted
 from test_rtree import LOADS, NAMES, check_tree
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
@@ -193,7 +194,9 @@ def test_changes(name: str) -> None:
     machine = type("Changes", (Changes,), {"name": name})
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None),
+        settings=settings(
+            max_examples=examples(EXAMPLES), stateful_step_count=STEPS, deadline=None
+        ),
     )
 
 

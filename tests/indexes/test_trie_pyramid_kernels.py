@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.compiled.jit import JIT
 from nearcast.compiled.pyramid_build import LOW, WIDTH, order_rows, select_rows, write_pyramid
 from nearcast.compiled.pyramids import (
@@ -28,7 +29,7 @@ from nearcast.indexes.trie_pyramid.match import fill_table, occurs, table_bits
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-EXAMPLES = settings(max_examples=60 if JIT else 15, deadline=None)
+EXAMPLES = settings(max_examples=examples(60 if JIT else 15), deadline=None)
 BLOCKS = st.integers(2, 32)
 SEEDS = st.integers(0, 2**32 - 1)
 

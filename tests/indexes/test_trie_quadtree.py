@@ -14,6 +14,7 @@ from test_iq_tree import M1, M2, answers, asked, example
 from test_rq_tree import check_trie
 from test_tree_changes import CROWD, EXAMPLES, STEPS, Changes, crowd, seeds
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import Clauses, Messages
 from nearcast.compiled.jit import JIT
@@ -124,7 +125,9 @@ class TrieQuadtreeChanges(Changes):
 def test_changes() -> None:
     run_state_machine_as_test(
         TrieQuadtreeChanges,
-        settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None),
+        settings=settings(
+            max_examples=examples(EXAMPLES), stateful_step_count=STEPS, deadline=None
+        ),
     )
 
 

@@ -145,6 +145,7 @@ _X_Y = Reading(columns=(("lon", "at.x"), ("lat", "at.y[0]")))
 CASES = [
     Case("CSV", "lon", "13.4", _text("m.csv", _CSV)),
     Case("CSV", "text", "quoted line break", _text("m.csv", _CSV.replace("tea", '"tea\ncake"'))),
+    Case("CSV", "text", "empty cell", _text("m.csv", _CSV.replace("tea", ""))),
     Case("CSV", "lon", "`;` as delimiter", _text("m.csv", _CSV.replace(",", ";"))),
     Case("CSV", "lon", "`13,4`", _text("m.csv", _CSV.replace(",", ";").replace("13.4", "13,4"))),
     Case("CSV", "lon", "missing cell", _text("m.csv", "id,text,lon,lat\na,tea,13.4\n")),
@@ -192,6 +193,8 @@ CASES = [
     Case("NDJSON", "lon", "true", _json("lon", True)),
     Case("NDJSON", "id", "7", _json("id", 7)),
     Case("NDJSON", "id", "2⁶³", _json("id", 2**63)),
+    Case("NDJSON", "text", '""', _json("text", "")),
+    Case("NDJSON", "text", "null", _json("text", None)),
     Case("NDJSON", "time", "1714564800.5", _json("time", 1714564800.5)),
     Case("NDJSON", "time", "2024-05-01T14:00:00+02:00", _json("time", "2024-05-01T14:00:00+02:00")),
     Case("NDJSON", "ttl_s", "60", _json("ttl_s", 60)),

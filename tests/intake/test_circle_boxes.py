@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.columns import EARTH_RADIUS_M, UNITS, WORLD
 from nearcast.intake.places import split_meridian, unite_meridian
 from nearcast.model import Rect
@@ -20,7 +21,7 @@ circles = st.lists(st.tuples(lon, lat, radius_m), min_size=1, max_size=6)
 
 
 @given(circles)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_boxes_are_those_of_single_circles(values: list[tuple[int, int, float]]) -> None:
     centre = np.array([value[:2] for value in values], np.int32)
     circle, box = circle_boxes(centre, np.array([value[2] for value in values]))
@@ -33,7 +34,7 @@ def test_boxes_are_those_of_single_circles(values: list[tuple[int, int, float]])
 
 
 @given(lon, lat, radius_m, st.floats(0, 2 * math.pi), st.floats(0, 1))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_boxes_contain_the_circle(
     lon: int, lat: int, radius_m: float, bearing: float, part: float
 ) -> None:

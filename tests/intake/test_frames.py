@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import shapely
+from pyarrow import parquet
 
 from nearcast import Engine, Message, Rect, Subscription
 from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake import read_messages, read_moves, read_subscriptions, table_from
 from nearcast.text import Vocabulary
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOUR_US = 3_600_000_000
 
@@ -285,3 +290,45 @@ def test_objects_refuse_what_tables_reject(fields: dict[str, Any]) -> None:
         Message(1, (0, 0), "t", **fields)
     _, rejects = read_messages(message_table(**{name: pa.array([fields[name]])}), now_us=0)
     assert rejects.field == (name,)
+
+
+@pytest.mark.parametrize("reference", [None, "EPSG:4326", "EPSG:3857", "EPSG:25833"])
+@pytest.mark.parametrize("name", ["geometry", "shape"])
+def test_geo_data_frames(reference: str | None, name: str) -> None:
+    geopandas = pytest.importorskip("geopandas", reason="needs geopandas")
+    areas = [shapely.box(13, 52, 14, 53), None, shapely.LineString([(0, 0), (1, 1)])]
+    said = [shapely.Point(13.5, 52.5), shapely.Point(20, 52.5)]
+
+    def frame(columns: Any, geometry: Any) -> Any:
+        found = geopandas.GeoDataFrame(columns, geometry=geometry, crs=reference and "EPSG:4326")
+        found = found if reference is None else found.to_crs(reference)
+        return found.rename_geometry(name) if name != "geometry" else found
+
+    subscriptions = frame({"id": ["a", "b", "c"], "keywords": [["tea"]] * 3}, areas)
+    messages = frame({"id": [1, 2], "text": ["tea", "tea"]}, said)
+    engine = Engine()
+    rejects = engine.subscribe_table(subscriptions)
+    assert rejects.row.tolist() == [1, 2]
+    matches = engine.publish_table(messages).matches.to_pylist()
+    assert [(m["message_id"], m["subscription_id"]) for m in matches] == [(1, "a")]
+    moves = frame({"subscription_id": ["a"]}, [shapely.box(19, 52, 21, 53)])
+    assert not len(engine.move_table(moves).rejects)
+    matches = engine.publish_table(messages).matches.to_pylist()
+    assert [m["message_id"] for m in matches] == [2]
+    if name == "geometry":
+        found, rejects = read_subscriptions(subscriptions, Vocabulary())
+        assert (len(found), len(rejects)) == (1, 2)
+
+
+def test_a_table_of_geoparquet_is_converted_once(tmp_path: Path) -> None:
+    geopandas = pytest.importorskip("geopandas", reason="needs geopandas")
+    places = geopandas.GeoSeries([shapely.box(13, 52, 14, 53)], crs="EPSG:4326").to_crs(3857)
+    geopandas.GeoDataFrame({"id": [1]}, geometry=places).to_parquet(tmp_path / "s.parquet")
+    engine = Engine.open(tmp_path / "j", journal=True)
+    assert not len(engine.subscribe_table(parquet.read_table(tmp_path / "s.parquet")))
+    before = engine.get(1).region
+    assert before.to_bbox() == pytest.approx((13, 52, 14, 53))
+    engine.close()
+    engine = Engine.open(tmp_path / "j", journal=True)
+    assert engine.get(1).region == before
+    engine.close()

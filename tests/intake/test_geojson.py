@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from effort import examples
 from nearcast.errors import NearcastError, UnsupportedFile
 from nearcast.intake import (
     Reading,
@@ -189,7 +190,7 @@ pieces = st.sampled_from(
 
 @given(st.lists(pieces, max_size=30).map("".join), st.booleans())
 @example('"\\', True)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_text_can_be_a_document(
     tmp_path_factory: pytest.TempPathFactory, text: str, collection: bool
 ) -> None:

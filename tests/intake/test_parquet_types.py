@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from effort import examples
 from nearcast.errors import NearcastError
 from nearcast.intake import load_messages, load_subscriptions
 from nearcast.text import Vocabulary
@@ -86,7 +87,7 @@ def tables(draw: Any, sound: dict[str, Any]) -> pa.Table:
     return pa.table(columns)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tables(SUBSCRIPTION))
 def test_no_subscription_is_lost(table: pa.Table) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +100,7 @@ def test_no_subscription_is_lost(table: pa.Table) -> None:
         assert len(taken) + len(rejects) == table.num_rows
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tables(MESSAGE))
 def test_no_message_is_lost(table: pa.Table) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake import MessageBatch, messages, messages_from, read_messages
 from nearcast.intake.rejects import table_records
@@ -90,7 +91,7 @@ def described(batch: MessageBatch, vocabulary: Vocabulary) -> list[Any]:
 
 
 @given(st.lists(records(), max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_rows_are_taken_as_the_model_takes_them(rows: list[dict[str, Any]]) -> None:
     expected: list[Message] = []
     refused = []
@@ -119,7 +120,7 @@ def words_of(message: Message, vocabulary: Vocabulary) -> list[int]:
 
 
 @given(st.lists(records(), max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_objects_have_the_tokens_that_the_model_finds(rows: list[dict[str, Any]]) -> None:
     messages = [message for message in map(from_model, rows) if message is not None]
     vocabulary = Vocabulary(WORDS)

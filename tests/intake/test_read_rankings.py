@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.errors import InvalidInput
 from nearcast.intake import read_subscriptions, subscriptions_from
 from nearcast.model import Overlap, Point, Proximity, Subscription
@@ -122,7 +123,7 @@ words = st.sampled_from([None, ["tea"], ["Hot tea", "cake"]])
 expressions = st.sampled_from([None, "tea", "NOT milk", "tea OR (cake NOT milk)"])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(ranking=rankings, keywords=words, expression=expressions)
 def test_a_row_means_what_its_object_means(
     ranking: dict[str, float], keywords: list[str] | None, expression: str | None

@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.columns import NEVER, Subscriptions
 from nearcast.errors import DuplicateId, InvalidInput, UnsupportedFile
 from nearcast.intake import Batch, Rejects, read_subscriptions, subscriptions_from
 from nearcast.model import Circle, Rect, Subscription, region, time_from_us, time_us
+from nearcast.model.checks import stored_before
 from nearcast.text import IdTable, Vocabulary, words
 
 BOX = ("west", "south", "east", "north")
@@ -148,7 +150,7 @@ def described(subscriptions: Subscriptions, vocabulary: Vocabulary) -> list[Any]
 
 
 @given(st.lists(records(), max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_rows_are_taken_as_the_model_takes_them(rows: list[dict[str, Any]]) -> None:
     expected: list[Subscription] = []
     refused = []
@@ -530,3 +532,19 @@ def test_keywords_with_symbols() -> None:
     kept = pa.Table.from_pylist(rows[1:3], SCHEMA)
     found, rejects = read_subscriptions(kept, Vocabulary(), str.split)
     assert (len(found), len(rejects)) == (2, 0)
+
+
+def test_boolean_rows_have_no_points() -> None:
+    table = pa.table(
+        {
+            "id": [1, 2, 3],
+            "geometry": ["POINT (1 2)", "POINT (1 2)", "POLYGON ((0 0, 1 0, 0 1, 0 0))"],
+            "alpha": [None, 0.5, None],
+            "theta": [None, 0.5, None],
+        }
+    )
+    found, rejects = read_subscriptions(table, Vocabulary())
+    assert (found.ids.tolist(), rejects.field) == ([2, 3], ("geometry",))
+    assert "give a circle around it" in rejects.reason[0]
+    with stored_before():  # an older version took it
+        assert len(read_subscriptions(table, Vocabulary())[0]) == 3

@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from same_rows import FORMATS, KINDS, outcome, rows_of, write
 
+from effort import examples
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), typed=st.booleans())
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_every_format_of_the_same_rows_is_read_alike(
     tmp_path: Path, kind: str, data: st.DataObject, typed: bool

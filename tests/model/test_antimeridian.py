@@ -13,6 +13,7 @@ import shapely
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import UNITS, WORLD, Messages, Subscriptions
 from nearcast.errors import RegionError
@@ -90,7 +91,7 @@ borders = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(stars(), borders)
 def test_every_index_agrees_with_the_uncut_ring(
     ring: list[tuple[float, float]], drawn: list[tuple[int, float, int]]
@@ -116,7 +117,7 @@ def test_every_index_agrees_with_the_uncut_ring(
         assert matches == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(stars(), borders, st.integers(0, 10), st.integers(0, 10))
 def test_messages_with_a_range_agree_with_the_uncut_ring(
     ring: list[tuple[float, float]], drawn: list[tuple[int, float, int]], width: int, height: int
@@ -142,7 +143,7 @@ def test_messages_with_a_range_agree_with_the_uncut_ring(
         assert matches == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(stars())
 def test_polygons_come_back_from_their_rings_and_formats(ring: list[tuple[float, float]]) -> None:
     polygon = polygon_of(ring)

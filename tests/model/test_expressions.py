@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.errors import ExpressionError, InvalidInput
-from nearcast.model import Conjunction, Subscription, parse, to_text
+from nearcast.model import Conjunction, Subscription, expression_hints, parse, to_text
 from nearcast.model.regions import Rect
 from nearcast.model.syntax import MAX_DEPTH, And, Node, Not, Or, Prefix, Word, tree_of
 
@@ -85,7 +86,7 @@ def attempted(text: str) -> tuple[Conjunction, ...] | InvalidInput:
         return error
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(trees)
 def test_clauses_agree_with_the_truth_table(tree: Any) -> None:
     text = written(tree)
@@ -159,7 +160,7 @@ pieces = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.text(max_size=40)
     | st.lists(pieces, max_size=30).map(" ".join)
@@ -219,6 +220,9 @@ def test_a_subscription_refuses_what_no_tokenizer_could_take(text: str) -> None:
         ("tea 100%", 7, "'%' would be ignored"),
         ("tea fl?od", 6, "? in a word is not known here"),
         ("tea title:milk", 9, "there are no fields here"),
+        ("tea title: milk", 9, "there are no fields here"),
+        ('title:"old town"', 5, "there are no fields here"),
+        ("title:(tea milk)", 5, "there are no fields here"),
         ("tea “old town", 4, "this quote is never closed"),
         ("tea fl*od", 6, "* may only stand at the end"),
         ("tea *flood", 4, "* may only stand at the end"),
@@ -232,6 +236,24 @@ def test_a_subscription_refuses_what_no_tokenizer_could_take(text: str) -> None:
         ("tea milk^2", 8, "^ is not known"),
         ('"old town"~2', 10, "~ is not known"),
         ("tea|milk", 3, "write OR"),
+        ("tea price<100", 9, "< is no part of a word"),
+        ("price >= 100", 6, "> is no part of a word"),
+        ("price>100", 5, "> is no part of a word"),
+        ("level=3", 5, "= is no part of a word"),
+        ("price\u2264100", 5, "\u2264 is no part of a word"),
+        ("price\u2260100", 5, "\u2260 is no part of a word"),
+        ("level\uff1d3", 5, "\uff1d is no part of a word"),
+        ("tea\uff0fmilk", 3, "\uff0f between words"),
+        ("<tea>", 0, "< is no part of a word"),
+        ("tea/milk", 3, "/ between words"),
+        ("tea*/milk", 4, "/ between words"),
+        ("tea,milk", 3, ", between words"),
+        ("tea,#milk", 3, ", between words"),
+        ("10,tea", 2, ", between words"),
+        ("tea;milk", 3, "; between words"),
+        ("flood [2 TO 5]", 6, "[ is no part of a word"),
+        ("tea {milk}", 4, "{ is no part of a word"),
+        ("tea milk}", 8, "} is no part of a word"),
         ("tea || milk", 4, "write OR"),
         ("tea && milk", 4, "write AND"),
         (f'tea "{"x " * 33}"', 4, "at most 32 words"),
@@ -265,6 +287,8 @@ def test_errors_carry_the_position(text: str, position: int, part: str) -> None:
         ('"C++"', [(("c",), ())]),
         ("„old town“ “tea”", [(("\x1fold\x1ftown", "tea"), ())]),
         ("12:30 rum?", [(("\x1f12\x1f30", "rum"), ())]),
+        ("1,000 24/7, tea;", [(("\x1f1\x1f000", "\x1f24\x1f7", "tea"), ())]),
+        ('"tea/milk" "level=3"', [(("\x1flevel\x1f3", "\x1ftea\x1fmilk"), ())]),
         ('"title:tea"', [(("\x1ftitle\x1ftea",), ())]),
         ('"flood*"', [(("flood",), ())]),
         ("a OR b AND c", [(("a",), ()), (("b", "c"), ())]),
@@ -280,6 +304,30 @@ def test_errors_carry_the_position(text: str, position: int, part: str) -> None:
 )
 def test_meaning(text: str, clauses: list[tuple[tuple[str, ...], tuple[str, ...]]]) -> None:
     assert list(parse(text, words)) == [Conjunction(*clause) for clause in clauses]
+
+
+@pytest.mark.parametrize(
+    ("text", "positions"),
+    [
+        ("tea or milk", [5]),
+        ("tea and (milk or cake)", [5, 15]),
+        ("(tea) not milk", [7]),
+        ("not milk tea", [1]),
+        ("rum and coke NOT not", [5]),
+        ('tea "or" milk', []),
+        ("tea OR milk", []),
+        ("or", []),
+        ("tea or", []),
+        ("tea AND or", []),
+        ("portland android nothing", []),
+        ('tea or "milk', []),
+    ],
+)
+def test_hints_about_operators_in_lower_case(text: str, positions: list[int]) -> None:
+    found = expression_hints(text)
+    assert [hint.rpartition("character ")[2] for hint in found] == [f"{at})" for at in positions]
+    for hint in found:
+        assert "is a word here, which messages must have; write" in hint
 
 
 def test_control_characters_of_phrases_in_quotes() -> None:

@@ -12,6 +12,7 @@ import shapely
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.errors import InvalidInput, RegionError
 from nearcast.model import Message, Point, Polygon, Rect, Region, Subscription, region
 
@@ -49,7 +50,7 @@ def attempted(value: Any) -> Region | RegionError:
     return made
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(values | geometries | features)
 @example({"type": "Polygon", "coordinates": [[[10**400, 1], [0, 0], [1, 1]]]})
 @example({"type": "Polygon", "coordinates": [[[]]]})
@@ -109,7 +110,7 @@ def test_text_of_any_depth_raises_nothing_else(depth: int) -> None:
 lattice = st.tuples(st.integers(-3, 3), st.integers(-3, 3)).map(list)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.lists(lattice, min_size=3, max_size=6), min_size=1, max_size=3))
 def test_a_lattice_polygon_is_taken_exactly_if_shapely_calls_it_valid(drawn: Any) -> None:
     made = attempted({"type": "Polygon", "coordinates": drawn})
@@ -125,7 +126,7 @@ fragments = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.text(max_size=30)
     | st.lists(fragments, max_size=20).map(" ".join)
@@ -141,7 +142,7 @@ def test_arbitrary_text_raises_nothing_else(text: str) -> None:
     attempted(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=60), st.sampled_from([1, 3, 6, 7, 1003, 3006, 0x80000003, 0x20000001]))
 def test_arbitrary_bytes_raise_nothing_else(data: bytes, code: int) -> None:
     attempted(data)
@@ -149,7 +150,7 @@ def test_arbitrary_bytes_raise_nothing_else(data: bytes, code: int) -> None:
     attempted(struct.pack(">BI", 0, code) + data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_damaged_binary_raises_nothing_else(data: st.DataObject) -> None:
     whole = bytearray(region({"type": "MultiPolygon", "coordinates": [[TRIANGLE]]}).to_wkb())

@@ -15,6 +15,7 @@ import shapely
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.columns import UNITS, WORLD
 from nearcast.errors import RegionError
 from nearcast.model import Circle, Message, Point, Polygon, Rect, Region, region
@@ -96,7 +97,7 @@ class TestRect:
 
 
 class TestCircle:
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300), deadline=None)
     @given(lons, lats, st.floats(0, 2.1e7) | st.sampled_from([0.0, 0.005, 1.0]), st.data())
     def test_boxes_contain_every_place(
         self, lon: float, lat: float, radius_m: float, data: st.DataObject
@@ -115,7 +116,7 @@ class TestCircle:
                     if distance_m(x, y, place_x, place_y) <= radius_m + 1e-3:
                         assert holds(boxes, place_x, place_y), (circle, boxes, place_x, place_y)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     @given(lons, lats, st.floats(0, 3e6), lons, lats)
     def test_boxes_contain_any_place_within_the_radius(
         self, lon: float, lat: float, radius_m: float, other_lon: float, other_lat: float
@@ -157,7 +158,7 @@ class TestCircle:
         with pytest.raises(RegionError, match="radius_m"):
             Circle(0, 0, radius_m)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(lons, lats, st.floats(10, 2.001e7))
     @example(0.0, 0.0, math.pi / 2 * RADIUS_M + 1)
     @example(180.0, -90.0, 1e6)
@@ -257,7 +258,7 @@ def covers(polygon: Polygon, x: int, y: int) -> bool:
 
 
 class TestPolygon:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(simple_rings(), st.integers(-200, 200), st.integers(-80, 80))
     def test_agrees_with_the_uncut_ring(
         self, ring: list[tuple[float, float]], lon: int, lat: int
@@ -345,9 +346,35 @@ class TestPolygon:
         assert covers(polygon, UNITS, UNITS)
 
     @pytest.mark.parametrize(
+        "other",
+        [
+            [(2, 0), (4, 0), (4, 2), (2, 2)],
+            [(2, 0), (4, 0), (4, 1), (2, 1.3333333333)],
+            [(1, 1), (3, 1), (3, 3), (1, 3)],
+            [(0.5, 0.5), (1, 0.5), (1, 1)],
+            [(0, 0), (2, 0), (2, 2), (0, 2)],
+        ],
+        ids=["edge", "part of an edge", "overlap", "inside", "same"],
+    )
+    def test_parts_that_touch_or_overlap_are_united(self, other: Any) -> None:
+        one = [(0, 0), (2, 0), (2, 2), (0, 2)]
+        polygon = Polygon([[one], [other]])
+        whole = shapely.union(shapely.Polygon(one), shapely.Polygon(other))
+        drawn = shapely.geometry.shape(polygon.to_geojson())
+        assert shapely.symmetric_difference(drawn, whole).area < 1e-6
+        assert len(polygon.coordinates) == 1
+        assert region(polygon.to_geojson()) == polygon
+        assert region(shapely.MultiPolygon([[one, []], [other, []]])) == polygon
+        for lon, lat in one + other:
+            assert covers(polygon, round(lon * UNITS), round(lat * UNITS))
+        east = [[(lon + 179, lat) for lon, lat in ring] for ring in (one, other)]
+        assert shapely.geometry.shape(Polygon([[ring] for ring in east]).to_geojson()).is_valid
+
+    @pytest.mark.parametrize(
         ("value", "part"),
         [
             ([[(0, 0), (1, 1), (1, 0), (0, 1)]], "Self-intersection"),
+            ([[[(5, 5), (6, 5), (5, 6)]], [[(0, 0), (1, 1), (1, 0), (0, 1)]]], "Self-intersection"),
             ([[(0, 0), (1, 1)]], "three corners"),
             ([[(0, 0), (1, 0), (2, 0)]], "not valid"),
             ([[(0, 0), (1e-9, 0), (0, 1e-9)]], "resolution"),

@@ -11,6 +11,7 @@ import shapely
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.errors import RegionError
 from nearcast.model import Polygon
 from nearcast.model.ring_sweep import is_certainly_valid
@@ -37,7 +38,7 @@ def touches_itself(parts: list[list[Ring]]) -> bool:
     )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.lists(st.lists(rings, min_size=1, max_size=3), min_size=1, max_size=3))
 @example([[[(0, 0), (4, 0), (2, 4)], [(1, 1), (3, 1), (2, 3)]]])
 @example(
@@ -57,7 +58,7 @@ def test_agrees_with_geos(parts: list[list[Ring]]) -> None:
     assert certainly == (valid and not touches_itself(parts))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32), st.integers(3, 3_000))
 @example(0, 3_000)
 @example(1, 3_000)

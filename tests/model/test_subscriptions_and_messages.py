@@ -20,6 +20,7 @@ from nearcast.model import (
     Conjunction,
     Match,
     Message,
+    Overlap,
     Point,
     Polygon,
     Rect,
@@ -28,7 +29,7 @@ from nearcast.model import (
     time_from_us,
     time_us,
 )
-from nearcast.model.checks import identifiers
+from nearcast.model.checks import identifiers, stored_before
 
 HERE = Rect(0, 0, 1, 1)
 
@@ -187,7 +188,15 @@ class TestSubscription:
 
     def test_takes_what_region_takes(self) -> None:
         assert Subscription("s", [0, 0, 1, 1]).region == HERE
-        assert Subscription("s", "POINT (1 2)").region == Point(1, 2)
+        half = Overlap(0.5, 0.5)
+        assert Subscription("s", "POINT (1 2)", ranking=half).region == Point(1, 2)
+        for point in (Point(1, 2), "POINT (1 2)", {"type": "Point", "coordinates": [1, 2]}):
+            with pytest.raises(RegionError, match=r"give a circle around it: Circle\(lon, lat"):
+                Subscription("s", point, "tea")
+            with stored_before():  # an older version took it
+                assert Subscription("s", point, "tea").region == Point(1, 2)
+        with pytest.raises(RegionError, match="give a circle around it"):
+            Subscription.from_dict({"id": 1, "geometry": "POINT (1 2)"})
         with pytest.raises(RegionError):
             Subscription("s", "nowhere")
 

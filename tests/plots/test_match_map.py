@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast import Circle, Engine, Message, Rect, Subscription
 from nearcast.columns import UNITS
 from nearcast.plots import draw_map
@@ -29,7 +30,7 @@ degrees = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(degrees, max_size=6))
 def test_each_cell_counts_the_boxes_that_touch_it(places: list[tuple[int, ...]]) -> None:
     boxes = [

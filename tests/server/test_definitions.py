@@ -65,7 +65,10 @@ def problem_of(resource: Any, **options: Any) -> Problem:
 ACCEPTED: list[tuple[Any, model.Subscription]] = [
     (document(BOX, keywords=["tea"]), model.Subscription("s", model.Rect(13, 52, 14, 53), ["tea"])),
     (document(CIRCLE), model.Subscription("s", model.Circle(13.4, 52.5, 500))),
-    (document(POINT), model.Subscription("s", model.Point(13.4, 52.5))),
+    (
+        document(POINT, ranking=OVERLAP),
+        model.Subscription("s", model.Point(13.4, 52.5), ranking=model.Overlap(0.4, 0.5)),
+    ),
     (document(TRIANGLE), model.Subscription("s", model.region(TRIANGLE))),
     (document(TWO), model.Subscription("s", model.region(TWO))),
     (
@@ -171,6 +174,7 @@ REFUSED: list[tuple[Any, str, str]] = [
     (document(BOX, keywords=[]), DETAIL + "keywords", "INVALID_ARGUMENT"),
     (document(BOX, keywords="tea"), DETAIL + "keywords", "INVALID_ARGUMENT"),
     (document(BOX, keywords=["a"], expression="b"), DETAIL + "expression", "INVALID_ARGUMENT"),
+    (document(POINT), DETAIL + "region", "INVALID_ARGUMENT"),
     (document(BOX, subscriber=""), DETAIL + "subscriber", "INVALID_ARGUMENT"),
     (document(BOX, subscriber="a\nb"), DETAIL + "subscriber", "INVALID_ARGUMENT"),
     (document(BOX, dwellS=-1), DETAIL + "dwellS", "OUT_OF_RANGE"),

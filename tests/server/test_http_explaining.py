@@ -78,6 +78,32 @@ def test_a_preview_tells_matches_and_why_not(server: Running) -> None:
         assert client.get("/v1/subscriptions").json()["subscriptions"] == []
 
 
+def test_operators_in_lower_case_give_warnings(server: Running) -> None:
+    with server.client(server.make_tenant("warnings")) as client:
+        asked = resource("tea")
+        asked["id"] = "s"
+        detail = asked["config"]["subscriptionDetail"]
+        del detail["keywords"]
+        detail["expression"] = "tea or milk"
+        [hint] = client.post("/v1/preview", json={"subscription": asked}).json()["warnings"]
+        assert hint.startswith("or is a word here")
+        assert hint.endswith("(at character 5)")
+        made = client.post("/v1/subscriptions", json=asked).json()
+        assert made["warnings"] == [hint]
+        assert "warnings" not in client.get("/v1/subscriptions/s").json()
+        assert client.put("/v1/subscriptions/s", json=made).json()["warnings"] == [hint]
+        change = {"config": {"subscriptionDetail": {"expression": "tea OR milk"}}}
+        headers = {"content-type": "application/merge-patch+json"}
+        patch = client.patch("/v1/subscriptions/s", content=json.dumps(change), headers=headers)
+        assert "warnings" not in patch.raise_for_status().json()
+        detail["expression"] = "tea OR milk"
+        assert client.post("/v1/preview", json={"subscription": asked}).json()["warnings"] == []
+        detail["expression"] = "tea price<100"
+        refused = client.post("/v1/subscriptions", json=asked)
+        assert refused.status_code == 400
+        assert "< is no part of a word" in refused.text
+
+
 def test_a_preview_of_another_tenant_sees_nothing(server: Running) -> None:
     with server.client() as client, server.client(server.make_tenant("blind")) as stranger:
         publish(client, "secret tea")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from standardwebhooks import Webhook
 
+from effort import repeated
 from receiving import Received, Receiver, receiving
 from running import BERLIN, Running, StandingClock, resource, running_server
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-STEPS = int(os.environ.get("NEARCAST_PACING_STEPS", "40"))
+STEPS = repeated("NEARCAST_PACING_STEPS", 20, 100)
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 LOCAL = ("127.0.0.0/8",)
 MATCHES = ["org.nearcast.match"]

@@ -8,6 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from httpx_sse import connect_sse
+from websockets.sync.client import connect
 
 from running import BERLIN, Running, resource, running_server
 
@@ -105,3 +107,33 @@ def test_a_quiet_hour_is_a_time_of_day(server: Running) -> None:
         answer = client.put("/v1/subscribers/ann", json=body)
         assert answer.status_code == 400
         assert "must be a time of day such as 22:00" in answer.json()["detail"]
+
+
+def test_a_stream_says_that_its_token_expires(server: Running) -> None:
+    with server.client() as client:
+        body = {"subscriber": "warned", "expiresInS": 6}
+        token = client.post("/v1/tokens", json=body).raise_for_status().json()
+    address = server.url.replace("http", "ws") + f"/v1/events?access_token={token['token']}"
+    with (
+        server.client(token["token"]) as client,
+        connect_sse(client, "GET", "/v1/events") as source,
+        client.stream("GET", "/v1/events", headers={"Accept": "application/x-ndjson"}) as lines,
+        connect(address) as socket,
+    ):
+        event = next(event for event in source.iter_sse() if event.data)
+        assert event.event == "expiring"
+        assert event.json() == {"expiresAt": token["expiresAt"]}
+        poll = client.get("/v1/events", params={"poll": 1, "cursor": event.id})
+        assert poll.raise_for_status().json()["events"] == []  # its id is a cursor
+        expected = {"expiring": {"expiresAt": token["expiresAt"]}}
+        assert json.loads(next(line for line in lines.iter_lines() if line)) == expected
+        assert json.loads(socket.recv(timeout=30)) == expected
+
+
+def test_a_stream_with_a_key_does_not_expire(server: Running) -> None:
+    feeds = server.app.state.context.service.feeds
+    with server.client() as client, connect_sse(client, "GET", "/v1/events") as source:
+        server.loop.call_soon_threadsafe(feeds.beat)
+        client.post("/v1/subscriptions", json=resource("tea")).raise_for_status()
+        event = next(event for event in source.iter_sse() if event.data)
+        assert event.event == "subscription-started"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -200,3 +201,100 @@ def test_a_cap_knows_what_was_sent_before_a_restart(tmp_path: Any) -> None:
         client.put("/v1/subscribers/dora", json={}).raise_for_status()
         rest = poll(client, found["cursor"], "dora", wait_s=10)
         assert [event["id"] for event in rest["events"]] == ids[3:]
+
+
+def everyone(client: httpx.Client, cursor: str, **more: Any) -> dict[str, Any]:
+    parameters = {"poll": 1, "all": 1, "cursor": cursor, "waitS": 30, **more}
+    answer: dict[str, Any] = client.get("/v1/events", params=parameters).raise_for_status().json()
+    return answer
+
+
+def test_all_subscribers_of_a_tenant_are_read_at_once(server: Running) -> None:
+    with server.client(server.make_tenant("whole")) as client:
+        subscribe(client, "ann")
+        subscribe(client, "ann")
+        subscribe(client, "ben")
+        ids = publish(client, 3)
+        read = everyone(client, "earliest")
+        assert [event["id"] for event in read["events"]] == ids
+        for event in read["events"]:
+            assert "subject" not in event
+            assert JSONFormat().read(None, json.dumps(event)).get_id() == event["id"]
+            names = [match["subscriber"] for match in event["data"]["matches"]]
+            assert names == ["ann", "ann", "ben"]
+        assert everyone(client, read["cursor"], waitS=0)["events"] == []
+        again = everyone(client, ids[0], limit=1)
+        assert [event["id"] for event in again["events"]] == [ids[1]]
+        why = client.get(f"/v1/events/{ids[0]}/explain?all=1").raise_for_status().json()
+        assert len({one["subscriptionId"] for one in why["explanations"]}) == 3
+
+
+def test_the_stream_of_a_tenant_follows_new_subscribers(server: Running) -> None:
+    key = server.make_tenant("growing")
+    with server.client(key) as client:
+        address = f"{server.url.replace('http', 'ws')}/v1/events?all=1"
+        headers = {"Authorization": f"Bearer {key}"}
+        with (
+            connect(address, additional_headers=headers) as socket,
+            connect_sse(client, "GET", "/v1/events?all=1") as source,
+        ):
+            client.put("/v1/subscribers/held", json={"digest": {"everyS": 3600}})
+            for name in ("held", "late"):
+                subscribe(client, name)
+            [id] = publish(client, 1)
+            event = next(event for event in source.iter_sse() if event.event == "match")
+            assert event.id == id
+            assert json.loads(socket.recv(timeout=30)) == event.json()
+            names = [match["subscriber"] for match in event.json()["data"]["matches"]]
+            assert names == ["held", "late"]
+
+
+def test_an_event_of_a_tenant_names_who_started(server: Running) -> None:
+    with server.client(server.make_tenant("lifecycle")) as client:
+        made = client.post("/v1/subscriptions", json=resource("tea", subscriber="ann")).json()
+        [event] = everyone(client, "earliest")["events"]
+        assert event["type"] == "org.nearcast.subscription-started"
+        assert event["data"] == {"subscriptionId": made["id"], "subscriber": "ann"}
+
+
+def test_a_tenant_never_reads_the_events_of_another(server: Running) -> None:
+    ours, theirs = server.make_tenant("ours"), server.make_tenant("theirs")
+    with server.client(ours) as our, server.client(theirs) as their:
+        subscribe(our, "ann")
+        subscribe(their, "ann")
+        [first], [second] = publish(our, 1), publish(their, 1)
+        assert [event["id"] for event in everyone(our, "earliest")["events"]] == [first]
+        assert [event["id"] for event in everyone(their, "earliest")["events"]] == [second]
+        assert our.get(f"/v1/events/{second}/explain?all=1").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/v1/events?poll=1&all=1", "/v1/events/1-1/explain?all=1"])
+def test_a_key_of_one_subscriber_does_not_read_all(server: Running, path: str) -> None:
+    key = server.make_key("subscribe", subscriber="bob")
+    with server.client(key) as bob:
+        answer = bob.get(path)
+        assert answer.status_code == 403
+        assert "only for the subscriber 'bob'" in answer.json()["detail"]
+    with server.client(server.make_key("publish")) as publisher:
+        assert publisher.get(path).status_code == 403
+
+
+@pytest.mark.parametrize("more", ["subscriber=ann", "cursor=@phone"])
+def test_all_subscribers_have_no_name_and_no_kept_cursor(server: Running, more: str) -> None:
+    with server.client() as client:
+        answer = client.get(f"/v1/events?poll=1&all=1&{more}")
+        assert answer.status_code == 400
+        assert answer.json()["errors"][0]["field"] == more.split("=")[0]
+
+
+def test_an_event_of_a_tenant_lists_some_matches_and_counts_the_others(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearcast.server.delivery.rendering.MAX_JOINED_MATCHES", 2)
+    with server.client(server.make_tenant("crowd")) as client:
+        for number in range(5):
+            subscribe(client, f"reader {number}")
+        publish(client, 1)
+        [event] = everyone(client, "earliest")["events"]
+        assert len(event["data"]["matches"]) == 2
+        assert event["data"]["omitted"] == 3

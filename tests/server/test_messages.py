@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.errors import InvalidInput
 from nearcast.intake import messages_from, read_messages
 from nearcast.model import Message
@@ -307,7 +308,7 @@ def test_arrow_streams_that_are_refused() -> None:
 
 
 @given(st.integers(0, 10_000), st.binary(min_size=1, max_size=8))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_damaged_arrow_streams_never_raise_anything_else(place: int, damage: bytes) -> None:
     body = bytearray(arrow([GOOD, GOOD]))
     place %= len(body)
@@ -342,7 +343,7 @@ likely = st.fixed_dictionaries(
 
 
 @given(st.one_of(likely, st.dictionaries(names, values)))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_the_three_ways_agree_with_each_other_and_the_library(fields: dict[str, Any]) -> None:
     body = json.dumps(fields).encode()
     fast = read_lines(body)

@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.server.delivery.readers import KINDS, Readers
 from nearcast.server.matching.events import EventStore
 from nearcast.server.matching.postings import ALL, Position, Postings
@@ -106,7 +107,7 @@ class World:
         assert await self.readers.pending() == expected
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(_steps)
 def test_what_waits_is_what_the_store_counts(steps: list[tuple[Any, ...]]) -> None:
     async def run() -> None:
@@ -122,7 +123,7 @@ def test_what_waits_is_what_the_store_counts(steps: list[tuple[Any, ...]]) -> No
     asyncio.run(run())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(_steps, st.lists(st.tuples(st.integers(0, CHANNELS + 1), _positions), max_size=6))
 def test_many_channels_are_counted_as_one_by_one(
     steps: list[tuple[Any, ...]], asked: list[tuple[int, tuple[float, int]]]

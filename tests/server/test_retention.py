@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.server.log.records import TICK, timed
 from nearcast.server.matching.checkpoint import Checkpoints
 from nearcast.server.matching.events import EventStore
@@ -50,7 +51,7 @@ def test_checkpoints_that_stay(
     assert made.seqs() == kept
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(seqs=st.sets(st.integers(1, 10_000), max_size=60), first_seq=st.integers(1, 10_000))
 def test_what_is_needed_stays_and_few_others(
     tmp_path_factory: pytest.TempPathFactory, seqs: set[int], first_seq: int
@@ -97,7 +98,7 @@ def postings(rows: list[tuple[int, int, int]]) -> Postings:
     return Postings(seq, channel, channel, message, kind, score)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     drawn=st.lists(
         st.dictionaries(st.integers(1, 4), st.sampled_from([1, 1, 1, 2, 3])),

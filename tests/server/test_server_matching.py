@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from matching_oracle import (
     SECOND,
     START_US,
@@ -97,7 +98,7 @@ def columns(parts: Sequence[Processed]) -> list[bytes]:
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(logs)
 def test_matching_is_what_plain_python_says(drawn: list[Any]) -> None:
     oracle = Oracle()
@@ -142,7 +143,7 @@ def check_state(state: State, matcher: Matcher, oracle: Oracle) -> None:
     state.check()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(logs, st.lists(st.integers(1, 6), max_size=25))
 def test_batches_make_no_difference(drawn: list[Any], sizes: list[int]) -> None:
     records = records_of(drawn, Oracle())
@@ -151,7 +152,7 @@ def test_batches_make_no_difference(drawn: list[Any], sizes: list[int]) -> None:
     assert columns(process(records, iter(sizes))) == expected
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(logs, st.integers(0, 24))
 def test_a_checkpoint_makes_no_difference(drawn: list[Any], at: int) -> None:
     records = records_of(drawn, Oracle())

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from effort import examples
 from nearcast.errors import StorageError, UnknownId
 from nearcast.server.state import (
     ACTIVE,
@@ -544,7 +545,9 @@ class SqliteMachine(StateMachine):
 
 
 TestSqliteMachine = SqliteMachine.TestCase
-TestSqliteMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSqliteMachine.settings = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None
+)
 
 
 def test_postgres_machine(postgres: Server) -> None:
@@ -561,7 +564,7 @@ def test_postgres_machine(postgres: Server) -> None:
     run_state_machine_as_test(
         PostgresMachine,
         settings=settings(
-            max_examples=8,
+            max_examples=examples(8),
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
+from effort import examples
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.addresses import SinkNetworks
 from nearcast.server.delivery.pacing import Cap, Digest, PacingSettings, QuietHours
@@ -131,7 +132,7 @@ def test_jitter_only_makes_waits_longer(attempts: int, random: float, jitter: fl
         assert planned <= wait_s <= planned * (1 + jitter)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.sampled_from([200, 204, 299, 300, 302, 400, 404, 429, 500, 503]), max_size=25))
 def test_every_event_is_delivered_or_a_dead_letter_in_order(statuses: list[int]) -> None:
     expected, dead, delivered = [], [], []

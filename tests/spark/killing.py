@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stream_pipeline import PATIENCE_S
 
@@ -22,8 +22,27 @@ def last(log: Path) -> int:
     return max((int(name) for name in names(log) if name.isdecimal()), default=-1)
 
 
-def killed(job: str, folder: Path, watched: Path, news: int, wait_s: float) -> bool:
-    """Start the job and kill it when something is new in a folder; False where it ended before."""
+class Moment(NamedTuple):
+    """When to kill a job: so long after something is new in a folder.
+
+    With ``amid``, only after a batch began and before it is done: the job is stopped, looked at,
+    and goes on until it is there.
+    """
+
+    watched: str
+    wait_s: float = 0.0
+    amid: bool = False
+
+
+def amid_batch(folder: Path) -> bool:
+    """Whether a batch has begun that is not done."""
+    checkpoint = folder / "checkpoint"
+    return last(checkpoint / "offsets") > last(checkpoint / "commits")
+
+
+def killed(job: str, folder: Path, at: Moment, news: int = 1) -> bool:
+    """Start the job and kill it at a moment; False where it ended before."""
+    watched = folder / at.watched
     before = names(watched)
     running = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name(job)), str(folder)],
@@ -36,8 +55,13 @@ def killed(job: str, folder: Path, watched: Path, news: int, wait_s: float) -> b
     try:
         while running.poll() is None and time.monotonic() < moment:
             if moment == patience and len(names(watched) - before) >= news:
-                moment = time.monotonic() + wait_s
+                moment = time.monotonic() + at.wait_s
             time.sleep(0.001)
+            if at.amid and time.monotonic() >= moment:
+                os.killpg(running.pid, signal.SIGSTOP)
+                if not amid_batch(folder):
+                    os.killpg(running.pid, signal.SIGCONT)
+                    before, moment = names(watched), patience
     finally:
         if running.returncode is None:
             os.killpg(running.pid, signal.SIGKILL)

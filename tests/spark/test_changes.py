@@ -68,15 +68,17 @@ def test_what_comes_goes_and_moves_is_seen_by_the_next_match(
         *({"op": "insert", **row, "note": "not looked at"} for row in new),
         *({"op": "delete", "id": f"s{n}"} for n in range(10)),
         {"op": "move", "id": "s20", "time": 20, **BOX},
-        {"op": "move", "id": "s20", "time": 10, "geometry": "POINT (1 1)"},
+        {"op": "move", "id": "s20", "time": 10, "geometry": "POLYGON ((0 0, 1 0, 1 1, 0 0))"},
+        {"op": "move", "id": "s21", "geometry": "POINT (1 1)"},
         {"op": "insert", **new[0], "id": "s30"},
         {"op": "delete", "id": "ghost"},
     ]
     done = changes(changes_frame(spark, rows).repartition(1), tmp_path)
-    assert (done.version.number, done.rejected) == (2, 2)
+    assert (done.version.number, done.rejected) == (2, 3)
     assert done.taken == {"insert": 10, "delete": 10, "move": 2}
     assert done.version.source == {"by": "changes", **done.taken}
     assert sorted(row.reason[:15] for row in done.rejects.collect()) == [
+        "is a single pla",
         "is not register",
         "is registered a",
     ]

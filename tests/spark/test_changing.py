@@ -25,6 +25,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from effort import examples
 from nearcast.errors import StorageError
 from nearcast.spark.artifact.segments import open_segment
 from nearcast.spark.artifact.versions import Artifact, ShardRef, Stored
@@ -412,4 +413,4 @@ class Changing(RuleBasedStateMachine):
 
 
 TestChanging = Changing.TestCase
-TestChanging.settings = settings(max_examples=12, stateful_step_count=6, deadline=None)
+TestChanging.settings = settings(max_examples=examples(12), stateful_step_count=6, deadline=None)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,12 +58,13 @@ BAD_MESSAGES: list[tuple[str, dict[str, Any]]] = [
 ]
 SQUARE = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 0]]]}
 BOX = {"west": "0", "south": "0", "east": "1", "north": "1"}
+TRIANGLE = "POLYGON ((0 0, 1 0, 1 1, 0 0))"
 NEAR = {"delta": "0.5", "tau": "0.6", "max_distance_m": "1e3"}
 GOOD_SUBSCRIPTIONS: list[dict[str, Any]] = [
     {"id": "a", "keywords": "hot tea", **BOX},
     {"id": "b", "expression": "tea \t AND NOT milk", "lon": "1", "lat": "1", "radius_m": "50.5"},
     {"id": "c", "geometry": json.dumps(SQUARE), "owner": "Ann", "expires_at": "2024-05-06"},
-    {"id": "d", "geometry": "POINT (1 2)", "keywords": '["flat white"]'},
+    {"id": "d", "geometry": TRIANGLE, "keywords": '["flat white"]'},
     {"id": "e", "lon": "1", "lat": "1", "keywords": "tea", "expression": "NOT milk", **NEAR},
     {"id": "f", **BOX, "keywords": "tea", "alpha": "0.5", "theta": "0.25"},
 ]
@@ -72,6 +74,7 @@ BAD_SUBSCRIPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("expression", {"id": "a", "expression": "tea AND", **BOX}),
     ("keywords", {"id": "a", "keywords": "tea !!", **BOX}),
     ("place", {"id": "a", "keywords": "tea"}),
+    ("geometry", {"id": "a", "keywords": "tea", "geometry": "POINT (1 2)"}),
     ("radius_m", {"id": "a", "lon": "1", "lat": "1", "radius_m": "-5"}),
     ("geometry", {"id": "a", "geometry": "POLYGON ((0 0, 1 1"}),
     ("north", {"id": "a", **BOX, "north": "99"}),
@@ -152,7 +155,7 @@ def test_subscriptions_of_text_become_typed() -> None:
     assert rows["theta"].to_pylist() == [None] * 5 + [0.25]
     assert rows["expression"].to_pylist()[1] == "tea AND NOT milk"
     assert rows["radius_m"].to_pylist()[1] == 50.5
-    assert rows["geometry"].to_pylist()[3] == "POINT (1 2)"
+    assert rows["geometry"].to_pylist()[3] == TRIANGLE
     assert rows["owner"].to_pylist() == [None, None, "Ann", None, None, None]
     assert rows["expires_at"].to_pylist()[2] == datetime(2024, 5, 6, tzinfo=UTC)
 
@@ -194,10 +197,10 @@ def test_dates_and_small_integers_and_structures() -> None:
 
 
 def test_binary_geometry_stays_as_it_came() -> None:
-    point = bytes.fromhex("0101000000000000000000f03f0000000000000040")
-    batch = pa.record_batch({"id": ["a"], "geometry": [point], "row": [0]})
+    triangle = shapely.to_wkb(shapely.from_wkt(TRIANGLE))
+    batch = pa.record_batch({"id": ["a"], "geometry": [triangle], "row": [0]})
     rows, _ = run("subscriptions", batch, binary_geometry=True)
-    assert rows["geometry"].to_pylist() == [point]
+    assert rows["geometry"].to_pylist() == [triangle]
 
 
 @pytest.mark.parametrize("kind", ["messages", "subscriptions"])

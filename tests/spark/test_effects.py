@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nearcast.columns import Clauses, Shapes, Subscriptions
 from nearcast.intake import subscriptions_from
-from nearcast.model import Circle, Point, Polygon, Rect, Subscription
+from nearcast.model import Circle, Polygon, Rect, Subscription
 from nearcast.spark.workers.effects import OPERATIONS, net_effects, with_places
 from nearcast.text import Vocabulary
 
@@ -26,8 +26,7 @@ PLACES: list[Region] = [
     Rect(170, -10, -170, 10),
     Rect(180, -10, -180, 10),
     Rect(-180, -90, 180, 90),
-    Point(180, 0),
-    Point(13.4, 52.5),
+    Circle(180, 0, 0.0),
     Circle(13.4, 52.5, 0.0),
     Circle(13.4, 52.5, 500.0),
     Circle(179.99, 10, 100_000.0),

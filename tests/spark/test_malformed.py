@@ -10,6 +10,7 @@ import pytest
 from malformed import KINDS, run, write_malformed
 from typer.testing import CliRunner
 
+from effort import repeated
 from nearcast.cli import app
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-ROWS = int(os.environ.get("NEARCAST_MALFORMED_ROWS", "20000"))
+ROWS = repeated("NEARCAST_MALFORMED_ROWS", 5_000, 20_000)
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 MANY = 500_000  # about the rows of one block of a file; memory is that of a block
 MORE = 3

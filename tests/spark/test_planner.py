@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Messages
 from nearcast.compiled.jit import JIT
@@ -93,7 +94,7 @@ def drawn(dataset: str, shards: int) -> Drawn:
     st.integers(0, 10),
     st.integers(2, 9),
 )
-@settings(max_examples=50 if JIT else 10, deadline=None)
+@settings(max_examples=examples(50 if JIT else 10), deadline=None)
 def test_plans_of_anything_miss_nothing(
     clauses: Clauses, messages: Messages, seen: int, heard: int, shards: int
 ) -> None:

@@ -37,9 +37,13 @@ FAULTS: dict[str, dict[str, str | None]] = {
 
 
 class Dirty:
-    """Generated raw messages, and what should become of them by plain Python."""
+    """Generated raw messages, and what should become of them by plain Python.
 
-    def __init__(self, count: int, seed: int = 0) -> None:
+    In CSV, a text cannot be missing: an empty cell is an empty text.
+    """
+
+    def __init__(self, count: int, seed: int = 0, *, csv: bool = False) -> None:
+        faults = [name for name in FAULTS if not (csv and name == "text")]
         draw = random.Random(seed)
         self.records: list[dict[str, str | None]] = []
         self.clean: dict[str, dict[str, str | None]] = {}
@@ -53,7 +57,7 @@ class Dirty:
                 "y": f"{draw.uniform(-90, 90):.9f}",
                 "at": draw.choice(["1700000000", "2023-11-14T22:13:20Z", None]),
             }
-            fault = draw.choice(list(FAULTS)) if draw.random() < 0.3 else None
+            fault = draw.choice(faults) if draw.random() < 0.3 else None
             if fault is not None:
                 record |= FAULTS[fault]
                 self.faults.append(fault)
@@ -290,7 +294,7 @@ def columns() -> list[str]:
 def test_the_command_reads_every_format(
     spark: SparkSession, tmp_path: Path, columns: list[str], form: str
 ) -> None:
-    dirty = Dirty(80)
+    dirty = Dirty(80, csv=form == "csv")
     raw, out, broken = tmp_path / f"raw.{form}", tmp_path / "out", 0
     if form == "csv":
         with raw.open("w", newline="") as file:
@@ -325,8 +329,8 @@ def test_json_ids_and_shapes_keep_their_meaning(spark: SparkSession, tmp_path: P
     square = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 0]]]}
     records: list[dict[str, Any]] = [
         {"id": 1, "keywords": ["tea"], "geometry": square},
-        {"id": 2, "keywords": "hot tea", "geometry": {"type": "Point", "coordinates": [1, 2]}},
-        {"id": 3, "geometry": "POINT (1 2)"},
+        {"id": 2, "keywords": "hot tea", "geometry": square},
+        {"id": 3, "geometry": "POLYGON ((0 0, 1 0, 1 1, 0 0))"},
         {"id": 4, "geometry": {"type": "Point"}},
     ]
     raw = tmp_path / "raw.jsonl"

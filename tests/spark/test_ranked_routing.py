@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_router import routing
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import Clauses, Messages, Ranked, Rankings, Scoring
 from nearcast.compiled.jit import JIT
@@ -60,7 +61,7 @@ def test_every_match_has_a_clause(name: str, kind: str) -> None:
         assert not missing, f"{scoring}: {min(missing)} of {len(matched)}"
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 @given(
     name=st.sampled_from(sorted(RANKED_CASES)),
     kind=st.sampled_from(KINDS),

@@ -244,6 +244,7 @@ def test_the_place_of_a_move_depends_on_what_moves(tmp_path: Path) -> None:
         {"id": "near", **near, **point},
         {"id": "over", "keywords": ["tea"], "alpha": 0.5, "theta": 0.5, **everywhere},
         {"id": "in", "keywords": ["tea"], **everywhere},
+        {"id": "area", "keywords": ["tea"], "alpha": 0.5, "theta": 0.9, **everywhere},
     ]
     artifact = Artifact(tmp_path)
     schema = mixed_table(0).schema
@@ -255,7 +256,9 @@ def test_the_place_of_a_move_depends_on_what_moves(tmp_path: Path) -> None:
         {"op": "move", "id": "near", **everywhere},
         {"op": "move", "id": "over", **point},
         {"op": "move", "id": "in", **point},
-        {"op": "move", "id": "in", "geometry": "POINT (50 10)"},
+        {"op": "move", "id": "in", "geometry": "POINT (0 0)"},
+        {"op": "move", "id": "in", **moved, "radius_m": 1.0},
+        {"op": "move", "id": "area", "geometry": "POINT (50 10)"},
         {"op": "insert", "id": "new", **near, **point},
         {"op": "move", "id": "new", "geometry": "POINT (50 10)"},
         {"op": "move", "id": "new", "lon": 500.0, "lat": 0.0},
@@ -266,11 +269,12 @@ def test_the_place_of_a_move_depends_on_what_moves(tmp_path: Path) -> None:
         {"op": "move", "id": "ghost"},
     ]
     outcome = change(artifact, changes_table(rows))
-    assert outcome.taken == {"insert": 2, "delete": 1, "move": 4}
-    assert outcome.refused == [1, 2, 3, 4, 8, 12, 13]
+    assert outcome.taken == {"insert": 2, "delete": 1, "move": 5}
+    assert outcome.refused == [1, 2, 3, 4, 5, 10, 14, 15]
     messages = pa.table({"id": ["m"], "text": ["tea"], "lon": [50.0], "lat": [10.0]})
     found = replicated(artifact, outcome.version, messages)
-    assert found == [("m", "in", None), ("m", "near", 1.0), ("m", "new", 1.0), ("m", "over", 1.0)]
+    ranked = [("m", id, 1.0) for id in ("near", "new", "over")]
+    assert found == [("m", "area", 1.0), ("m", "in", None), *ranked]
 
 
 def test_moves_of_points_need_no_column_for_a_radius(tmp_path: Path) -> None:

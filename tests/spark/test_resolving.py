@@ -19,6 +19,7 @@ from nearcast.text import Vocabulary
 
 BOX = {"west": 0.0, "south": 0.0, "east": 1.0, "north": 1.0}
 THERE = {"west": 5.0, "south": 5.0, "east": 6.0, "north": 6.0}
+FARTHER = {"west": 7.0, "south": 8.0, "east": 9.0, "north": 9.0}
 TEXT = pa.string()
 TEA = {"keywords": ["tea"], **BOX}
 
@@ -137,13 +138,14 @@ def test_changes_of_one_id_are_taken_one_after_the_other() -> None:
             {"op": "move", "id": "c", **THERE},
             {"op": "delete", "id": "c"},
             {"op": "move", "id": "d", **THERE},
-            {"op": "move", "id": "d", "geometry": "POINT (7 8)"},
+            {"op": "move", "id": "d", **FARTHER},
+            {"op": "move", "id": "d", "geometry": "POINT (1 1)"},
         ],
         [{"id": one, **TEA} for one in "bcd"],
     )
     assert said(outcome) == {
         "b": ({("milk",)}, [[5, 5, 6, 6]]),
-        "d": ({("tea",)}, [[7, 8, 7, 8]]),
+        "d": ({("tea",)}, [[7, 8, 9, 9]]),
     }
     assert sorted(outcome.dead.tolist()) == ["b", "c", "d"]
     assert outcome.taken == {"insert": 2, "delete": 3, "move": 4}

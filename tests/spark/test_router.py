@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast import indexes
 from nearcast.columns import WORLD, Clauses, Matches, Messages
 from nearcast.compiled.jit import JIT
@@ -224,7 +225,7 @@ def check_pairs(routing: Routing) -> None:
     st.sampled_from([1, 2, 5, 70, 130]),
     st.integers(1, 60),
 )
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(EXAMPLES), deadline=None)
 def test_a_match_has_a_shard_in_common_and_is_reported_once(
     clauses: Clauses, messages: Messages, seed: int, shards: int, nodes: int
 ) -> None:
@@ -232,7 +233,7 @@ def test_a_match_has_a_shard_in_common_and_is_reported_once(
 
 
 @given(strategies.clauses(), strategies.messages(), st.integers(0, 2**32), st.integers(1, 60))
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(EXAMPLES), deadline=None)
 def test_the_kernels_walk_as_the_tree_says(
     clauses: Clauses, messages: Messages, seed: int, nodes: int
 ) -> None:
@@ -345,7 +346,7 @@ def test_shards_as_bits() -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 64, 65, 200]))
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(EXAMPLES), deadline=None)
 def test_the_lowest_shared_shard_owns(seed: int, shards: int) -> None:
     rng = np.random.default_rng(seed)
     sides = [

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from same_rows import FORMATS, KINDS, rows_of, write
 
+from effort import examples
 from nearcast.intake import Rejects, open_table, read_messages, read_subscriptions
 from nearcast.spark import prepare, read_files
 from nearcast.text import Vocabulary
@@ -66,7 +67,9 @@ def _texts(rejects: Rejects) -> tuple[tuple[str, ...], ...]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=2, deadline=None, suppress_health_check=[*HealthCheck], derandomize=False)
+@settings(
+    max_examples=examples(2), deadline=None, suppress_health_check=[*HealthCheck], derandomize=False
+)
 def test_spark_reads_every_format_as_intake_does(
     spark: SparkSession, kind: str, data: st.DataObject
 ) -> None:

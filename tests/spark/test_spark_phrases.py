@@ -100,7 +100,8 @@ def table(rows: dict[str, Any], column: str, **place: float) -> pa.Table:
 
 
 def test_stems_are_stored_and_checked(spark: SparkSession, tmp_path: Path) -> None:
-    wanted = table({"a": "flooding", "b": '"old towns"', "c": "c++"}, "expression", **BOX)
+    asked = {"a": "flooding", "b": '"old towns"', "c": "c++", "e": "flooded*"}
+    wanted = table(asked, "expression", **BOX)
     texts = {"1": "Flooded!", "2": "an old town", "3": "town old"}
     said = spark.createDataFrame(table(texts, "text", lon=1.0, lat=1.0))
     built = build(spark.createDataFrame(wanted), tmp_path / "index", tokenizer="stem:english")
@@ -108,7 +109,7 @@ def test_stems_are_stored_and_checked(spark: SparkSession, tmp_path: Path) -> No
     assert Artifact(tmp_path / "index").latest().tokenizer == "stem:english"
     for chosen in (None, "stem:english"):
         found = match(said, tmp_path / "index", tokenizer=chosen)
-        assert pairs(found) == {("1", "a"), ("2", "b")}
+        assert pairs(found) == {("1", "a"), ("1", "e"), ("2", "b")}
     with pytest.raises(StorageError, match="'stem:english', not 'words'"):
         match(said, tmp_path / "index", tokenizer="words")
     insert = table({"d": "towns"}, "expression", **BOX).append_column("op", pa.array(["insert"]))

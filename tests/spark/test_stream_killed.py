@@ -8,9 +8,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from killing import batch_files, killed, last, read_offsets
+from killing import Moment, amid_batch, batch_files, killed, last, read_offsets
 from stream_pipeline import StreamPipeline, messages, scanned, subscriptions, written
 
+from effort import repeated
 from nearcast.spark.artifact.versions import Artifact
 
 if TYPE_CHECKING:
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOMENTS = [
-    ("checkpoint/sources/0", 0.0),  # a file was seen
-    ("checkpoint/offsets", 0.0),  # a batch begins
-    ("out", 0.0),  # matches are written
-    ("out/_spark_metadata", 0.0),  # they count
-    ("checkpoint/commits", 0.0),  # the batch is done
-    ("checkpoint/offsets", 1.0),  # any moment in the second after a batch began
+    Moment("checkpoint/sources/0"),  # a file was seen
+    Moment("checkpoint/offsets", amid=True),  # a batch begins
+    Moment("out", amid=True),  # matches are written
+    Moment("out/_spark_metadata", amid=True),  # they count
+    Moment("checkpoint/commits"),  # the batch is done
+    Moment("checkpoint/offsets", 1.0),  # any moment in the second after a batch began
 ]
 JOB = "stream_job.py"
-KILLS = int(os.environ.get("NEARCAST_KILLS", len(MOMENTS)))
+KILLS = repeated("NEARCAST_KILLS", 2, len(MOMENTS))
 
 
 @pytest.fixture
@@ -57,19 +58,14 @@ def test_kills_lose_nothing_and_repeat_nothing(pipeline: StreamPipeline) -> None
         while files < last(checkpoint / "commits") + 6:
             pipeline.put(f"f{files}")
             files += 1
-        watched, wait_s = MOMENTS[kills % len(MOMENTS)]
-        if killed(
-            JOB,
-            pipeline.folder,
-            pipeline.folder / watched,
-            draw.randint(1, 3),
-            draw.random() * wait_s,
-        ):
+        at = MOMENTS[kills % len(MOMENTS)]
+        at = at._replace(wait_s=draw.random() * at.wait_s)
+        if killed(JOB, pipeline.folder, at, draw.randint(1, 3)):
             kills += 1
-            amid += last(checkpoint / "offsets") > last(checkpoint / "commits")
+            amid += amid_batch(pipeline.folder)
         # A batch that was begun has to meet what was in force then, when it is tried again.
         artifact.commit(artifact.read(artifact.latest().number - 1))
-    assert not killed(JOB, pipeline.folder, pipeline.folder / "never", 1, 0.0)
+    assert not killed(JOB, pipeline.folder, Moment("never"))
     assert amid > 0
     matched = {name: began for began, name in batches(checkpoint)}
     assert sorted(matched) == sorted(f"f{number}" for number in range(files))

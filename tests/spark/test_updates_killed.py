@@ -8,10 +8,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from generated import NOW_US, build_locally
-from killing import batch_files, killed, last, read_offsets
+from killing import Moment, amid_batch, batch_files, killed, last, read_offsets
 from moving_events import SECOND, Batch, Recording, Truth, Update, record
 from updates_pipeline import put_batch, updates_in
 
+from effort import repeated
 from nearcast.spark.artifact.versions import Artifact
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 JOB = "updates_job.py"
 STATE = "checkpoint/nearcast/0001"
 MOMENTS = [
-    (STATE, 0.0),  # the state of a batch is being written, or has been
-    ("out", 0.0),  # its updates are written
-    ("out/_spark_metadata", 0.0),  # they count, and the batch is not done yet
-    ("checkpoint/offsets", 1.0),  # any moment in the second after a batch began
-    ("checkpoint/commits", 0.0),  # the batch is done
-    (STATE, 0.2),  # some time after the state of a batch
+    Moment(STATE, amid=True),  # the state of a batch is being written, or has been
+    Moment("out", amid=True),  # its updates are written
+    Moment("out/_spark_metadata", amid=True),  # they count, and the batch is not done yet
+    Moment("checkpoint/offsets", 1.0),  # any moment in the second after a batch began
+    Moment("checkpoint/commits"),  # the batch is done
+    Moment(STATE, 0.2),  # some time after the state of a batch
 ]
-KILLS = int(os.environ.get("NEARCAST_KILLS", "3"))
+KILLS = repeated("NEARCAST_KILLS", 1, 3)
 
 
 def recorded(seed: int) -> Recording:
@@ -65,15 +66,16 @@ def test_kills_lose_no_update_and_repeat_none(tmp_path: Path) -> None:
         for name in names[put:end]:
             put_batch(tmp_path, name, batches[name])
         put = min(max(put, end), len(names))
-        watched, wait_s = MOMENTS[kills % len(MOMENTS)]
-        if killed(JOB, tmp_path, tmp_path / watched, draw.randint(1, 3), draw.random() * wait_s):
+        at = MOMENTS[kills % len(MOMENTS)]
+        at = at._replace(wait_s=draw.random() * at.wait_s)
+        if killed(JOB, tmp_path, at, draw.randint(1, 3)):
             kills += 1
-            amid += last(checkpoint / "offsets") > last(checkpoint / "commits")
+            amid += amid_batch(tmp_path)
         elif put == len(names):
             break
     for name in names[put:]:
         put_batch(tmp_path, name, batches[name])
-    assert not killed(JOB, tmp_path, tmp_path / "never", 1, 0.0)
+    assert not killed(JOB, tmp_path, Moment("never"))
     assert amid > 0
     truth = Truth(recording.subscriptions)
     expected: Counter[Update] = Counter()

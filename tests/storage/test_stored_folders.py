@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.storage import folder as folder_module
 from nearcast.storage import read_arrays, write_arrays
@@ -48,7 +49,7 @@ def write_example(where: Path, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]
 
 
 @given(st.dictionaries(st.text(), arrays_of_any_shape, max_size=4), st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_arrays_come_back(
     tmp_path_factory: pytest.TempPathFactory,
     arrays: dict[str, np.ndarray[Any, Any]],
@@ -67,7 +68,7 @@ def test_arrays_come_back(
 
 
 @given(st.dictionaries(st.text(), json_values, max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_meta_comes_back(tmp_path_factory: pytest.TempPathFactory, meta: dict[str, Any]) -> None:
     where = tmp_path_factory.mktemp("stored") / "folder"
     write_arrays(where, "any", {}, meta)
@@ -215,7 +216,7 @@ WRONG: list[Any] = [
     ),
     st.sampled_from([*WRONG, "absent"]) | json_values,
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_wrong_types_in_a_manifest_are_noticed(
     tmp_path_factory: pytest.TempPathFactory, place: Any, value: Any
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from effort import examples
 from nearcast.columns import read_only
 from nearcast.text.byte_table import (
     ByteTable,
@@ -112,10 +113,10 @@ class TableMachine(RuleBasedStateMachine):
 
 
 TestTable = TableMachine.TestCase
-TestTable.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestTable.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(KEY, max_size=200), st.lists(KEY, max_size=50))
 def test_numbers_are_given_in_order_of_first_appearance(
     strings: list[bytes], others: list[bytes]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.compiled.jit import JIT
 from nearcast.model.derived import phrase_token, prefix_token, readable
 from nearcast.testing.expressions import WORDS, draw_text, draw_texts, is_true
@@ -50,7 +51,7 @@ def expected(texts: list[list[list[str]]], vocabulary: Vocabulary) -> list[set[s
     return [{t for t in tokens if is_true(meaning(t), message)} for message in texts]
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(EXAMPLES), deadline=None)
 @given(seed=seeds)
 def test_messages_have_the_tokens_that_are_true_of_them(seed: int) -> None:
     rng = Random(seed)
@@ -63,7 +64,7 @@ def test_messages_have_the_tokens_that_are_true_of_them(seed: int) -> None:
     assert found(Words.of_texts(texts).take(np.array([3, 0])), vocabulary) == [truth[3], truth[0]]
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(EXAMPLES), deadline=None)
 @given(seed=seeds)
 def test_no_phrase_goes_across_texts(seed: int) -> None:
     rng = Random(seed)
@@ -86,7 +87,7 @@ def test_no_phrase_goes_across_texts(seed: int) -> None:
     assert found(again, vocabulary) == found(both, vocabulary)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(EXAMPLES), deadline=None)
 @given(seed=seeds)
 def test_a_vocabulary_that_grows_is_pickled_and_loaded(seed: int) -> None:
     rng = Random(seed)

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from effort import examples
 from nearcast.columns import Ids
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput
@@ -59,7 +60,7 @@ class IdMachine(RuleBasedStateMachine):
 
 
 TestIds = IdMachine.TestCase
-TestIds.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestIds.settings = settings(max_examples=examples(40), stateful_step_count=20, deadline=None)
 
 
 def test_sliced_and_mixed_ids() -> None:

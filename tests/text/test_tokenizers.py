@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.errors import InvalidInput, StorageError, UnknownName
 from nearcast.text import (
     Tokenizer,
@@ -43,7 +44,7 @@ def tokens(read: Words) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", ["words", "cjk", "stem:english", "stem:german", "stem:turkish"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(texts=st.lists(st.none() | TEXT, max_size=6))
 def test_columns_and_single_texts_agree(name: str, texts: list[str | None]) -> None:
     chosen = tokenizer(name)

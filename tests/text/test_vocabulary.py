@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from nearcast.columns import read_only
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, StorageError
@@ -38,7 +39,7 @@ def test_ids_are_those_of_a_dict(batches: list[list[str]], others: list[str]) ->
     assert [vocabulary.token(i) for i in range(len(expected))] == list(expected)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(TOKENS, TOKENS)
 def test_round_trips_can_be_added_to(first: list[str], second: list[str]) -> None:
     vocabulary = Vocabulary(first)

@@ -177,18 +177,32 @@ class MapPage:
         mouse.move(box["x"] + x2, box["y"] + y2, steps=4)
         mouse.up()
 
+    def touch_and_drag_map(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Put a finger on a place, move it to another one and take it away."""
+        box = self.canvas.bounding_box()
+        assert box is not None
+        (x1, y1), (x2, y2) = self.pixel(*start), self.pixel(*end)
+        touch = self.page.context.new_cdp_session(self.page)
+        for step in range(9):
+            x, y = x1 + (x2 - x1) * step / 8, y1 + (y2 - y1) * step / 8
+            finger = {"x": box["x"] + x, "y": box["y"] + y}
+            kind = "touchMove" if step else "touchStart"
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [finger]})
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
     def _measured(self) -> tuple[float, float, float]:
         """Return left, top and size of the world on the map, in pixels."""
         self.tab("Publish")
         corners = [(150.0, 150.0), (450.0, 500.0)]
-        places = [self._place_at(*corner) for corner in corners]
+        places = [self.place_at(*corner) for corner in corners]
         self.tab("Subscriptions")
         (x1, y1), (x2, y2) = (mercator(*place) for place in places)
         size = (corners[1][0] - corners[0][0]) / (x2 - x1)
         assert abs((corners[1][1] - corners[0][1]) / (y2 - y1) - size) < 2
         return corners[0][0] - x1 * size, corners[0][1] - y1 * size, size
 
-    def _place_at(self, x: float, y: float) -> tuple[float, float]:
+    def place_at(self, x: float, y: float) -> tuple[float, float]:
+        """Return the place at a pixel of the map, by a click in the panel for publishing."""
         from playwright.sync_api import expect
 
         field = self.page.get_by_label("Place (lat, lon)")

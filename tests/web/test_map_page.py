@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from map_page import MapPage, opened, signed_in
+from map_page import ROOT, MapPage, opened, signed_in
 from wire import wired
 
 if TYPE_CHECKING:
@@ -88,6 +88,32 @@ def test_other_shapes_can_be_drawn(page: MapPage, kind: str) -> None:
         assert len(field.input_value().splitlines()) == 3
 
 
+@pytest.mark.parametrize("by", ["mouse", "finger"])
+@pytest.mark.parametrize("kind", ["Rectangle", "Circle"])
+def test_a_drag_draws_and_leaves_the_map_where_it_is(
+    profile: BrowserContext, map_server: Running, kind: str, by: str
+) -> None:
+    page = MapPage(profile, map_server.url).open()
+    page.pixel(0, 0)
+    page.button("New subscription").click()
+    page.button(kind).click()
+    expect(page.page.get_by_text(re.compile("^Drag"))).to_be_visible()
+    page.page.locator(f"[data-drawing={kind.lower()}]").wait_for()
+    drag = page.drag_map if by == "mouse" else page.touch_and_drag_map
+    drag((10, 20), (16, 30))
+    labels = {"Rectangle": ["West", "South", "East", "North"], "Circle": ["Radius, km"]}[kind]
+    fields = [page.page.get_by_label(label, exact=True) for label in labels]
+    expect(fields[0]).not_to_have_value("")
+    drawn = [float(field.input_value()) for field in fields]
+    if kind == "Rectangle":
+        assert drawn == pytest.approx([10, 20, 16, 30], abs=0.5)
+    else:
+        assert drawn == pytest.approx([1270], rel=0.05)
+    page.button("Cancel").click()
+    page.tab("Publish")
+    assert page.place_at(*page.pixel(10, 20)) == pytest.approx((10, 20), abs=0.5)
+
+
 def test_a_shape_is_changed_by_its_corners(page: MapPage, api: httpx.Client) -> None:
     page.pixel(0, 0)
     page.button("New subscription").click()
@@ -135,8 +161,11 @@ def test_an_error_is_marked_under_the_offending_word(page: MapPage) -> None:
     expect(page.page.locator(".marks mark")).to_have_text("-milk")
     expect(page.page.locator("#expression-problem")).to_contain_text("NOT milk")
     expect(page.button("Save")).to_be_disabled()
-    words.fill("tea NOT milk")
+    words.fill("tea or milk")
     expect(page.page.locator(".marks mark")).to_have_count(0)
+    expect(page.page.locator(".expression .warning")).to_contain_text("OR")
+    words.fill("tea NOT milk")
+    expect(page.page.locator(".expression .warning")).to_have_count(0)
     expect(page.button("Save")).to_be_enabled()
 
 
@@ -215,6 +244,8 @@ def test_pausing_loses_nothing(
     page: MapPage, api: httpx.Client, request: pytest.FixtureRequest
 ) -> None:
     subscribe(api, "pause", "calm", subscriber=request.node.name)
+    # Its own event would wait with the others.
+    expect(page.page.get_by_text("pause listens now")).to_be_visible()
     page.button("Pause feed").click()
     sent = publish(api, *(f"calm {n}" for n in range(4)))
     expect(page.page.locator(".paused-note")).to_contain_text("4 events wait")
@@ -314,6 +345,55 @@ def test_two_tenants_do_not_see_each_other(browser: Browser, map_server: Running
         for at, page in enumerate(pages):
             expect(page.event(f"secret of tenant {at}")).to_have_count(1)
             expect(page.events).to_have_count(1)
+
+
+def test_an_administrator_sees_the_events_of_all_subscribers(
+    browser: Browser, map_server: Running
+) -> None:
+    key = map_server.make_tenant("seven")
+    names = ["ann", "ben", "cleo", "dan", "eve", "finn", "gil"]
+    with opened(browser) as context, map_server.client(key) as api:
+        for name in names:
+            subscribe(api, f"rain of {name}", "rain" if name < "d" else "snow", subscriber=name)
+        page = MapPage(context, map_server.url)
+        page.page.goto(map_server.url)
+        page.page.get_by_label("Key").fill(key)
+        page.button("Sign in").click()
+        page.button("Just watch").click()
+        page.is_live()
+        whose = page.page.get_by_label("Events of")
+        expect(whose).to_be_visible()
+        expect(whose).to_have_attribute("placeholder", "all subscribers")
+        expect(page.page.get_by_text("matched a subscription of any subscriber")).to_be_visible()
+        [id] = publish(api, "Rain in the afternoon")
+        event = page.event("Rain in the afternoon")
+        expect(event).to_have_count(1)
+        for name in names:
+            expect(event.get_by_text(f"for {name}", exact=True)).to_have_count(int(name < "d"))
+        event.get_by_role("button", name="Rain in the afternoon").click()
+        expect(event.locator(".why h4")).to_have_text([f"rain of {name}" for name in names[:3]])
+
+        whose.fill("eve")  # somebody else's feed, and back
+        expect(page.page.get_by_text("matched a subscription of eve")).to_be_visible()
+        page.is_live()
+        publish(api, "Snow in the evening", "Rain at night")
+        expect(page.event("Snow in the evening")).to_have_count(1)
+        expect(page.events).to_have_count(1)
+        page.page.reload()
+        expect(whose).to_have_value("eve")
+        expect(page.event("Snow in the evening")).to_have_count(1)
+        whose.fill("")
+        expect(page.events).to_have_count(3)  # it reads on from where it was
+        assert page.ids[0] == id
+
+
+def test_the_feed_of_one_subscriber_says_whose_it_is(browser: Browser, map_server: Running) -> None:
+    key = map_server.make_key("subscribe", subscriber="solo")
+    with opened(browser) as context:
+        signed_in(context, key)
+        page = MapPage(context, map_server.url).open()
+        expect(page.page.locator(".feed-of")).to_have_text("Events of solo")
+        expect(page.page.get_by_label("Events of")).to_have_count(0)
 
 
 MARKUP = '<img src=x onerror="window.broken=1"><script>window.broken=1</script><b>storm</b>'
@@ -437,9 +517,13 @@ def test_sign_in_with_a_key_and_with_a_one_time_link(browser: Browser, map_serve
     with opened(browser) as context:
         page = MapPage(context, map_server.url)
         page.page.goto(map_server.url)
-        page.page.get_by_label("Key").fill("nc_wrong_key")
-        page.button("Sign in").click()
-        expect(page.page.get_by_role("alert")).to_contain_text("key or token")
+        for key, said in (
+            ("nc_wrong_key", "This server does not know this key."),
+            ("password", "This is not a key of Nearcast: keys begin with nc_."),
+        ):
+            page.page.get_by_label("Key").fill(key)
+            page.button("Sign in").click()
+            expect(page.page.get_by_role("alert")).to_contain_text(said)
         page.page.get_by_label("Key").fill(map_server.key)
         page.button("Sign in").click()
         page.is_live()
@@ -457,4 +541,45 @@ def test_sign_in_with_a_key_and_with_a_one_time_link(browser: Browser, map_serve
     with opened(browser) as context:
         page = MapPage(context, map_server.url)
         page.page.goto(link)
-        expect(page.page.get_by_role("alert")).to_be_visible()  # it was used
+        expect(page.page.get_by_role("alert")).to_contain_text("This link was used already")
+
+
+def tutorial_code() -> str:
+    """Return the code for browsers in the tutorial."""
+    page = (ROOT / "docs/tutorials/live-server.md").read_text()
+    [code] = re.findall(r"^```js\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return str(code)
+
+
+def test_the_code_of_the_tutorial_outlives_its_tokens(
+    browser: Browser, map_server: Running, api: httpx.Client
+) -> None:
+    subscribe(api, "long-lived", "endurance", subscriber="tutorial")
+    lives = iter([0, 4, 4])  # the first one is refused, the second one expires soon
+    tokens: list[str] = []
+
+    def new_token() -> str:
+        body = {"subscriber": "tutorial", "expiresInS": next(lives, 0) or 900}
+        token = api.post("/v1/tokens", json=body).raise_for_status().json()["token"]
+        tokens.append(token)
+        return token if len(tokens) > 1 else "nct_expired"
+
+    with opened(browser) as context:
+        page = context.new_page()
+        page.goto(f"{map_server.url}/plain")
+        page.expose_function("newToken", new_token)
+        page.evaluate(
+            "() => { window.shown = []; const reload = () => window.shown.push('gap');"
+            f" const show = (text) => window.shown.push(text); {tutorial_code()} }}"
+        )
+        sent: list[str] = []
+        for _ in range(100):  # until all short tokens have expired
+            publish(api, f"endurance {len(sent)}")
+            sent.append(f"endurance {len(sent)}")
+            page.wait_for_timeout(200)
+            shown = page.evaluate("() => window.shown")
+            if len(tokens) >= 4 and shown[-1:] == sent[-1:]:
+                break
+        assert len(tokens) >= 4
+        assert shown == sent[-len(shown) :]  # from the first connection on, each once and in order
+        assert len(shown) > 10

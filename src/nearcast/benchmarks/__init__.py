@@ -9,3 +9,7 @@ extra ``bench``.
 from nearcast.extras import require
 
 require("bench", "nearcast bench")
+
+from nearcast.compiled.first_calls import compile_at_once
+
+compile_at_once()  # what is measured is compiled, whatever the size of its arrays

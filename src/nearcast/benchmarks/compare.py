@@ -24,8 +24,8 @@ from nearcast.benchmarks.ranking import of_kind
 from nearcast.columns import Clauses
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
-from nearcast.indexes.warm import warm_up
 from nearcast.plots.machine import PeakMemory, describe_machine
+from nearcast.segments.warm import warm_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

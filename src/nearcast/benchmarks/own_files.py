@@ -10,11 +10,12 @@ import numpy as np
 
 from nearcast.columns import Messages, Scoring
 from nearcast.errors import UnsupportedFile
-from nearcast.intake import load_messages, load_subscriptions
+from nearcast.intake import Reading, load_messages, load_subscriptions
 from nearcast.segments import Part, Scorer
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from nearcast.columns import Clauses, Ranked
@@ -34,10 +35,11 @@ class FileLoad:
     kind: str
     rejected: dict[str, int]
     names: dict[str, str]
+    options: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the names of the files, and how many of their rows were rejected."""
-        return {"names": self.names, "rejected": self.rejected}
+        """Return the names of the files, how they were read, and how many rows were rejected."""
+        return {"names": self.names, "options": [*self.options], "rejected": self.rejected}
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class OwnFiles:
         How many to take at most, from the beginning; all if left out.
     scoring
         The similarity and the distance.
+    readings, options
+        How the files are read, by ``subscriptions`` and ``messages``, and the options of the
+        command that say so.
     """
 
     subscriptions: Path
@@ -59,6 +64,8 @@ class OwnFiles:
     max_subscriptions: int | None = None
     max_messages: int | None = None
     scoring: Scoring = field(default_factory=Scoring)
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -74,7 +81,9 @@ class OwnFiles:
             When nothing is left of one of them, or the subscriptions are of several kinds.
         """
         vocabulary = Vocabulary()
-        columns, rejects = load_subscriptions(self.subscriptions, vocabulary)
+        columns, rejects = load_subscriptions(
+            self.subscriptions, vocabulary, reading=self._reading("subscriptions")
+        )
         columns = columns.take(np.arange(len(columns))[: self.max_subscriptions])
         if not len(columns):
             problem = f"has no valid subscription; {len(rejects):,} were rejected"
@@ -85,7 +94,8 @@ class OwnFiles:
             raise UnsupportedFile(f"{self.subscriptions}: {problem}, write one file for each")
         scorer = Scorer.counted(Part(columns, vocabulary), self.scoring)
         parts, count = [], 0
-        for batch, wrong in load_messages(self.messages, now_us=time.time_ns() // 1000):
+        now_us, reading = time.time_ns() // 1000, self._reading("messages")
+        for batch, wrong in load_messages(self.messages, now_us=now_us, reading=reading):
             weight = scorer.text_weight(batch.words)
             parts.append(batch.number(vocabulary, text_weight=weight))
             count += len(wrong)
@@ -96,4 +106,7 @@ class OwnFiles:
         rejected = {"subscriptions": len(rejects), "messages": count}
         content = scorer.content(columns, vocabulary)
         names = {"subscriptions": str(self.subscriptions), "messages": str(self.messages)}
-        return FileLoad(content, messages, columns.kinds[0], rejected, names)
+        return FileLoad(content, messages, columns.kinds[0], rejected, names, self.options)
+
+    def _reading(self, kind: str) -> Reading:
+        return self.readings.get(kind, Reading())

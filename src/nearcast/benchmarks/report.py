@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -265,9 +266,10 @@ def _sample_option(result: dict[str, Any]) -> str:
 def _files_command(result: dict[str, Any]) -> str:
     names = result["files"]["names"]
     scoring = "".join(f" --{name} {value}" for name, value in (result["ranking"] or {}).items())
+    options = "".join(f" {shlex.quote(word)}" for word in result["files"].get("options", ()))
     return (
         f"nearcast bench compare --subscriptions-file {names['subscriptions']} "
-        f"--messages-file {names['messages']}{scoring} "
+        f"--messages-file {names['messages']}{options}{scoring} "
         f"--subscriptions {result['subscriptions']} --messages {result['messages']} "
         f"--index {','.join(r['index'] for r in result['results'])} "
         f"--rounds {result['rounds']} --threads {result['threads']}{_sample_option(result)}"
@@ -417,14 +419,18 @@ def _text(result: dict[str, Any]) -> str:
 
 
 def _start(result: dict[str, Any]) -> str:
-    row = [
-        f"{_format_number(result['import_s']['median'])} s",
-        f"{_format_number(result['first_match_s']['median'])} s",
-        f"{_format_number(result['first_match_empty_cache_s'])} s",
+    rows = [
+        [
+            f"`{name}`" if name.startswith("-") else name,
+            f"{task['cold']['cpu_s']:.2f} s",
+            f"{task['warm_cpu_s']['median']:.2f} s",
+            f"{task['warm_cpu_s']['least']:.2f}-{task['warm_cpu_s']['most']:.2f} s",
+        ]
+        for name, task in result["tasks"].items()
     ]
-    header = ["`import nearcast`", "to the first match", "the same, kernels to be compiled"]
+    header = ["CPU to the first answer", "nothing compiled", "compiled", "least-most"]
     command = f"nearcast bench start --rounds {result['rounds']}"
-    return _section("Start of a process", "", header, [row], command)
+    return _section("Start of a process", "", header, rows, command)
 
 
 def _spark(result: dict[str, Any]) -> str:

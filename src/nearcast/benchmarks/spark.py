@@ -11,6 +11,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nearcast.extras import require
+
+require("spark", "nearcast bench spark")
+
 import numpy as np
 import psutil
 import pyarrow as pa
@@ -22,9 +26,9 @@ from nearcast.benchmarks.compare import Step, spread
 from nearcast.datasets.tables import message_table, subscription_table
 from nearcast.datasets.workloads import Workload
 from nearcast.errors import InvalidInput, NearcastError, UnknownName
-from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import load_subscriptions
 from nearcast.plots.machine import PeakMemory, describe_machine
+from nearcast.segments.warm import warm_tables, warm_up
 from nearcast.spark.artifact.versions import Artifact
 from nearcast.spark.build import build
 from nearcast.spark.match import match
@@ -194,7 +198,7 @@ class _Run:
     def _warm_up(self) -> None:
         """Compile the kernels, start the workers of the session, and run the Java code."""
         warm_up(indexes.create())
-        warm_reading()
+        warm_tables()
         few = self._frame("subscriptions").limit(20_000)
         build(few, self._data / "warm")
         match(self._frame("messages").limit(20_000), self._data / "warm").count()

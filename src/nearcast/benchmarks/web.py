@@ -23,6 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.request import ProxyHandler, Request, build_opener
 
+from nearcast.extras import require
+
+require("server", "nearcast bench web")
+
 import numpy as np
 
 from nearcast.benchmarks.server.data import prepare_folder

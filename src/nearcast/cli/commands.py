@@ -95,7 +95,7 @@ def _without_flag_types(params: list[Any]) -> list[Any]:
     for param in params:
         if getattr(param, "is_flag", False) and param.metavar is None:
             param.metavar = ""
-    bare = [param for param in params if param.rich_help_panel is None]
+    bare = [param for param in params if getattr(param, "rich_help_panel", None) is None]
     if len(params) > 1 and [param.name for param in bare] == ["help"]:
         params[-1].rich_help_panel = OUTPUT  # instead of a panel of its own, which comes first
     return params

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["match"]
 
+_NOTHING_S = 0.001
 _MAX_REASONS = 12
 _MAX_NAMES = 12
 
@@ -332,6 +333,20 @@ def _show_rows(result: dict[str, Any], names: tuple[str, ...]) -> None:
         show_table("rejected", ["file", "field", "reason", "rows"], reasons, caption)
 
 
+def _compiling(seconds: float) -> str:
+    """Return how long kernels were compiled; small files are matched without that, at first."""
+    return format_seconds(seconds) if seconds > _NOTHING_S else "as needed, while matching"
+
+
+def _used(index: str, by_kind: dict[str, str]) -> str:
+    """Return the index that was used, or which ones if the chosen one does not take all kinds."""
+    if {*by_kind.values()} == {index}:
+        return index
+    used = ", ".join(f"{name} ({kind} subscriptions)" for kind, name in by_kind.items())
+    others = " or ".join(kind for kind, name in by_kind.items() if name != index)
+    return f"{used}: {index} does not take {others} ones"
+
+
 def _short_list(names: list[str]) -> str:
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -351,7 +366,7 @@ def _show(result: dict[str, Any]) -> None:
         "examined per message": format_count(result["examined_per_message"]),
         "messages per second": format_count(round(result["messages_per_second"])),
         "reading": format_seconds(spent["read_subscriptions"] + spent.get("read_messages", 0.0)),
-        "compiling or loading kernels": format_seconds(spent["compile"]),
+        "compiling or loading kernels": _compiling(spent["compile"]),
         "building": format_seconds(spent["build"]),
         "matching": format_seconds(spent.get("match", 0.0)),
         "writing": format_seconds(spent.get("write", 0.0)),
@@ -363,5 +378,5 @@ def _show(result: dict[str, Any]) -> None:
         pairs["rejected rows"] = result["rejects_file"]
     if "map" in result:
         pairs["map"] = result["map"]
-    show_pairs(f"matched with {result['index']}", pairs)
+    show_pairs(f"matched with {_used(result['index'], result['indexes'])}", pairs)
     _show_hints(result)

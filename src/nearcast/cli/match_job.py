@@ -14,10 +14,11 @@ import pyarrow as pa
 from nearcast.cli.match_hints import Hints
 from nearcast.cli.writers import open_writer
 from nearcast.columns import Scoring
+from nearcast.compiled.first_calls import compile_at_once
 from nearcast.errors import InvalidInput
-from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import Reading, find_files, load_messages, load_subscriptions
 from nearcast.segments import Part, Scorer, Segment, deliver
+from nearcast.segments.warm import warm_tables, warm_up
 from nearcast.text import tokenizer as find_tokenizer
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = ["REJECTS", "MatchJob", "Stopwatch", "Summary", "check_paths", "write_
 
 _MESSAGES_PER_BATCH = 10_000
 _MATCHES_PER_WRITE = 1_000_000
+_LARGE_BYTES = 500_000
 REJECTS = pa.schema(
     [
         ("source", pa.string()),
@@ -63,6 +65,7 @@ class Summary:
     taken: dict[str, dict[str, str]] = field(default_factory=dict)
     unused: dict[str, dict[str, None]] = field(default_factory=dict)
     hints: list[str] = field(default_factory=list)
+    indexes: dict[str, str] = field(default_factory=dict)
 
     def add_columns(self, source: str, batch: Batch) -> None:
         """Remember which columns of a file were recognized by a similar name, or not used."""
@@ -93,6 +96,7 @@ class Summary:
         messages = self.accepted["messages"]
         matching = self.seconds.get("match", 0.0)
         return {
+            "indexes": self.indexes,
             "subscriptions": self.rows("subscriptions"),
             "messages": self.rows("messages"),
             "rejects": self.reasons_list(),
@@ -185,13 +189,18 @@ class MatchJob:
         check_paths([self.subscriptions, self.messages], out=self.out, rejects=self.rejects)
         summary = Summary()
         watch = Stopwatch(summary)
-        warm_reading()
+        large = self._is_large()
+        if large:  # all kernels now, so that none is compiled while something else is measured
+            compile_at_once()
+            warm_tables()
         watch.lap("compile")
         with open_writer(self.rejects, REJECTS) as rejects:
             vocabulary, columns = self._read(rejects, summary, start("subscriptions"))
+            summary.indexes = self.builder.index_names(columns.kinds)
             watch.lap("read_subscriptions")
             scorer = Scorer.counted(Part(columns, vocabulary), self.scoring)
-            warm_up(self.builder, columns.kinds, self.scoring)
+            if large:
+                warm_up(self.builder, columns.kinds, self.scoring)
             watch.lap("compile")
             segment = Segment.build(columns, self.builder, vocabulary, scorer)
             watch.lap("build")
@@ -204,6 +213,11 @@ class MatchJob:
         if not summary.matches:
             summary.hints = hints.found(summary.reasons, summary.accepted + summary.rejected)
         return summary
+
+    def _is_large(self) -> bool:
+        """Whether compiling or loading kernels first is worth it; otherwise see `first_calls`."""
+        files = [*_files_of(self.subscriptions), *_files_of(self.messages)]
+        return sum(file.stat().st_size for file in files) > _LARGE_BYTES
 
     def _read(
         self, rejects: TableWriter, summary: Summary, advance: Advance
@@ -296,8 +310,8 @@ def check_paths(read: list[Path], **written: Path) -> None:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return the files of a folder or a pattern; those of a file are it alone, or none."""
-    return [] if path.is_file() else find_files(path)
+    """Return a file, or the files of a folder or a pattern."""
+    return [path] if path.is_file() else find_files(path)
 
 
 def write_rejects(out: TableWriter, source: str, rejects: Rejects, summary: Summary) -> None:

@@ -83,6 +83,12 @@ class ReadingOptions(NamedTuple):
     delimiters: list[str] | None = None
     formats: list[str] | None = None
 
+    def to_arguments(self) -> tuple[str, ...]:
+        """Return the options as they are written on the command line."""
+        names = ("--column", "--id", "--encoding", "--delimiter", "--format")
+        pairs = [(n, text) for n, texts in zip(names, self, strict=True) for text in texts or ()]
+        return tuple(word for pair in pairs for word in pair)
+
     def readings(self, paths: Mapping[str, str | Path]) -> dict[str, Reading]:
         """Return how each file is read, by its kind: ``messages``, ``subscriptions``, ``moves``.
 

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +29,7 @@ T = TypeVar("T")
 __all__ = ["keys_app", "serve"]
 
 _SLOW_S = 5.0
-_COMPILING = "Starting. The first start on a machine compiles kernels, which takes about a minute."
+_PROGRESS_S = 15.0
 DEFAULT_FOLDER = Path("nearcast-data")
 DATA = typer.Argument(metavar=FOLDER, help="The folder of the server; made if it is not there.")
 DEFAULT_DATA = typer.Argument(
@@ -130,11 +131,10 @@ def serve(
         tile_origin(tiles)
     if demo:
         _check_demo(host, matches)
-    slow = threading.Timer(_SLOW_S, typer.echo, [_COMPILING], {"err": True})
-    slow.daemon = True
+    started = threading.Event()
 
     def is_ready(ready: Ready) -> None:
-        slow.cancel()
+        started.set()
         typer.echo("\n".join(_announcement(ready, folder, demo=demo)))
 
     settings = Settings(
@@ -154,9 +154,29 @@ def serve(
         where = Where(folder, database, repair, keep, matches)
         if matches is not None:
             require("kafka", "nearcast serve --matches")
+        if database is not None:
+            require("postgres", "nearcast serve --database")
         check_matches(where)
-        slow.start()
-        run(where, host, port, settings, is_ready, _stream() if demo else None)
+        threading.Thread(target=_show_progress, args=(started,), daemon=True).start()
+        try:
+            run(where, host, port, settings, is_ready, _stream() if demo else None)
+        except KeyboardInterrupt:
+            if not started.is_set():
+                raise
+            # Ctrl-C is how a server that runs is stopped.
+
+
+def _show_progress(started: threading.Event) -> None:
+    """Say every few seconds what a server does that has not started yet."""
+    from nearcast.compiled.cache import compiled_kernels
+
+    began = time.monotonic()
+    wait_s = _SLOW_S
+    while not started.wait(wait_s):
+        wait_s = _PROGRESS_S
+        count, seconds = compiled_kernels(), time.monotonic() - began
+        doing = f"{count} kernels compiled, once for this machine" if count else "reading the log"
+        typer.echo(f"Starting, for {seconds:.0f} s: {doing}.", err=True)
 
 
 def _check_demo(host: str, matches: str | None) -> None:

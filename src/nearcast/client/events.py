@@ -279,7 +279,7 @@ class Following:
             if not _is_after(frame.id, self.cursor):
                 return None
             self.cursor = frame.id
-        if frame.data is None:
+        if frame.data is None or frame.event == "expiring":  # what to do, only the caller knows
             return frame.id
         event = _event(_object(frame.data))
         if event.id != frame.id:

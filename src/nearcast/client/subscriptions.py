@@ -72,6 +72,8 @@ class StoredSubscription:
         The secret that signs its webhooks, if the server has just made it: it is shown only once.
     raw
         The whole resource.
+    warnings
+        In answers to changes: what is valid and probably not meant, such as a lower-case ``or``.
     """
 
     id: str
@@ -79,6 +81,7 @@ class StoredSubscription:
     status: str
     secret: str | None = field(default=None, repr=False)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +380,10 @@ def _stored(answer: Answer) -> StoredSubscription:
 
 def _stored_of(given: dict[str, Any]) -> StoredSubscription:
     secret = given.pop("sinkCredential", {}).get("secret")
-    return StoredSubscription(given["id"], given["version"], given["status"], secret, given)
+    warnings = tuple(given.pop("warnings", None) or ())
+    return StoredSubscription(
+        given["id"], given["version"], given["status"], secret, given, warnings
+    )
 
 
 def _page(answer: Answer) -> Page:

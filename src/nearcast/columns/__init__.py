@@ -21,6 +21,7 @@ from nearcast.columns.arrays import (
     read_only,
     starts,
 )
+from nearcast.columns.arrow import row_array, string_array
 from nearcast.columns.clauses import (
     Clauses,
     Conjunctions,
@@ -84,5 +85,7 @@ __all__ = [
     "join_scores",
     "place_conjunctions",
     "read_only",
+    "row_array",
     "starts",
+    "string_array",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
+from nearcast.columns.arrow import row_array, string_array
 from nearcast.columns.clauses import Clauses
 from nearcast.columns.rankings import BOOLEAN, KINDS, Rankings
 
@@ -46,8 +47,7 @@ class Ids:
         """The ids that are strings."""
         if not self.has_text:
             return None
-        texts = [v if isinstance(v, str) else None for v in self._given()]
-        return pa.array(texts, pa.string())
+        return string_array([v if isinstance(v, str) else None for v in self._given()])
 
     @property
     def has_text(self) -> bool:
@@ -55,6 +55,13 @@ class Ids:
         if self._values is None:
             return self.text is not None
         return self._from_text or any(isinstance(v, str) for v in self._values)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some ids are strings and others integers."""
+        if self._values is None:
+            return self.text is not None and self.text.null_count > 0
+        return len({isinstance(v, str) for v in self._values}) > 1
 
     def _given(self) -> list[str | int]:
         assert self._values is not None
@@ -102,7 +109,7 @@ class Ids:
         """Return the ids of these rows."""
         if self._values is not None:
             return self._of([self._values[row] for row in rows.tolist()], self.has_text)
-        text = None if self.text is None else self.text.take(pa.array(rows))
+        text = None if self.text is None else self.text.take(row_array(rows))
         return type(self)(self.number[rows], text)
 
     @classmethod
@@ -133,7 +140,8 @@ class Subscriptions:
 
     ``expires_us`` is `NEVER` where a subscription does not expire; ``owner`` is null where nobody
     was named, and None where that is so of all of them. ``rankings`` is None where all of them are
-    boolean.
+    boolean. ``typed`` has keywords and expression as they were given, as JSON, where tokens are not
+    enough to register the same again; it is null or None elsewhere.
     """
 
     ids: Ids
@@ -141,6 +149,7 @@ class Subscriptions:
     expires_us: NDArray[np.int64]
     owner: pa.StringArray | None = None
     rankings: Rankings | None = None
+    typed: pa.StringArray | None = None
 
     def __len__(self) -> int:
         return self.clauses.subscriptions
@@ -160,13 +169,13 @@ class Subscriptions:
     @property
     def nbytes(self) -> int:
         """The bytes of all columns together."""
-        owner = self.owner.nbytes if self.owner is not None else 0
+        texts = sum(text.nbytes for text in (self.owner, self.typed) if text is not None)
         return (
             self.ids.nbytes
             + self.clauses.nbytes
             + int(self.expires_us.nbytes)
             + (0 if self.rankings is None else self.rankings.nbytes)
-            + owner
+            + int(texts)
         )
 
     def take(self, rows: NDArray[Any]) -> Self:
@@ -175,18 +184,14 @@ class Subscriptions:
             ids=self.ids.take(rows),
             clauses=self.clauses.take(rows),
             expires_us=self.expires_us[rows],
-            owner=None if self.owner is None else self.owner.take(pa.array(rows)),
+            owner=None if self.owner is None else self.owner.take(row_array(rows)),
             rankings=None if self.rankings is None else self.rankings.take(rows),
+            typed=None if self.typed is None else self.typed.take(pa.array(rows)),
         )
 
     @classmethod
     def concatenate(cls, parts: Sequence[Subscriptions]) -> Self:
         """Return the subscriptions of all parts end to end."""
-        owner = None
-        if any(p.owner is not None for p in parts):
-            owner = pa.concat_arrays(
-                [pa.nulls(len(p), pa.string()) if p.owner is None else p.owner for p in parts]
-            )
         rankings = None
         if any(p.rankings is not None for p in parts):
             rankings = Rankings.concatenate(
@@ -196,6 +201,17 @@ class Subscriptions:
             ids=Ids.concatenate([p.ids for p in parts]),
             clauses=Clauses.concatenate([p.clauses for p in parts]),
             expires_us=np.concatenate([p.expires_us for p in parts]),
-            owner=owner,
+            owner=_joined([p.owner for p in parts], parts),
             rankings=rankings,
+            typed=_joined([p.typed for p in parts], parts),
         )
+
+
+def _joined(
+    texts: list[pa.StringArray | None], parts: Sequence[Subscriptions]
+) -> pa.StringArray | None:
+    """Return the texts of all parts; a part without any has nulls."""
+    if all(text is None for text in texts):
+        return None
+    pairs = zip(texts, parts, strict=True)
+    return pa.concat_arrays([pa.nulls(len(p), pa.string()) if t is None else t for t, p in pairs])

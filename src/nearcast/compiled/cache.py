@@ -3,12 +3,13 @@
 ::
 
     ~/.cache/nearcast/kernels/                      NEARCAST_CACHE_DIR or XDG_CACHE_HOME moves it
-        compiled.shapes-3f0c61d29b7e5a84/           one folder per module and state of its sources
+        compiled.shapes/                            one folder per module
             lock                                    held by the process that compiles
-            touches_shape-41-9c2e77f01d3b6a58.nbc   one file per kernel and types of its arguments
+            touches_shape-3f0c61d29b7e5a84-9c2e77f01d3b6a58.nbc
 
-A file holds a checksum and a pickle of what Numba compiled. Files appear complete, in one step, so
-loading needs no lock; the lock only keeps processes from compiling the same kernel twice.
+There is one file per kernel, digest of its code (see `nearcast.compiled.digest`) and types of its
+arguments. It holds a checksum and a pickle of what Numba compiled. Files appear complete, in one
+step, so loading needs no lock; the lock only keeps processes from compiling the same kernel twice.
 
 Pickles run code when they are loaded. The cache is therefore used only if nobody but this user
 (and root) can write to it; see `private_folder`.
@@ -22,33 +23,33 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import hashlib
 import logging
 import os
-import pickle
-import re
-import secrets
 import shutil
 import stat
-import sys
 import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numba
-from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.serialize import dumps
+from typing import TYPE_CHECKING
 
 from nearcast.locks import LOCKS, lock_file, names_file, unlock_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-__all__ = ["KernelCache", "cache_folder", "imported_files", "private_folder", "source_digest"]
+__all__ = [
+    "ModuleFolder",
+    "UnsafeFolder",
+    "cache_folder",
+    "compiled_kernels",
+    "count_compiled",
+    "lasting_folder",
+    "module_folder",
+    "note_use",
+    "private_folder",
+    "warn",
+]
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -56,21 +57,28 @@ LOCK_TIMEOUT_S = 600.0
 """How long to wait for another process to compile a module before compiling it as well."""
 
 MAX_UNUSED_S = 30 * 86_400.0
-"""Folders of other states of a module are removed after this long without use."""
+"""Files are removed after this long without use."""
 
 _TOUCH_S = 86_400.0
-_CHECKSUM_BYTES = 32
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TEMPORARY = "nearcast-cache-"
 
-_COMMENT = re.compile(r"#[^\n]*|\\\n")
-_FROM = re.compile(r"^[ \t]*from[ \t]+(nearcast[\w.]*)[ \t]+import\b([ \t]*\([^)]*\)|[^\n]*)", re.M)
-_IMPORT = re.compile(r"^[ \t]*import[ \t]+([^\n]*\bnearcast\b[^\n]*)", re.M)
-
 _warned = False
+_compiled = 0
 
 
-def _warn(problem: Exception) -> None:
+def compiled_kernels() -> int:
+    """Return how many kernels this process has compiled."""
+    return _compiled
+
+
+def count_compiled() -> None:
+    """Count a kernel that was compiled."""
+    global _compiled
+    _compiled += 1
+
+
+def warn(problem: Exception) -> None:
     """Warn, once per process, that the cache does not work."""
     global _warned
     if _warned:
@@ -175,15 +183,15 @@ def cache_folder(name: str) -> Path:
     is a temporary one that is removed when the process ends.
     """
     try:
-        return _lasting_folder(name)
+        return lasting_folder(name)
     except OSError as error:
-        _warn(error)
+        warn(error)
         folder = _temporary_root(os.getpid()) / name
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
 
-def _lasting_folder(name: str) -> Path:
+def lasting_folder(name: str) -> Path:
     """Return a folder of the cache that outlives the process; raise `OSError` if there is none."""
     folder = private_folder(_root()) / name
     found = _stat_or_create(folder)
@@ -241,106 +249,33 @@ def _remove_temporary_roots() -> None:
                     shutil.rmtree(path, ignore_errors=True)
 
 
-@functools.cache
-def _modules() -> dict[str, Path]:
-    """Return the source files of this package by the names of their modules."""
-    modules = {}
-    for file in PACKAGE.rglob("*.py"):
-        parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
-        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
-    return modules
-
-
-@functools.cache
-def _read_source(source: Path) -> bytes:
-    """Return the content of a source file when it was first read.
-
-    If the file changes later, this process still runs, and compiles, what it had imported.
-    """
-    return source.read_bytes()
-
-
-@functools.cache
-def imported_files(source: Path) -> frozenset[Path]:
-    """Return the files of this package that a source file imports, wherever in it.
-
-    Searching the text takes a tenth of the time of parsing it, and every process does it when it
-    starts. Imports must be absolute.
-    """
-    text = _COMMENT.sub("", _read_source(source).decode())
-    names: list[str] = []
-    for module, imported in _FROM.findall(text):
-        names += [module, *(f"{module}.{name}" for name in re.findall(r"\w+", imported))]
-    for imported in _IMPORT.findall(text):
-        names += re.findall(r"[\w.]+", imported)
-    modules = _modules()
-    return frozenset(modules[name] for name in names if name in modules)
-
-
-@functools.cache
-def source_digest(source: Path) -> str:
-    """Return a digest of a source file and of all files of this package that it imports.
-
-    Constants and functions of imported files are compiled into a kernel, which Numba's own cache
-    does not notice.
-    """
-    seen, waiting = {source}, [source]
-    while waiting:
-        new = imported_files(waiting.pop()) - seen
-        seen |= new
-        waiting += new
-    digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
-    for file in sorted(seen):
-        content = _read_source(file)
-        digest.update(f"\0{file.name} {len(content)}\0".encode() + content)
-    return digest.hexdigest()[:16]
-
-
 class ModuleFolder:
-    """The cached kernels of one source file, in the state that was imported."""
+    """The cached kernels of one module."""
 
-    def __init__(self, source: Path) -> None:
-        inside = source.relative_to(PACKAGE) if source.is_relative_to(PACKAGE) else source.name
-        self._module = ".".join(Path(inside).with_suffix("").parts)
-        self._digest = source_digest(source)
+    def __init__(self, module: str) -> None:
+        self._name = module.removeprefix(f"{PACKAGE.name}.")
         self._locks = 0
-        self._touched = False
+        self._tidied = False
 
     def open(self) -> Path:
         """Return the folder, created if it is missing; raise `OSError` unless it is private."""
         # Checked every time: the folder may have been deleted, and made again by somebody else.
-        parent = _lasting_folder("kernels")
-        folder = parent / f"{self._module}-{self._digest}"
-        try:
+        folder = lasting_folder("kernels") / self._name
+        with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        except FileExistsError:
-            self._touch(folder)
-        else:
-            self._remove_unused(parent, folder)
         return folder
 
-    def _touch(self, folder: Path) -> None:
-        """Let the time of the folder show that it is in use."""
-        if not self._touched:
-            self._touched = True
+    def tidy(self) -> None:
+        """Remove, once per process, the files that nobody used for a month."""
+        if self._tidied:
+            return
+        self._tidied = True
+        oldest = time.time() - MAX_UNUSED_S
+        for file in self.open().iterdir():
+            # A process that wanted to load it finds less than it hoped for, and compiles.
             with contextlib.suppress(OSError):
-                if time.time() - folder.stat().st_mtime > _TOUCH_S:
-                    os.utime(folder)
-
-    def _remove_unused(self, parent: Path, folder: Path) -> None:
-        """Remove the folders of other states of this module that nobody used for a month."""
-        pattern = re.compile(re.escape(self._module) + "-[0-9a-f]{16}")
-        for other in parent.iterdir():
-            if other == folder or not pattern.fullmatch(other.name):
-                continue
-            with contextlib.suppress(OSError):
-                if time.time() - other.stat().st_mtime < MAX_UNUSED_S:
-                    continue
-                # A process that compiles holds the lock. One that loads finds less than it hoped
-                # for, and compiles.
-                with open(other / "lock", "ab") as lock:
-                    if lock_file(lock):
-                        shutil.rmtree(other, ignore_errors=True)
+                if file.name != "lock" and file.stat().st_mtime < oldest:
+                    file.unlink()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -356,7 +291,7 @@ class ModuleFolder:
                 try:
                     stack.enter_context(self._file_lock())
                 except Exception as error:
-                    _warn(error)
+                    warn(error)
             self._locks += 1
             try:
                 yield
@@ -378,136 +313,13 @@ class ModuleFolder:
 
 
 @functools.cache
-def _module_folder(source: Path) -> ModuleFolder | None:
-    """Return the folder of a source file; None if it cannot be read, as in a zip archive."""
-    try:
-        return ModuleFolder(source)
-    except (OSError, ValueError):
-        return None
+def module_folder(module: str) -> ModuleFolder:
+    """Return the folder of a module."""
+    return ModuleFolder(module)
 
 
-class KernelCache(_Cache):  # type: ignore[misc]
-    """The compiled forms of one kernel, in the shape that Numba's dispatcher expects.
-
-    No method raises: without a usable cache, nothing is found and nothing is saved.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        code = function.__code__
-        name = re.sub(r"\W+", ".", function.__qualname__)
-        self._name = f"{name}-{code.co_firstlineno}"
-        # Closures are not cached: what they enclose is not part of their source.
-        closed = function.__closure__ is not None
-        self._folder = None if closed else _module_folder(Path(code.co_filename))
-        self._compilations: list[contextlib.ExitStack] = []
-
-    @contextlib.contextmanager
-    def compiling(self) -> Iterator[None]:
-        """Surround everything that the dispatcher does to load or compile the kernel."""
-        # Numba's own lock, not another one: Numba holds it when a kernel is compiled because
-        # somebody's function calls it, and two locks would be taken in both orders.
-        with global_compiler_lock, contextlib.ExitStack() as stack:
-            self._compilations.append(stack)
-            try:
-                yield
-            finally:
-                self._compilations.pop()
-
-    def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return the compiled form for a signature; None where it must be compiled.
-
-        In that case the module is locked until the end of `compiling`.
-        """
-        target_context.refresh()
-        if self._folder is None:
-            return None
-        found = self._load(signature, target_context)
-        if found is None and self._compilations:
-            self._compilations[-1].enter_context(self._folder.locked())
-            found = self._load(signature, target_context)
-        return found
-
-    def save_overload(self, signature: Any, data: Any) -> None:
-        """Save the compiled form for a signature."""
-        if self._folder is None or data.library.has_dynamic_globals or any(data.lifted):
-            return
-        try:
-            key = _key(signature, data.codegen)
-            content = dumps((key, data._reduce()))
-            content = hashlib.sha256(content).digest() + content
-            try:
-                _write(self._file(key), content)
-            except FileNotFoundError:  # the folder was removed just now
-                _write(self._file(key), content)
-        except Exception as error:
-            _warn(error)
-
-    def _load(self, signature: Any, target_context: Any) -> Any:
-        try:
-            key = _key(signature, target_context.codegen())
-            file = self._file(key)
-            content = _read(file)
-            if content is None:
-                return None
-            found, payload = pickle.loads(content)
-            return CompileResult._rebuild(target_context, *payload) if found == key else None
-        except Exception as error:
-            _warn(error)
-            return None
-
-    def _file(self, key: tuple[Any, ...]) -> Path:
-        assert self._folder is not None
-        digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
-        return self._folder.open() / f"{self._name}-{digest}.nbc"
-
-    @property
-    def cache_path(self) -> str | None:
-        """The folder of the kernel's module, for Numba's statistics."""
-        try:
-            return None if self._folder is None else str(self._folder.open())
-        except OSError:
-            return None
-
-    def flush(self) -> None:
-        """Remove everything that is cached of this kernel."""
-        if self.cache_path is not None:
-            for file in Path(self.cache_path).glob(f"{self._name}-*.nbc"):
-                file.unlink(missing_ok=True)
-
-    def enable(self) -> None:
-        """Do nothing: the cache is always enabled."""
-
-    def disable(self) -> None:
-        """Do nothing: the cache is always enabled."""
-
-
-def _key(signature: Any, codegen: Any) -> tuple[Any, ...]:
-    """Return what a compiled form depends on besides the sources: types and processor."""
-    return (signature, codegen.magic_tuple())
-
-
-def _read(path: Path) -> bytes | None:
-    """Return the content of a cache file, None if there is none; raise if it is damaged."""
-    try:
-        with open(path, "rb") as file:
-            if hasattr(os, "geteuid") and os.fstat(file.fileno()).st_uid != os.geteuid():
-                raise UnsafeFolder(f"{path} belongs to another user")
-            raw = file.read()
-    except FileNotFoundError:
-        return None
-    content = raw[_CHECKSUM_BYTES:]
-    if hashlib.sha256(content).digest() != raw[:_CHECKSUM_BYTES]:
-        raise ValueError(f"{path} is damaged")
-    return content
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a cache file so that it appears complete or not at all."""
-    part = path.with_name(f"{path.name}.{secrets.token_hex(6)}.part")
-    try:
-        part.write_bytes(content)
-        os.replace(part, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise
+def note_use(file: Path) -> None:
+    """Let the time of a file show that it is in use."""
+    with contextlib.suppress(OSError):
+        if time.time() - file.stat().st_mtime > _TOUCH_S:
+            os.utime(file)

@@ -1,22 +1,18 @@
 """The decorators that compile kernels, and the processor instructions that kernels use.
 
-Every kernel is compiled in nopython mode at its first call, releases the GIL and is cached on disk
-(see `nearcast.compiled.cache`). ``NUMBA_DISABLE_JIT=1`` runs every kernel as plain Python.
+Every kernel is compiled in nopython mode, releases the GIL and is cached on disk (see
+`nearcast.compiled.cache`). Its first calls may run as plain Python (see
+`nearcast.compiled.first_calls`); with ``NUMBA_DISABLE_JIT=1`` all of them do.
 """
 
 from __future__ import annotations
 
 import functools
-from contextvars import ContextVar
+import os
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import numba
-import numpy as np
-from numba.core import types
-from numba.core.types.containers import BaseTuple
-from numba.extending import intrinsic
-
-from nearcast.compiled.cache import KernelCache
+from nearcast.compiled.deferred import defer
+from nearcast.compiled.first_calls import FirstCalls, interpreted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +23,7 @@ __all__ = [
     "bit_count",
     "borrow",
     "inlined_kernel",
+    "instruction",
     "kernel",
     "lowest_bit",
     "prefetch",
@@ -38,9 +35,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 Number: TypeAlias = Any
 """A number inside a kernel, whose exact type Numba infers."""
 
-JIT = not numba.config.DISABLE_JIT
-
-_ignores_overflow: ContextVar[bool] = ContextVar("_ignores_overflow", default=False)
+JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
 
 
 def kernel(function: F) -> F:
@@ -74,7 +69,19 @@ def inlined_kernel(function: F) -> F:
 
 def _compiled(function: F, inline: str, nogil: bool = True) -> F:
     if not JIT:
-        return _interpreted(function)
+        return interpreted(function)  # type: ignore[return-value]
+    made: F = defer(function, functools.partial(_dispatcher, function, inline, nogil))
+    return made
+
+
+def _dispatcher(
+    function: Callable[..., Any], inline: str, nogil: bool, interpreted_s: float
+) -> Any:
+    """Return Numba's dispatcher of a kernel."""
+    import numba
+
+    from nearcast.compiled.kernel_cache import KernelCache
+
     dispatcher = numba.njit(
         function, nogil=nogil, error_model="numpy", boundscheck=False, inline=inline
     )
@@ -87,26 +94,43 @@ def _compiled(function: F, inline: str, nogil: bool = True) -> F:
             return load_or_compile(signature)
 
     dispatcher.compile = compile_once
-    return dispatcher  # type: ignore[no-any-return]
+    dispatcher._compile_for_args = FirstCalls(dispatcher, cache, interpreted_s)
+    return dispatcher
 
 
-def _interpreted(function: F) -> F:
-    """Run a kernel as plain Python, with the unsigned overflow of compiled code and no warnings."""
+def instruction(generate: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that compiled kernels generate code for, and plain Python calls.
 
-    @functools.wraps(function)
-    def run(*arguments: Any) -> Any:
-        # Kernels call small kernels in their loops; entering `errstate` for each of those takes
-        # more time than all the rest.
-        if _ignores_overflow.get():
-            return function(*arguments)
-        token = _ignores_overflow.set(True)
-        try:
-            with np.errstate(all="ignore"):
-                return function(*arguments)
-        finally:
-            _ignores_overflow.reset(token)
+    Parameters
+    ----------
+    generate
+        What `numba.extending.intrinsic` takes.
+    plain
+        The same as plain Python.
+    """
+    if not JIT:
+        return plain
+    made: Callable[..., Any] = defer(plain, functools.partial(_intrinsic, generate, plain))
+    return made
 
-    return run  # type: ignore[return-value]
+
+def _intrinsic(generate: Callable[..., Any], plain: Callable[..., Any], _: float) -> Any:
+    """Return an intrinsic of Numba that plain Python can call, too."""
+    made = _instruction_class()(generate.__name__, generate)
+    made._plain = plain
+    made._register()
+    return made
+
+
+@functools.cache
+def _instruction_class() -> type[Any]:
+    from numba.core.extending import _Intrinsic
+
+    class Instruction(_Intrinsic):  # type: ignore[misc]
+        def __call__(self, *arguments: Any) -> Any:
+            return self._plain(*arguments)
+
+    return Instruction
 
 
 def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
@@ -115,6 +139,8 @@ def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
     A processor has twice as many prefetches into L2 in flight as into L1, and kernels wait for
     memory, not for L2.
     """
+    from numba.core import types
+
     signature = types.void(array, position)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -158,6 +184,9 @@ def _borrow(typing_context: Any, value: Any) -> Any:
 
 
 def _can_borrow(kind: Any) -> bool:
+    from numba.core import types
+    from numba.core.types.containers import BaseTuple
+
     if isinstance(kind, BaseTuple):
         return all(_can_borrow(member) for member in kind.types)
     return isinstance(kind, (types.Array, types.Number, types.Boolean))
@@ -165,7 +194,8 @@ def _can_borrow(kind: Any) -> bool:
 
 def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     """Generate code for an array, a tuple or a number that returns it without owners."""
-    from numba.core import cgutils
+    from numba.core import cgutils, types
+    from numba.core.types.containers import BaseTuple
     from numba.np import arrayobj
 
     if isinstance(kind, BaseTuple):
@@ -184,6 +214,8 @@ def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 def _lowest_bit(typing_context: Any, mask: Any) -> Any:
     """Return the position of the lowest set bit of a mask other than 0."""
+    from numba.core import types
+
     signature = types.int64(types.uint64)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -196,6 +228,8 @@ def _lowest_bit(typing_context: Any, mask: Any) -> Any:
 
 def _bit_count(typing_context: Any, mask: Any) -> Any:
     """Return the number of set bits."""
+    from numba.core import types
+
     signature = types.int64(types.uint64)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -208,11 +242,9 @@ def _no_prefetch(array: Any, position: Any) -> None:
     """Do nothing: interpreted kernels cannot prefetch."""
 
 
-borrow: Callable[[Any], Any] = intrinsic(_borrow) if JIT else lambda value: value
-prefetch: Callable[[Any, Any], None] = intrinsic(_prefetch) if JIT else _no_prefetch
-lowest_bit: Callable[[Any], Any] = (
-    intrinsic(_lowest_bit) if JIT else lambda mask: (int(mask) & -int(mask)).bit_length() - 1
+borrow: Callable[[Any], Any] = instruction(_borrow, lambda value: value)
+prefetch: Callable[[Any, Any], None] = instruction(_prefetch, _no_prefetch)
+lowest_bit: Callable[[Any], Any] = instruction(
+    _lowest_bit, lambda mask: (int(mask) & -int(mask)).bit_length() - 1
 )
-bit_count: Callable[[Any], Any] = (
-    intrinsic(_bit_count) if JIT else lambda mask: int(mask).bit_count()
-)
+bit_count: Callable[[Any], Any] = instruction(_bit_count, lambda mask: int(mask).bit_count())

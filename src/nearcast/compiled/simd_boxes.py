@@ -13,10 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 
-from nearcast.compiled.jit import JIT
+from nearcast.compiled.jit import instruction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +62,8 @@ def _touching_boxes(typing_context: Any, flat: Any, position: Any, stride: Any, 
     east and north. If both are int16, the upper 32 bits of the result tell which boxes share more
     than a side with the window: of rounded boxes, those whose exact boxes certainly overlap.
     """
+    from numba.core import types
+
     signature = types.uint64(flat, types.int64, types.int64, window)
     bits = flat.dtype.bitwidth
 
@@ -101,6 +101,4 @@ def _mask(lanes: NDArray[np.bool_]) -> np.uint64:
     return np.uint64(sum(1 << int(lane) for lane in np.flatnonzero(lanes)))
 
 
-touching_boxes: Callable[[Any, Any, Any, Any], Any] = (
-    intrinsic(_touching_boxes) if JIT else _interpreted
-)
+touching_boxes: Callable[[Any, Any, Any, Any], Any] = instruction(_touching_boxes, _interpreted)

@@ -12,10 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 
-from nearcast.compiled.jit import JIT
+from nearcast.compiled.jit import instruction
 from nearcast.compiled.simd_boxes import LANES
 
 if TYPE_CHECKING:
@@ -74,6 +72,8 @@ def _crossing_points(
     ``before`` and ``after`` int32[4]: west, south, east and north. The lower 16 bits of the result
     are points that only the box ``after`` has, the next 16 those that only ``before`` has.
     """
+    from numba.core import types
+
     signature = types.uint64(flat, types.int64, types.int64, before, after)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -112,6 +112,8 @@ def _interpreted_crossing(
 
 def _covered_signatures(typing_context: Any, flat: Any, position: Any, signature: Any) -> Any:
     """Return which of sixteen signatures have no bit that a signature lacks."""
+    from numba.core import types
+
     types_of = types.uint64(flat, types.int64, types.int32)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -132,6 +134,8 @@ def _interpreted_covered(flat: NDArray[Any], position: Any, signature: Any) -> n
 
 def _equal_numbers(typing_context: Any, flat: Any, position: Any, number: Any) -> Any:
     """Return which of sixteen numbers are equal to one."""
+    from numba.core import types
+
     types_of = types.uint64(flat, types.int64, types.int32)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -155,6 +159,8 @@ def _points_inside(typing_context: Any, flat: Any, position: Any, stride: Any, b
     ``box`` int32[4]: west, south, east and north; no point lies in a box whose west is above its
     east.
     """
+    from numba.core import types
+
     signature = types.uint64(flat, types.int64, types.int64, box)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -178,6 +184,8 @@ def _points_inside(typing_context: Any, flat: Any, position: Any, stride: Any, b
 
 def _with_bits(typing_context: Any, flat: Any, position: Any, wanted: Any) -> Any:
     """Return a bit for each of sixteen values that has all bits of an int32."""
+    from numba.core import types
+
     signature = types.uint64(flat, types.int64, types.int32)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -205,16 +213,14 @@ def _bits(lanes: NDArray[np.bool_]) -> np.uint64:
     return np.uint64(sum(1 << int(lane) for lane in np.flatnonzero(lanes)))
 
 
-crossing_points: Callable[[Any, Any, Any, Any, Any], Any] = (
-    intrinsic(_crossing_points) if JIT else _interpreted_crossing
+crossing_points: Callable[[Any, Any, Any, Any, Any], Any] = instruction(
+    _crossing_points, _interpreted_crossing
 )
-covered_signatures: Callable[[Any, Any, Any], Any] = (
-    intrinsic(_covered_signatures) if JIT else _interpreted_covered
+covered_signatures: Callable[[Any, Any, Any], Any] = instruction(
+    _covered_signatures, _interpreted_covered
 )
-equal_numbers: Callable[[Any, Any, Any], Any] = (
-    intrinsic(_equal_numbers) if JIT else _interpreted_equal
+equal_numbers: Callable[[Any, Any, Any], Any] = instruction(_equal_numbers, _interpreted_equal)
+points_inside: Callable[[Any, Any, Any, Any], Any] = instruction(
+    _points_inside, _interpreted_inside
 )
-points_inside: Callable[[Any, Any, Any, Any], Any] = (
-    intrinsic(_points_inside) if JIT else _interpreted_inside
-)
-with_bits: Callable[[Any, Any, Any], Any] = intrinsic(_with_bits) if JIT else _interpreted_bits
+with_bits: Callable[[Any, Any, Any], Any] = instruction(_with_bits, _interpreted_bits)

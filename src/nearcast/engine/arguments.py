@@ -11,9 +11,8 @@ from nearcast.columns import Ids
 from nearcast.errors import InvalidInput
 from nearcast.intake.batches import Batch
 from nearcast.intake.frames import table_from
-from nearcast.intake.names import resolve
 from nearcast.intake.rejects import Rejects, RowErrors
-from nearcast.intake.renaming import renamed
+from nearcast.intake.renaming import in_our_names
 from nearcast.model.checks import identifiers, name
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from nearcast.model import Id
 
 __all__ = [
+    "TAKEN",
     "GivenTable",
     "ids_of",
     "list_of",
@@ -34,11 +34,13 @@ __all__ = [
     "with_living",
     "with_missing",
     "with_rejected",
-    "with_taken",
     "with_unknown",
 ]
 
 T = TypeVar("T")
+
+TAKEN = "is registered already; use replace to change it"
+"""Why an id cannot be registered."""
 
 
 class GivenTable(NamedTuple):
@@ -61,8 +63,7 @@ def table_of(table: object, kind: str, columns: Mapping[str, str] | None = None)
         Where our columns are, by our name; an empty text leaves a column out.
     """
     given = table_from(table)
-    names = resolve(tuple(given.column_names), kind, tuple((columns or {}).items()))
-    ours = renamed(given, names, kind)
+    ours, _ = in_our_names(given, dict(columns or {}), kind)
     if ours is given:
         return GivenTable(given, None)
     rows = np.arange(given.num_rows)
@@ -107,12 +108,6 @@ def with_rejected(
         if wrong.any():
             rejects = _with(given, rejects, rows[wrong], "id", reason)
     return rejects
-
-
-def with_taken(given: GivenTable, rejects: Rejects, taken: NDArray[np.bool_]) -> Rejects:
-    """Return rejects and, in the order of their rows, those whose id is registered already."""
-    reason = "is registered already; use replace to change it"
-    return _with(given, rejects, _sound(given.table, rejects)[taken], "id", reason)
 
 
 def with_living(given: GivenTable, rejects: Rejects, living: NDArray[np.bool_]) -> Rejects:

@@ -74,6 +74,7 @@ class Buffer:
         self._number = GrowingArray(subscriptions.ids.number)
         self._text = subscriptions.ids.text
         self._owner = subscriptions.owner
+        self._typed = subscriptions.typed
         self._handle = GrowingArray(handle)
         self._died = GrowingArray(np.full(len(handle), NEVER))
         self.segment = self._view(0)
@@ -88,6 +89,7 @@ class Buffer:
         if self._text is not None or ids.has_text:
             self._text = _appended(self._text, before, ids.text, len(subscriptions))
         self._owner = _appended(self._owner, before, subscriptions.owner, len(subscriptions))
+        self._typed = _appended(self._typed, before, subscriptions.typed, len(subscriptions))
         self._clauses.append(subscriptions.clauses)
         rankings = subscriptions.rankings
         if rankings is not None and self._rankings is None:
@@ -122,6 +124,7 @@ class Buffer:
             expires_us=self._expires_us.view,
             owner=self._owner,
             rankings=None if self._rankings is None else self._rankings.rankings,
+            typed=self._typed,
         )
         index: Index | Callable[[], Index] = partial(
             small_index, self._builder, self.scorer, Part(subscriptions, self.vocabulary)

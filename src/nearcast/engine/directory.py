@@ -15,18 +15,36 @@ from nearcast.errors import DuplicateId, UnknownId
 from nearcast.text import IdTable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from nearcast.columns import Ids
     from nearcast.model import Id
 
-__all__ = ["MOVING", "NOWHERE", "Directory", "duplicate_id", "living_id", "unknown_id"]
+__all__ = [
+    "ALIKE",
+    "MOVING",
+    "NOWHERE",
+    "Directory",
+    "alike_id",
+    "duplicate_id",
+    "living_id",
+    "unknown_id",
+]
 
 NOWHERE = -1
 """The segment of an id that is in none."""
 
 MOVING = -2
 """In place of a segment: the subscription has moved, and its row is one of the moving index."""
+
+
+ALIKE = (
+    "is written like an id of another type that is registered (7 and '7'), and tables could not "
+    "tell them apart; use another id"
+)
+"""Why an id cannot be registered."""
 
 
 class Directory:
@@ -48,6 +66,7 @@ class Directory:
         self._segment = np.empty(0, np.int32)
         self._row = np.empty(0, np.int32)
         self._reserved = np.empty(0, np.bool_)
+        self.allows_alike = False
 
     def __len__(self) -> int:
         return len(self._table)
@@ -93,6 +112,27 @@ class Directory:
         if not len(self._reserved):
             return np.zeros(len(handle), np.bool_)
         return (handle >= 0) & self._reserved[handle]
+
+    def alike(
+        self, ids: Ids, taken: Callable[[NDArray[np.int32]], NDArray[np.bool_]]
+    ) -> NDArray[np.bool_]:
+        """Return which ids are written like one of the other type: 7 and "7".
+
+        A column of a table has one type, so tables could not tell them apart. The other one is
+        among the ids before it, or its handle is taken.
+        """
+        alike = np.zeros(len(ids), np.bool_)
+        if self.allows_alike or not self._table.may_have_alike(ids):
+            return alike
+        other = self._table.find_alike(ids)
+        rows = np.flatnonzero(other >= 0)
+        if len(rows):
+            alike[rows] = taken(other[rows])
+        first: dict[str, type] = {}
+        for row, value in enumerate(ids.tolist()):
+            if not alike[row]:
+                alike[row] = first.setdefault(str(value), type(value)) is not type(value)
+        return alike
 
     def reserve(self, ids: Ids) -> NDArray[np.int32]:
         """Reserve ids, known or new, and return their handles."""
@@ -161,6 +201,11 @@ def duplicate_id(ids: Ids, taken: NDArray[np.bool_]) -> DuplicateId:
     return DuplicateId(
         f"the id {_listed(ids, taken)} is registered already; use replace to change it"
     )
+
+
+def alike_id(ids: Ids, alike: NDArray[np.bool_]) -> DuplicateId:
+    """Return the error for ids that are written like one of the other type."""
+    return DuplicateId(f"the id {_listed(ids, alike)} {ALIKE}")
 
 
 def unknown_id(ids: Ids, unknown: NDArray[np.bool_]) -> UnknownId:

@@ -33,6 +33,7 @@ class Durable:
     _store: Store
     _live: Live
     _tokenizer: Tokenizer
+    _keep_words: bool
 
     def __init__(self) -> None:
         self._journal: Journal | None = None
@@ -91,7 +92,7 @@ class Durable:
         0
         """
         with self._store.merging, self._live.lock:
-            return snapshot_of(self._store, self._live, self._tokenizer)
+            return snapshot_of(self._store, self._live, self._tokenizer, self._keep_words)
 
     def checkpoint(self) -> None:
         """Write an engine with a journal as it is now, so that opening it has nothing to replay.

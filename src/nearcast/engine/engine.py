@@ -25,7 +25,7 @@ from nearcast.engine.clock import EngineClock
 from nearcast.engine.directory import living_id
 from nearcast.engine.explain import explain_row
 from nearcast.engine.journal import UNNOTED, has_journal
-from nearcast.engine.moving.live import Live
+from nearcast.engine.moving.live import BEGINNING, Live
 from nearcast.engine.moving.mover import Mover
 from nearcast.engine.opening import open_journal, open_saved
 from nearcast.engine.published import Found, Published, Stats
@@ -102,6 +102,10 @@ class Engine(Registering):
     report
         ``all`` keeps updates that no call returns until `advance` is called; ``moves`` keeps none,
         for those who never call it.
+    keep_words
+        Whether `get` returns keywords and expressions as they were given, with a tokenizer that
+        changes its own tokens, such as a stemmer. It takes about 50 bytes a subscription; the
+        default tokenizer needs none.
     clock
         The current time, in seconds since 1970. A subscription whose ``expires_at`` has come is no
         longer registered. It gets no message of that time or later; an earlier one may still
@@ -131,11 +135,13 @@ class Engine(Registering):
         moving: str = moving_indexes.DEFAULT,
         moving_options: Mapping[str, Any] | None = None,
         report: str = "all",
+        keep_words: bool = True,
         clock: Callable[[], float] = clocks.time,
     ) -> None:
         super().__init__()
         self._clock = EngineClock(clock)
         self._tokenizer = find_tokenizer(tokenizer)
+        self._keep_words = keep_words
         if index in moving_indexes.names():
             raise InvalidInput("index", index, "is a moving index; pass it as moving=")
         builder = indexes.create(index, **(options or {}))
@@ -226,7 +232,7 @@ class Engine(Registering):
         now_us = self._clock.now_us()
         batch = messages_from(given, self._tokenizer, now_us=now_us)
         batch, found, _ = self._publish(
-            batch, lambda: publish_call(given, now_us), skip=False, owners=owners
+            batch, now_us, lambda: publish_call(given, now_us), skip=False, owners=owners
         )
         found = found if top is None else found.best(top)
         matches = _matches(found, batch)
@@ -247,6 +253,8 @@ class Engine(Registering):
         owners: bool = False,
     ) -> Published:
         """Publish a table of messages; see `nearcast.intake.read_messages` for the columns.
+
+        As with `publish`, an id may occur again unless a message with that id is alive.
 
         Parameters
         ----------
@@ -285,10 +293,11 @@ class Engine(Registering):
         given = table_of(table, "messages", columns)
         now_us = self._clock.now_us()
         batch, rejects = read_messages(
-            given.table, self._tokenizer, now_us=now_us, source=given.source
+            given.table, self._tokenizer, now_us=now_us, source=given.source, unique=False
         )
         batch, found, taken = self._publish(
             batch,
+            now_us,
             lambda: publish_table_call(given.table, now_us),
             skip=True,
             threads=threads,
@@ -324,7 +333,7 @@ class Engine(Registering):
         now_us = self._clock.now_us()
         if is_table(messages):
             table, _ = table_of(messages, "messages")
-            batch, _ = read_messages(table, self._tokenizer, now_us=now_us)
+            batch, _ = read_messages(table, self._tokenizer, now_us=now_us, unique=False)
         else:
             batch = messages_from(list_of(messages, Message), self._tokenizer, now_us=now_us)
         return _matches(deliver([self._segment_of(subscription)], batch), batch)
@@ -401,6 +410,7 @@ class Engine(Registering):
     def _publish(
         self,
         batch: MessageBatch,
+        now_us: int,
         call: Callable[[], Call] | None = None,
         *,
         skip: bool,
@@ -415,8 +425,8 @@ class Engine(Registering):
 
         Parameters
         ----------
-        batch
-            The messages.
+        batch, now_us
+            The messages, and the time when they were read.
         call
             How a journal calls this; None if it has it already.
         skip
@@ -432,13 +442,18 @@ class Engine(Registering):
             The messages that were published, what they match, and which were left out.
         """
         taken = np.zeros(len(batch), np.bool_)
-        state = self._store.state
+        state, live = self._store.state, self._live
+        # Subscriptions that expire among these messages are still there for the earlier ones.
+        expires_us = state.first_expiry_us
+        lapses = expires_us <= now_us <= batch.time_us.max(initial=BEGINNING)
         if not (batch.any_stays or state.moving):
+            batch = _not_before(batch, expires_us, live.lapse_us)
             found = deliver(
                 state.segments, batch, version=state.version, threads=threads, owners=owners
             )
+            if lapses:
+                live.hear(now_us)
             return batch, found, taken
-        live = self._live
         with (
             (
                 self._event(call) if call is not None and batch.any_stays else nullcontext(UNNOTED)
@@ -455,8 +470,11 @@ class Engine(Registering):
                 batch, time_us, end_us = batch.take(rest), time_us[rest], end_us[rest]
             batch = replace(batch, time_us=frozen(time_us))
             state = self._store.state
+            batch = _not_before(batch, state.first_expiry_us, live.lapse_us)
             message, moved = live.publish(batch, time_us, end_us)
             owner = self._store.owners(moved) if owners else None
+            if lapses:
+                live.hear(now_us)
             event.happened()
         found = deliver(
             state.segments, batch, version=state.version, threads=threads, owners=owners
@@ -466,7 +484,9 @@ class Engine(Registering):
     def get(self, id: Id) -> Subscription:
         """Return the subscription with this id; it means the same as the one that was given.
 
-        Keywords and expressions come back as tokens.
+        With the default tokenizer, keywords and expressions come back as tokens. With another one,
+        they come back as they were given, because a stem may have another stem; with
+        ``keep_words=False`` they come back as tokens, too.
 
         Parameters
         ----------
@@ -592,6 +612,7 @@ class Engine(Registering):
             live,
             pending,
             self._store.nbytes + live_bytes,
+            self._store.indexes(),
         )
 
     def settle(self) -> None:
@@ -698,6 +719,13 @@ class Engine(Registering):
             problem = "only applies to new engines; leave it out to open a saved one"
             raise InvalidInput(next(iter(settings)), next(iter(settings.values())), problem)
         return open_saved(cls, folder, tokenizer, clock, verify=verify)
+
+
+def _not_before(batch: MessageBatch, expires_us: int, lapse_us: int) -> MessageBatch:
+    """Return messages that do not meet subscriptions which have expired for all of them."""
+    if expires_us > lapse_us:
+        return batch
+    return replace(batch, time_us=frozen(np.maximum(batch.time_us, lapse_us)))
 
 
 def _matches(found: Delivery, batch: MessageBatch) -> list[Match]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["open_journal", "open_parts", "open_saved", "snapshot_of"]
 
 
-def snapshot_of(store: Store, live: Live, tokenizer: Tokenizer) -> Snapshot:
+def snapshot_of(store: Store, live: Live, tokenizer: Tokenizer, keep_words: bool) -> Snapshot:
     """Return all that is to be saved; callers hold the locks of merging and of events."""
     state = store.merge_vocabularies()
     segments = [stored(segment, state) for segment in state.segments]
@@ -41,6 +41,7 @@ def snapshot_of(store: Store, live: Live, tokenizer: Tokenizer) -> Snapshot:
         store.vocabulary,
         StoredLive.of(live, store),
         name_of(tokenizer),
+        keep_words,
     )
 
 
@@ -63,6 +64,7 @@ def open_saved(
         moving=snapshot.live.index,
         moving_options=snapshot.live.options,
         report=snapshot.live.report,
+        keep_words=snapshot.keep_words,
         clock=clock,
     )
     engine._store.vocabulary = snapshot.vocabulary
@@ -146,6 +148,7 @@ def _check_settings(folder: Path, settings: Mapping[str, Any], engine: Engine) -
         "moving": live.builder.index.name,
         "moving_options": vars(live.builder.options),
         "report": "all" if live.reports else "moves",
+        "keep_words": engine._keep_words,
     }
     for name, value in settings.items():
         if name not in found:

@@ -132,6 +132,9 @@ class Stats(NamedTuple):
         How many updates wait for `advance`.
     nbytes
         The bytes of all of this in memory.
+    indexes
+        The index of each kind of subscriptions that is registered. It is not the one that was
+        chosen if that does not take the kind: then it is the default one of the kind.
     """
 
     subscriptions: int
@@ -144,3 +147,4 @@ class Stats(NamedTuple):
     live_messages: int
     pending: int
     nbytes: int
+    indexes: dict[str, str]

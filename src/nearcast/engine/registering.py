@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from nearcast.engine.arguments import (
+    TAKEN,
     ids_of,
     list_of,
     owner_of,
     table_of,
     with_missing,
     with_rejected,
-    with_taken,
     with_unknown,
 )
-from nearcast.engine.directory import duplicate_id, unknown_id
+from nearcast.engine.directory import ALIKE, alike_id, duplicate_id, unknown_id
 from nearcast.engine.durable import Durable
 from nearcast.engine.published import Moved, Removed, Replaced
 from nearcast.engine.replay import (
@@ -32,6 +35,7 @@ from nearcast.engine.replay import (
     unsubscribe_owner_call,
     unsubscribe_table_call,
 )
+from nearcast.errors import ExpressionWarning, shorten
 from nearcast.intake import (
     read_moves,
     read_named,
@@ -39,14 +43,12 @@ from nearcast.intake import (
     subscriptions_from,
     table_from,
 )
-from nearcast.model import Subscription, time_us
-from nearcast.model.checks import identifier
+from nearcast.model import Subscription, expression_hints, time_us
+from nearcast.model.checks import identifier, reading_stored
 from nearcast.segments import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    import pyarrow as pa
 
     from nearcast.engine.arguments import GivenTable
     from nearcast.engine.moving.mover import Mover
@@ -84,7 +86,8 @@ class Registering(Durable):
         Raises
         ------
         DuplicateId
-            When an id is registered already and has not expired.
+            When an id is registered already and has not expired, or one that is written alike:
+            7 and ``"7"``.
         InvalidInput
             When the tokenizer finds no token in a keyword.
 
@@ -99,8 +102,12 @@ class Registering(Durable):
         """
         self._check_open()
         given = list_of(subscriptions, Subscription)
+        _warn(one.expression for one in given)
         vocabulary = self._store.vocabulary
-        part = Part(subscriptions_from(given, vocabulary, self._tokenizer), vocabulary)
+        part = Part(
+            subscriptions_from(given, vocabulary, self._tokenizer, keep_words=self._keep_words),
+            vocabulary,
+        )
         time_us = _time_us(time)
         with self._event(lambda: subscribe_call(given, time_us, initial=initial)) as event:
             self._store.add(part, skip=False, time_us=time_us, initial=initial, event=event)
@@ -147,17 +154,27 @@ class Registering(Durable):
         time_us = _time_us(time)
         call = partial(subscribe_table_call, given.table, time_us, initial=initial)
         with self._event(call) as event:
-            taken = self._store.add(part, skip=True, time_us=time_us, initial=initial, event=event)
-        return with_taken(given, rejects, taken) if taken.any() else rejects
+            taken, alike = self._store.add(
+                part, skip=True, time_us=time_us, initial=initial, event=event
+            )
+        return with_rejected(given, rejects, [(taken, TAKEN), (alike, ALIKE)])
 
     def _read_table(
         self, table: Any, columns: Mapping[str, str] | None
     ) -> tuple[GivenTable, Part, Rejects]:
         """Read a table of subscriptions; return it with our names, what it has, and rejects."""
         given = table_of(table, "subscriptions", columns)
+        if "expression" in given.table.column_names:
+            texts = given.table["expression"]
+            if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
+                _warn(texts.unique().to_pylist(), calls=4, at_most=1)
         vocabulary = self._store.vocabulary
         read, rejects = read_subscriptions(
-            given.table, vocabulary, self._tokenizer, source=given.source
+            given.table,
+            vocabulary,
+            self._tokenizer,
+            source=given.source,
+            keep_words=self._keep_words,
         )
         return given, Part(read, vocabulary), rejects
 
@@ -273,7 +290,8 @@ class Registering(Durable):
         -------
         list of Update
             One for every message alive at that time which matches only the new region (sign +1) or
-            only the old one (-1), in the order of publication.
+            only the old one (-1), in the order of publication; before them, updates of the same
+            messages that wait for `advance`.
 
         Examples
         --------
@@ -301,7 +319,8 @@ class Registering(Durable):
         """Move the subscriptions of a table, and return the matches that begin or end.
 
         Rows are taken by time, equal times by row. A subscription that moves twice at one time
-        moves once, to the last place.
+        moves once, to the last place. Late rows all happen now: the one with the latest time
+        counts.
 
         Parameters
         ----------
@@ -332,7 +351,7 @@ class Registering(Durable):
         given = table_of(table, "moves", columns)
         with self._event(lambda: move_table_call(given.table)) as event, self._live.lock:
             event.begin()
-            batch, rejects = read_moves(given.table, self._store.by_distance, source=given.source)
+            batch, rejects = read_moves(given.table, self._store.kinds_of, source=given.source)
             updates, unknown = self._mover.move_batch(batch)
             event.happened()
         if unknown.any():
@@ -375,12 +394,18 @@ class Registering(Durable):
         """
         self._check_open()
         [given] = list_of(subscription, Subscription)
+        _warn([given.expression])
         time_us, vocabulary = _time_us(time), self._store.vocabulary
-        part = Part(subscriptions_from([given], vocabulary, self._tokenizer), vocabulary)
+        part = Part(
+            subscriptions_from([given], vocabulary, self._tokenizer, keep_words=self._keep_words),
+            vocabulary,
+        )
         with self._event(lambda: replace_call(given, time_us, upsert=upsert)) as event:
             done = self._store.replace_all(part, upsert=upsert, time_us=time_us, event=event)
         if done.busy[0]:
             raise duplicate_id(part.subscriptions.ids, done.busy)
+        if done.alike[0]:
+            raise alike_id(part.subscriptions.ids, done.alike)
         if done.unknown[0]:
             raise unknown_id(part.subscriptions.ids, done.unknown)
         return done.updates.to_list()
@@ -429,12 +454,16 @@ class Registering(Durable):
         time_us = _time_us(time)
         with self._event(lambda: replace_table_call(given.table, time_us, upsert=upsert)) as event:
             done = self._store.replace_all(part, upsert=upsert, time_us=time_us, event=event)
-        count = int(np.count_nonzero(~(done.busy | done.unknown)))
+        count = int(np.count_nonzero(~(done.busy | done.alike | done.unknown)))
         busy = "is being registered by another call; try again"
         rejects = with_rejected(
             given,
             rejects,
-            [(done.unknown, "is not registered, or has expired"), (done.busy, busy)],
+            [
+                (done.unknown, "is not registered, or has expired"),
+                (done.busy, busy),
+                (done.alike, ALIKE),
+            ],
         )
         return Replaced(done.updates.to_table(), rejects, count - done.added, done.added)
 
@@ -469,7 +498,8 @@ class Registering(Durable):
         time_us = _time_us(time)
         with self._event(lambda: advance_call(time_us)) as event, self._live.lock:
             event.begin()
-            self._live.begin(time_us)
+            when = self._live.begin(time_us)
+            self._live.hear(when)
             updates = self._live.outbox.take()
             event.happened()
         return updates.to_table()
@@ -477,3 +507,13 @@ class Registering(Durable):
 
 def _time_us(time: AnyTime | None) -> int | None:
     return None if time is None else time_us("time", time)
+
+
+def _warn(expressions: Iterable[str | None], calls: int = 3, at_most: int | None = None) -> None:
+    """Warn the caller of a method about expressions that are valid and probably not meant."""
+    given = [text for text in expressions if text is not None]
+    if not given or reading_stored():
+        return
+    hints = ((text, hint) for text in given for hint in expression_hints(text))
+    for text, hint in islice(hints, at_most):
+        warnings.warn(f"{shorten(text)}: {hint}", ExpressionWarning, stacklevel=calls)

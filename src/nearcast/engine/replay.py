@@ -8,6 +8,7 @@ from nearcast.engine.journal import Call
 from nearcast.errors import NearcastError, StorageError
 from nearcast.intake import messages_from, read_messages
 from nearcast.model import Message, Point, Subscription, region, time_from_us
+from nearcast.model.checks import stored_before
 from nearcast.model.close_names import COLUMNS
 from nearcast.model.json_form import place_fields, subscription_region
 
@@ -97,7 +98,7 @@ def publish_call(given: Sequence[Message], read_us: int) -> Call:
 
 def publish_table_call(table: pa.Table, read_us: int) -> Call:
     """Return a call of `Engine.publish_table`."""
-    return Call("publish_table", {"read_us": read_us}, _ours(table, "messages"))
+    return Call("publish_table", {"read_us": read_us, "unique": False}, _ours(table, "messages"))
 
 
 def advance_call(time_us: int | None) -> Call:
@@ -113,12 +114,15 @@ def _ours(table: pa.Table, kind: str) -> pa.Table:
 def replay(engine: Engine, journal: Journal) -> int:
     """Make the calls of a journal once more, with the clock of then; return how many there are."""
     count = 0
+    # Versions before this one took ids that are written alike.
+    engine._store.allow_alike(True)
     try:
         for seq, now_us, call in journal.calls():
             engine._clock.set(now_us)
             count += 1
             try:
-                _make(engine, call)
+                with stored_before():
+                    _make(engine, call)
             except (NearcastError, KeyError, TypeError, ValueError) as error:
                 problem = (
                     f"{journal.folder}: record {seq:,} ({call.method}) cannot be replayed: {error}"
@@ -126,6 +130,7 @@ def replay(engine: Engine, journal: Journal) -> int:
                 raise StorageError(problem) from error
     finally:
         engine._clock.set(None)
+        engine._store.allow_alike(False)
     return count
 
 
@@ -157,10 +162,14 @@ def _make(engine: Engine, call: Call) -> None:
         case "publish":
             messages = [Message.from_dict(one) for one in arguments["given"]]
             batch = messages_from(messages, engine._tokenizer, now_us=arguments["read_us"])
-            engine._publish(batch, skip=False)
+            engine._publish(batch, arguments["read_us"], skip=False)
         case "publish_table":
-            batch, _ = read_messages(table, engine._tokenizer, now_us=arguments["read_us"])
-            engine._publish(batch, skip=True)
+            # Earlier versions rejected an id that occurred again in a table.
+            unique = arguments.get("unique", True)
+            batch, _ = read_messages(
+                table, engine._tokenizer, now_us=arguments["read_us"], unique=unique
+            )
+            engine._publish(batch, arguments["read_us"], skip=True)
         case "advance":
             engine.advance(time)
         case unknown:

@@ -1,7 +1,8 @@
 """From columns back to the objects that users gave.
 
-A subscription comes back with the same meaning, not letter by letter: keywords and expressions as
-tokens, a rectangle that was given as a polygon as a rectangle.
+A subscription comes back with the same meaning, not letter by letter: a rectangle that was given as
+a polygon as a rectangle, and keywords and expressions as tokens, if the tokenizer is the default
+one. Others may find other tokens in their tokens, so that keywords and expressions are kept.
 """
 
 from __future__ import annotations
@@ -138,6 +139,8 @@ class _Rows:
         self._expires_us = subscriptions.expires_us[first:last].tolist()
         owner = subscriptions.owner
         self._owner = None if owner is None else owner.slice(first, last - first).to_pylist()
+        typed = subscriptions.typed
+        self._typed = None if typed is None else typed.slice(first, last - first).to_pylist()
         rankings = _rankings(subscriptions.rankings, first, last, texts)
         self._rankings, self._conditions, self._ranked_scope = rankings
 
@@ -146,12 +149,18 @@ class _Rows:
         first, last = self._clause_start[number], self._clause_start[number + 1]
         keywords, expression = self._words(first, last)
         ranking = self._rankings[number] if self._rankings else None
+        if ranking is not None:
+            expression = self._conditions[number]
+        typed = None if self._typed is None else self._typed[number]
+        if typed is not None:
+            given, expression = json.loads(typed)
+            keywords = None if given is None else tuple(given)
         return _made(
             Subscription,
             id=self._id[number],
-            region=self._region(first, last),
+            region=self._region(first, last, boolean=ranking is None),
             keywords=keywords,
-            expression=self._conditions[number] if ranking is not None else expression,
+            expression=expression,
             owner=None if self._owner is None else self._owner[number],
             expires_at=_time(self._expires_us[number]),
             ranking=ranking,
@@ -184,12 +193,12 @@ class _Rows:
             return None
         return next((self._scope[n] for n in self._positive[clause] if n in self._scope), None)
 
-    def _region(self, first: int, last: int) -> Region:
+    def _region(self, first: int, last: int, *, boolean: bool) -> Region:
         if self._shape[first] >= 0:
             return _shape(self._shapes, self._shape[first])
         boxes = list(dict.fromkeys(self._box[first:last]))
         if len(boxes) == 1:
-            return _rect(*boxes[0])
+            return _rect(*boxes[0], boolean=boolean)
         (west, south, _, north), (_, _, east, _) = sorted(boxes, reverse=True)
         pieces = {(west, south, WORLD[2], north), (WORLD[0], south, east, north)}
         if pieces == set(boxes):
@@ -241,8 +250,9 @@ def _made(kind: type[_T], **fields: Any) -> _T:
     return made
 
 
-def _rect(west: int, south: int, east: int, north: int) -> Region:
-    if west == east and south == north:
+def _rect(west: int, south: int, east: int, north: int, *, boolean: bool = True) -> Region:
+    """Return a box as a rectangle; one without extent is a point if the subscription is ranked."""
+    if west == east and south == north and not boolean:
         return _made(Point, lon=west / UNITS, lat=south / UNITS)
     return _made(
         Rect, west=west / UNITS, south=south / UNITS, east=east / UNITS, north=north / UNITS

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import Ids, Subscriptions
+from nearcast.columns import KINDS, Ids, Subscriptions
 from nearcast.engine.buffer import BUFFER_ROWS, Buffer
 from nearcast.engine.directory import MOVING, NOWHERE, Directory, unknown_id
 from nearcast.engine.merging import SMALL_ROWS, Size
@@ -132,7 +132,7 @@ class Rows:
         """Return the handle of an id that is registered at a time; refuse others."""
         with self.live.lock, self._writing:
             handle = self._directory.find_one(id)
-            if not self._is_registered(handle, at_us):
+            if not self._is_registered(handle, max(at_us, self.live.lapse_us)):
                 raise unknown_id(Ids.of([id]), np.ones(1, np.bool_))
             return handle
 
@@ -180,6 +180,12 @@ class Rows:
         with self._writing:
             return self._sizes(self.state.segments, self._clock_us())
 
+    def indexes(self) -> dict[str, str]:
+        """Return the index of each kind of subscriptions."""
+        segments = [one for one in self.state.segments if len(one.subscriptions)]
+        present = {kind for one in segments for kind in one.subscriptions.kinds}
+        return self.builder.index_names(kind for kind in KINDS if kind in present)
+
     def restore(self, segments: Iterable[StoredSegment]) -> None:
         """Take in segments that were saved; the store must be empty."""
         made = []
@@ -206,6 +212,10 @@ class Rows:
             raise StorageError("a stored segment has the same id twice; restore a backup")
         self.state = self.state._replace(segments=tuple(made))
 
+    def allow_alike(self, allows: bool) -> None:
+        """Say whether ids of different types may be written alike."""
+        self._directory.allows_alike = allows
+
     def _found(self, ids: Ids) -> NDArray[np.int32]:
         if len(ids) == 1:
             return np.array([self._directory.find_one(ids.tolist()[0])], np.int32)
@@ -216,12 +226,18 @@ class Rows:
         if len(ids) == 1:
             one = self._directory.find_one(ids.tolist()[0])
             return np.array([self._place(one) is not None or self._directory.is_reserved(one)])
-        handle = self._directory.find(ids)
+        return self._taken_handles(self._directory.find(ids))
+
+    def _taken_handles(self, handle: NDArray[np.int32]) -> NDArray[np.bool_]:
         return self._registered(handle) | self._directory.reserved(handle)
+
+    def _alike(self, ids: Ids) -> NDArray[np.bool_]:
+        """Return which ids are written like one of another type that is registered."""
+        return self._directory.alike(ids, self._taken_handles)
 
     def _registered(self, handle: NDArray[np.int32], at_us: int | None = None) -> NDArray[np.bool_]:
         """Return which handles belong to subscriptions that have not expired at a time (now)."""
-        now_us = self._clock_us() if at_us is None else at_us
+        now_us = self._clock_us() if at_us is None else max(at_us, self.live.lapse_us)
         if len(handle) == 1:
             return np.array([self._is_registered(int(handle[0]), now_us)])
         serial = self._directory.segment_of(handle)

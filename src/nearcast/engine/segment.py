@@ -177,3 +177,11 @@ class State(NamedTuple):
     segments: tuple[LiveSegment, ...]
     scorer: Scorer
     moving: bool = False
+
+    @property
+    def first_expiry_us(self) -> int:
+        """When the first subscription of a segment expires."""
+        first_us = NEVER
+        for segment in self.segments:
+            first_us = min(first_us, segment.first_expiry_us)
+        return first_us

@@ -44,7 +44,8 @@ KIND = "engine"
 class Snapshot:
     """All that an engine keeps on disk.
 
-    ``tokenizer`` is the name of the tokenizer; see `nearcast.text.tokenizer`.
+    ``tokenizer`` is the name of the tokenizer; see `nearcast.text.tokenizer`. ``keep_words`` says
+    whether words are kept as they are given.
     """
 
     builder: Builder
@@ -53,6 +54,7 @@ class Snapshot:
     vocabulary: Vocabulary
     live: StoredLive
     tokenizer: str
+    keep_words: bool = True
 
     def write(self, folder: str | Path) -> None:
         """Write a folder, replacing what an engine wrote there before."""
@@ -67,6 +69,7 @@ class Snapshot:
             "index": self.builder.index.name,
             "options": self.builder.stored_options(),
             "tokenizer": self.tokenizer,
+            "keep_words": self.keep_words,
             "similarity": self.scorer.scoring.similarity,
             "distance": self.scorer.scoring.distance,
             "fixed": self.scorer.fixed,
@@ -108,6 +111,7 @@ class Snapshot:
                 vocabulary,
                 StoredLive.read(nested("live", arrays), meta["live"]),
                 meta.get("tokenizer", "words"),
+                bool(meta.get("keep_words", True)),
             )
         except StorageError as error:
             raise StorageError(f"{folder}: {error}") from error

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from nearcast.columns import BOOLEAN, PROXIMITY, Ids, distinct
-from nearcast.engine.directory import MOVING, NOWHERE, duplicate_id, unknown_id
+from nearcast.columns import BOOLEAN, Ids, distinct
+from nearcast.engine.directory import MOVING, NOWHERE, alike_id, duplicate_id, unknown_id
 from nearcast.engine.journal import UNNOTED
 from nearcast.engine.merging import SMALL_ROWS, choose_small
 from nearcast.engine.moving.pairs import Pairs
@@ -42,11 +42,13 @@ class Replacement(NamedTuple):
     """What became of subscriptions that were to replace others.
 
     ``updates`` is what began and ended, ``busy`` tells which ids another call is registering,
-    ``unknown`` which were not registered and not added, ``added`` how many were.
+    ``alike`` which are written like one of another type, ``unknown`` which were not registered and
+    not added, ``added`` how many were.
     """
 
     updates: Updates
     busy: NDArray[np.bool_]
+    alike: NDArray[np.bool_]
     unknown: NDArray[np.bool_]
     added: int
 
@@ -70,7 +72,7 @@ class Store(Upkeep):
         time_us: int | None = None,
         initial: bool = True,
         event: Event = UNNOTED,
-    ) -> NDArray[np.bool_]:
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Add subscriptions, all in one version.
 
         Parameters
@@ -88,18 +90,21 @@ class Store(Upkeep):
 
         Returns
         -------
-        ndarray
-            Which rows were left out.
+        tuple
+            Which rows were left out because their id is taken, and which because it is written
+            like one of another type.
         """
         self.worker.raise_failure()
         subscriptions = part.subscriptions
         with self.live.lock, self._writing:
             event.begin()
             taken = self._taken(subscriptions.ids)
-            if np.count_nonzero(taken):
+            alike = self._alike(subscriptions.ids) & ~taken
+            if np.count_nonzero(taken | alike):
                 if not skip:
-                    raise duplicate_id(subscriptions.ids, taken)
-                subscriptions = subscriptions.take(np.flatnonzero(~taken))
+                    error, wrong = (duplicate_id, taken) if taken.any() else (alike_id, alike)
+                    raise error(subscriptions.ids, wrong)
+                subscriptions = subscriptions.take(np.flatnonzero(~(taken | alike)))
                 part = Part(subscriptions, part.vocabulary)
             handle = self._directory.reserve(subscriptions.ids)
         segments = self.state.segments
@@ -118,7 +123,7 @@ class Store(Upkeep):
                 self._directory.cancel(handle)
             raise
         self._tidy_up(segments)
-        return taken
+        return taken, alike
 
     def replace_all(
         self,
@@ -148,7 +153,8 @@ class Store(Upkeep):
             handle = self._found(ids)
             busy = self._directory.reserved(handle)
             known = self._registered(handle, self.live.moment(time_us))
-            rows = np.flatnonzero(~busy & (known | upsert))
+            alike = self._alike(ids) & ~busy & ~known & upsert
+            rows = np.flatnonzero(~busy & ~alike & (known | upsert))
             part = Part(part.subscriptions.take(rows), part.vocabulary)
             handle = self._directory.reserve(part.subscriptions.ids)
         segments, updates = self.state.segments, Updates.none()
@@ -170,7 +176,8 @@ class Store(Upkeep):
             place()
             begun = self.live.find(part, handle)
             event.happened()
-            return self.live.difference(part.subscriptions.ids, ended, begun, when)
+            changed = self.live.difference(part.subscriptions.ids, ended, begun, when)
+            return self.live.returned(changed)
 
         try:
             while len(handle):
@@ -190,7 +197,8 @@ class Store(Upkeep):
         self._tidy_up(segments)
         left_out = np.ones(len(ids), np.bool_)
         left_out[rows] = False
-        return Replacement(updates, busy, left_out & ~busy, int(np.count_nonzero(~known[rows])))
+        added = int(np.count_nonzero(~known[rows]))
+        return Replacement(updates, busy, alike, left_out & ~busy & ~alike, added)
 
     def _place_rows(
         self, part: Part, handle: NDArray[np.int32], enter: Callable[[Callable[[], None], Part], T]
@@ -364,12 +372,11 @@ class Store(Upkeep):
             chosen = sorted(values)
             return handle[chosen], Ids.of([values[position] for position in chosen])
 
-    def by_distance(self, ids: Ids) -> NDArray[np.bool_]:
-        """Return which subscriptions are ranked by distance."""
+    def kinds_of(self, ids: Ids) -> NDArray[np.uint8]:
+        """Return the kinds of subscriptions; unknown ones count as boolean."""
         if not any(segment.ranked for segment in self.state.segments):
-            return np.zeros(len(ids), np.bool_)
-        near: NDArray[np.bool_] = self.kinds(self.handles(ids)) == PROXIMITY
-        return near
+            return np.full(len(ids), BOOLEAN, np.uint8)
+        return self.kinds(self.handles(ids))
 
     def with_movers(self) -> State:
         """Return the present state, with a segment of the subscriptions that have moved."""

@@ -147,7 +147,7 @@ class Upkeep(Rows):
         with self.merging:
             ranked = self._claim_ranked()
             try:
-                now_us = self._clock_us()
+                now_us = self.live.lapse_us
                 living = [(s, np.flatnonzero(s.alive() & s.unexpired(now_us))) for s in ranked]
                 parts = [Part(chosen_rows(s, rows), s.vocabulary) for s, rows in living]
                 parts += [] if more is None else [more]
@@ -216,7 +216,7 @@ class Upkeep(Rows):
         if self.worker.pending:  # it will look at everything when nobody writes
             self.worker.wake(urgent=urgent)
             return
-        now_us = self._clock_us()
+        now_us = self.live.lapse_us
         expiring = any(segment.first_expiry_us <= now_us for segment in segments)
         outgrown = self._outgrew_weights()
         if urgent or outgrown or expiring or choose(sizes, quiet=True):

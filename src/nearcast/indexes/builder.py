@@ -14,7 +14,7 @@ from nearcast.storage import nested
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -60,6 +60,17 @@ class Builder:
         takes = " and ".join(self.index.kinds)
         problem = f"{self.index.name} takes {takes} subscriptions; choose another index"
         raise InvalidInput("kind", kind, problem)
+
+    def index_names(self, kinds: Iterable[str]) -> dict[str, str]:
+        """Return the name of the index that each kind of subscriptions gets.
+
+        Examples
+        --------
+        >>> from nearcast.indexes import create
+        >>> create("ap-tree").index_names(["boolean", "proximity"])
+        {'boolean': 'ap-tree', 'proximity': 'ranked-pyramid'}
+        """
+        return {kind: self.for_kind(kind).index.name for kind in kinds}
 
     def statistics(self) -> Statistics | None:
         """Return the statistics that the options name."""

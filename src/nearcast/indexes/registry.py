@@ -15,27 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nearcast.columns import KINDS
 from nearcast.errors import InvalidInput, StorageError, UnknownName
-from nearcast.indexes.ap_tree import ApTree
 from nearcast.indexes.builder import Builder
 from nearcast.indexes.contract import Index
-from nearcast.indexes.keyword_first import KeywordFirst
-from nearcast.indexes.lfilter import Lfilter
-from nearcast.indexes.mbr_trie import MbrTrie
-from nearcast.indexes.pt_quadtree import PtQuadtree
-from nearcast.indexes.quadtrees import IqTree, RqTree, TrieQuadtree
-from nearcast.indexes.ranked_pyramid import RankedPyramid
-from nearcast.indexes.rtree import (
-    IrTree,
-    IrTree1,
-    IrTree100,
-    RtPlusPlusTree,
-    RtPlusTree,
-    RtTree,
-    SpatialFirst,
-)
-from nearcast.indexes.scan import Scan
-from nearcast.indexes.stamp import Stamp
-from nearcast.indexes.trie_pyramid import TriePyramid
 from nearcast.loading import load_object
 from nearcast.storage import holds_ranked, read_arrays
 
@@ -58,36 +39,47 @@ GROUP = "nearcast.indexes"
 
 T = TypeVar("T", bound=Index)
 
-DEFAULT = TriePyramid.name
+DEFAULT = "trie-pyramid"
 """The index of boolean subscriptions, unless another is chosen."""
 
-RANKED_DEFAULT = RankedPyramid.name
+RANKED_DEFAULT = "ranked-pyramid"
 """The index of ranked subscriptions, unless another is chosen."""
 
-_INDEXES: dict[str, type[Index]] = {
-    index.name: index
-    for index in (
-        Scan,
-        KeywordFirst,
-        SpatialFirst,
-        IrTree,
-        IrTree1,
-        IrTree100,
-        RtTree,
-        RtPlusTree,
-        RtPlusPlusTree,
-        MbrTrie,
-        PtQuadtree,
-        Lfilter,
-        ApTree,
-        IqTree,
-        RqTree,
-        TrieQuadtree,
-        TriePyramid,
-        RankedPyramid,
-        Stamp,
-    )
+_OURS = {
+    "scan": "scan:Scan",
+    "keyword-first": "keyword_first:KeywordFirst",
+    "spatial-first": "rtree:SpatialFirst",
+    "ir-tree": "rtree:IrTree",
+    "ir-tree-1": "rtree:IrTree1",
+    "ir-tree-100": "rtree:IrTree100",
+    "rt-tree": "rtree:RtTree",
+    "rt+-tree": "rtree:RtPlusTree",
+    "rt++-tree": "rtree:RtPlusPlusTree",
+    "mbr-trie": "mbr_trie:MbrTrie",
+    "pt-quadtree": "pt_quadtree:PtQuadtree",
+    "lfilter": "lfilter:Lfilter",
+    "ap-tree": "ap_tree:ApTree",
+    "iq-tree": "quadtrees:IqTree",
+    "rq-tree": "quadtrees:RqTree",
+    "trie-quadtree": "quadtrees:TrieQuadtree",
+    "trie-pyramid": "trie_pyramid:TriePyramid",
+    "ranked-pyramid": "ranked_pyramid:RankedPyramid",
+    "stamp": "stamp:Stamp",
 }
+"""Where our indexes are: each is imported when it is first asked for."""
+
+_registered: dict[str, type[Index]] = {}
+
+
+def _known() -> list[str]:
+    return sorted({*_OURS, *_registered})
+
+
+def _find(name: str) -> type[Index] | None:
+    """Return the class of an index that is ours or registered; None if there is none."""
+    if name in _OURS and name not in _registered:
+        _registered[name] = load_object("index", f"nearcast.indexes.{_OURS[name]}")
+    return _registered.get(name)
 
 
 def register(index: type[T]) -> type[T]:
@@ -121,13 +113,13 @@ def register(index: type[T]) -> type[T]:
     name = getattr(index, "name", None)
     if not isinstance(name, str) or not name:
         raise InvalidInput("name", name, f"must be the name of the index {index.__name__}")
-    known = _INDEXES.get(name)
+    known = _find(name)
     if known is not None and (known.__module__, known.__qualname__) != (
         index.__module__,
         index.__qualname__,
     ):
         raise InvalidInput("name", name, f"is the name of {known.__qualname__}; choose another")
-    _INDEXES[name] = index
+    _registered[name] = index
     return index
 
 
@@ -140,6 +132,15 @@ def _find_others() -> None:
         except Exception as error:
             problem = f"the index {point.name} ({point.value}) cannot be used: {error}"
             warnings.warn(problem, RuntimeWarning, stacklevel=2)
+
+
+def _find_any(name: str) -> type[Index] | None:
+    """Return the class of an index, of other packages too; None if there is none."""
+    found = _find(name)
+    if found is None:
+        _find_others()
+        found = _find(name)
+    return found
 
 
 def names(kind: str | None = None) -> list[str]:
@@ -159,12 +160,10 @@ def names(kind: str | None = None) -> list[str]:
     """
     _find_others()
     if kind is None:
-        return sorted(_INDEXES)
+        return _known()
     if kind not in KINDS:
         raise UnknownName("kind", kind, KINDS)
-    return sorted(
-        name for name, index in _INDEXES.items() if any(kind in f.kinds for f in _forms(index))
-    )
+    return [name for name in _known() if any(kind in form.kinds for form in _forms(get(name)))]
 
 
 def get(name: str) -> type[Index]:
@@ -187,11 +186,10 @@ def get(name: str) -> type[Index]:
     """
     if ":" in name:
         return register(load_object("index", name))
-    if name not in _INDEXES:
-        _find_others()
-    if name not in _INDEXES:
-        raise UnknownName("index", name, _INDEXES)
-    return _INDEXES[name]
+    found = _find_any(name)
+    if found is None:
+        raise UnknownName("index", name, _known())
+    return found
 
 
 def create(name: str = DEFAULT, **options: Any) -> Builder:
@@ -236,7 +234,7 @@ def create(name: str = DEFAULT, **options: Any) -> Builder:
         Builder(form, form.Options(**{k: v for k, v in options.items() if k in known[form]}))
         for form in forms
     ]
-    builders += [Builder(_INDEXES[d], _INDEXES[d].Options()) for d in (DEFAULT, RANKED_DEFAULT)]
+    builders += [Builder(get(d), get(d).Options()) for d in (DEFAULT, RANKED_DEFAULT)]
     return replace(builders[0], others=tuple(builders[1:]))
 
 
@@ -275,15 +273,13 @@ def load(folder: str | Path, *, verify: bool = True) -> Index:
     'keyword-first'
     """
     arrays, meta = read_arrays(folder, "index", verify=verify)
-    name = meta.get("index")
-    if name not in _INDEXES:
-        _find_others()
-    if name not in _INDEXES:
+    name = str(meta.get("index"))
+    index = _find_any(name)
+    if index is None:
         raise StorageError(
             f"{folder} contains the index {name!r}, which is unknown here; register it first, or "
             "upgrade Nearcast"
         )
-    index = _INDEXES[name]
     if index.ranked_form is not None and holds_ranked(arrays):
         index = index.ranked_form
     return index.from_stored(arrays, meta, verify=verify)

@@ -87,7 +87,7 @@ def column_array(table: pa.Table, name: str) -> pa.Array | None:
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         chunks = [_from_list_view(chunk) for chunk in column.chunks]
         column = pa.chunked_array(chunks)
-    wide = _wide(column.type, column.nbytes)
+    wide = _wide(column.type, _nbytes(column))
     if wide is not None:
         column = column.cast(wide)
     return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
@@ -174,6 +174,13 @@ def no_rows(count: int) -> NDArray[np.bool_]:
 def is_text(kind: pa.DataType) -> bool:
     """Whether a type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _nbytes(column: pa.ChunkedArray) -> int:
+    try:
+        return int(column.nbytes)
+    except pa.ArrowTypeError:  # views, and lists of them, before PyArrow 24
+        return int(column.get_total_buffer_size())
 
 
 def _wide(kind: pa.DataType, nbytes: int) -> pa.DataType | None:

@@ -55,6 +55,8 @@ class Batch:
         Columns that are none of ours.
     original
         The rows as they were in the file: a table with its own names, or the texts of the records.
+    empty_is_null
+        Whether an empty cell cannot be told from one that is missing, as in CSV.
     """
 
     table: pa.Table
@@ -66,6 +68,7 @@ class Batch:
     taken: Mapping[str, str] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     original: pa.Table | RawRecords | list[str] | None = None
+    empty_is_null: bool = False
 
     def records(self, positions: Iterable[int]) -> tuple[str, ...]:
         """Return whole records of the file as JSON, by their positions in the table."""

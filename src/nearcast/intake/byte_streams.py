@@ -11,7 +11,6 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from nearcast.errors import UnsupportedFile
 from nearcast.intake.reading import COMPRESSED
@@ -75,6 +74,8 @@ def open_native(path: str | os.PathLike[str]) -> Any:
     if not _is_uri(name):
         return pa.OSFile(name, "rb")
     try:
+        from pyarrow import fs  # brings the clients of object stores
+
         system, inside = fs.FileSystem.from_uri(name)
     except pa.ArrowException as error:
         raise UnsupportedFile(f"this file system cannot be read: {error}") from None

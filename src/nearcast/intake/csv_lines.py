@@ -79,9 +79,8 @@ def read_csv(source: LineSource, file: str = "", delimiter: str | None = None) -
         errors = LineErrors(file)
         table, lines = _read_fast(rows, names) or _read_slowly(rows, names, errors)
         rows.finish(errors)
-        yield Batch(
-            table, lines, errors.rejects(), source.bytes_read, source.bytes_total, file=file
-        )
+        progress = source.bytes_read, source.bytes_total
+        yield Batch(table, lines, errors.rejects(), *progress, file=file, empty_is_null=True)
     if not names:
         raise UnsupportedFile("has no header; the first line must name the columns")
 

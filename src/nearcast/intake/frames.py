@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import shapely
 
 from nearcast.errors import InvalidInput
+from nearcast.intake.parquet_files import GeoColumn, in_lon_lat, is_lon_lat
 
 __all__ = ["is_table", "table_from"]
 
@@ -18,7 +22,8 @@ _PROBLEM = (
 def table_from(value: Any) -> pa.Table:
     """Return a table, a record batch or a frame as an Arrow table.
 
-    Frames of pandas are taken without their index, all others by the Arrow PyCapsule interface.
+    Frames of pandas are taken without their index, those of geopandas with their geometries as WKB
+    in longitude and latitude, all others by the Arrow PyCapsule interface.
 
     Parameters
     ----------
@@ -29,6 +34,8 @@ def table_from(value: Any) -> pa.Table:
     ------
     InvalidInput
         When it is none of these, or has columns that Arrow does not know.
+    UnsupportedFile
+        When a GeoDataFrame is in a coordinate reference system that cannot be converted.
 
     Examples
     --------
@@ -41,6 +48,8 @@ def table_from(value: Any) -> pa.Table:
     if isinstance(value, pa.RecordBatch):
         return pa.Table.from_batches([value])
     try:
+        if _is_geopandas(value):
+            return _with_wkb(value)
         if _is_pandas(value):
             return pa.Table.from_pandas(value, preserve_index=False)
         if hasattr(value, "__arrow_c_stream__"):
@@ -70,3 +79,33 @@ def is_table(value: Any) -> bool:
 
 def _is_pandas(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
+
+
+def _is_geopandas(value: Any) -> bool:
+    return any(
+        kind.__name__ == "GeoDataFrame" and kind.__module__.partition(".")[0] == "geopandas"
+        for kind in type(value).__mro__
+    )
+
+
+def _with_wkb(frame: Any) -> pa.Table:
+    """Return a GeoDataFrame as a table, its geometries as WKB; the active ones in lon, lat.
+
+    Its metadata names the active column, as that of GeoParquet does. Without a coordinate reference
+    system, it is in longitude and latitude already.
+    """
+    drawn = [name for name, kind in frame.dtypes.items() if str(kind) == "geometry"]
+    table = pa.Table.from_pandas(frame.drop(columns=drawn), preserve_index=False)
+    for name in drawn:
+        wkb = shapely.to_wkb(np.asarray(frame[name], object))
+        table = table.append_column(name, pa.array(wkb.tolist(), pa.binary()))
+    active = frame.active_geometry_name
+    if active is None:
+        return table
+    reference = None if frame.crs is None else frame.crs.to_json_dict()
+    column = GeoColumn(active, None if is_lon_lat(reference) else reference)
+    if column.reference is not None:
+        at = table.column_names.index(active)
+        table = table.set_column(at, active, in_lon_lat(table, column))
+    geo = {"primary_column": active, "columns": {active: {"encoding": "WKB"}}}
+    return table.replace_schema_metadata({"geo": json.dumps(geo)})

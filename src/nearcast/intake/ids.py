@@ -63,6 +63,8 @@ def refuse_repeated(ids: Ids, field: str, errors: RowErrors, seen: IdTable | Non
     reason = "is a duplicate; an earlier row has the same id"
     if seen is not None:
         errors.add(seen.find(ids) >= 0, field, reason)
+        alike = "is written like the id of another row, of another type (7 and '7')"
+        errors.add(seen.find_alike(ids) >= 0, field, f"{alike}; use another id")
     rows = np.flatnonzero(errors.valid)
     number = ids.number if ids.text is None else _codes(ids.text)
     chosen = number[rows] if len(rows) < len(number) else number

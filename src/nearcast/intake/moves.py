@@ -58,7 +58,7 @@ class MoveBatch(NamedTuple):
 
 def read_moves(
     table: pa.Table,
-    by_distance: Callable[[Ids], NDArray[np.bool_]] | None = None,
+    kinds: Callable[[Ids], NDArray[np.uint8]] | None = None,
     *,
     source: Batch | None = None,
 ) -> tuple[MoveBatch, Rejects]:
@@ -68,8 +68,9 @@ def read_moves(
     ----------
     table
         ``subscription_id``; a place as for subscriptions; optionally ``time``.
-    by_distance
-        Tells which subscriptions are ranked by distance: they move to a point.
+    kinds
+        Tells the kinds of subscriptions, by their positions in `nearcast.columns.KINDS`: those that
+        are ranked by distance move to a point, and boolean ones may not.
     source
         What the table was read from: rejects then have its file, row numbers and records.
 
@@ -85,7 +86,7 @@ def read_moves(
     errors = RowErrors(table.num_rows)
     ids = read_ids(table, "subscription_id", errors)
     time = read_times(table, "time", errors)
-    regions = read_regions(table, errors, None if by_distance is None else by_distance(ids))
+    regions = read_regions(table, errors, None if kinds is None else kinds(ids))
     rows = np.flatnonzero(errors.valid)
     every = MoveBatch(ids, np.where(time.given, time.us, NEVER), regions, rows)
     batch = MoveBatch(ids.take(rows), every.time_us[rows], every.regions_of(rows), rows)

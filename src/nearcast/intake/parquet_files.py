@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import shapely
-from pyarrow import parquet
 
 from nearcast.errors import UnsupportedFile
 from nearcast.intake.arrow_columns import column_array
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["GeoColumn", "geometry_column", "in_lon_lat", "read_parquet"]
+__all__ = ["GeoColumn", "geometry_column", "in_lon_lat", "is_lon_lat", "read_parquet"]
 
 _POINT, _POLYGON, _MULTIPOLYGON = 1, 3, 6
 
@@ -51,6 +50,8 @@ def read_parquet(
     piece
         The first row group to read, and the one after the last; None for all.
     """
+    from pyarrow import parquet  # brings file systems and their clients
+
     with open_native(path) as opened, parquet.ParquetFile(opened) as source:
         total, metadata = opened.size(), source.metadata
         first_group, end_group = piece or (0, metadata.num_row_groups)
@@ -86,7 +87,7 @@ def geometry_column(schema: pa.Schema) -> GeoColumn | None:
         raise UnsupportedFile(
             f"the geometry column {primary!r} must be WKB, is {encoding}; convert it"
         )
-    return GeoColumn(primary, None if _is_lon_lat(reference) else reference)
+    return GeoColumn(primary, None if is_lon_lat(reference) else reference)
 
 
 def in_lon_lat(table: pa.Table, column: GeoColumn) -> pa.Array:
@@ -153,7 +154,7 @@ def _reference_name(reference: Any) -> str:
     return str(code or "an unknown coordinate reference system")
 
 
-def _is_lon_lat(reference: Any) -> bool:
+def is_lon_lat(reference: Any) -> bool:
     """Whether a coordinate reference system is that of GeoJSON, or is not given."""
     if reference is None:
         return True

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import UNITS, WORLD, Regions, Shapes, starts
+from nearcast.columns import BOOLEAN, PROXIMITY, UNITS, WORLD, Regions, Shapes, starts
 from nearcast.errors import RegionError
 from nearcast.intake.arrow_columns import column_array, no_rows, not_null, read_numbers
 from nearcast.intake.point_geometries import read_point_geometries
 from nearcast.intake.rejects import cell_value
 from nearcast.model import Circle, Point, Rect, region
+from nearcast.model.checks import reading_stored
 from nearcast.model.circles import circle_boxes
 from nearcast.model.json_form import (
     BOX,
@@ -28,6 +29,7 @@ from nearcast.model.json_form import (
     RADIUS_PROBLEM,
     SUBSCRIPTION_PLACE,
 )
+from nearcast.model.regions import NO_REACH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,23 +99,24 @@ class _PlaceColumns:
 
 
 def read_regions(
-    table: pa.Table, errors: RowErrors, by_distance: NDArray[np.bool_] | None = None
+    table: pa.Table,
+    errors: RowErrors,
+    kind: NDArray[np.uint8] | None = None,
 ) -> Regions:
     """Return the regions of all rows; those of rejected rows are empty.
 
-    The rows of ``by_distance`` are ranked by distance: they have a point, and no radius.
+    Given the ``kind`` of the subscription of each row, those that are ranked by distance must have
+    a point, and no radius; those that are boolean may not have a point.
     """
     boxes, circles = _PlaceColumns(table, BOX, errors), _PlaceColumns(table, CIRCLE, errors)
     geometry = column_array(table, "geometry")
     drawn = no_rows(table.num_rows) if geometry is None else not_null(geometry)
     parts = []
-    if by_distance is not None and by_distance.any():
-        parts.append(_read_points(circles, boxes, drawn, by_distance, errors))
-        boxes.leave_out(by_distance)
-        circles.leave_out(by_distance)
-        placed = by_distance
-    else:
-        placed = no_rows(table.num_rows)
+    placed = no_rows(table.num_rows) if kind is None else kind == PROXIMITY
+    if placed.any():
+        parts.append(_read_points(circles, boxes, drawn, placed, errors))
+        boxes.leave_out(placed)
+        circles.leave_out(placed)
     only_radius = circles.each[2] & ~circles.complete
     errors.add(drawn & only_radius & ~placed, "radius_m", RADIUS_OF_GEOMETRY)
     _one_place([boxes, circles], drawn, errors, SUBSCRIPTION_PLACE, placed)
@@ -126,7 +129,10 @@ def read_regions(
         lambda row: Circle(*circles.of(row)),
         "must be a number of meters, 0 or more",
     )
-    polygons = _geometries(table, drawn, errors, placed)
+    boolean = no_rows(table.num_rows)
+    if kind is not None and not reading_stored():
+        boolean = kind == BOOLEAN
+    polygons = _geometries(table, drawn, errors, placed, boolean)
     with_box = np.flatnonzero(boxes.complete & errors.valid)
     with_circle = np.flatnonzero(circles.complete & errors.valid)
     parts.append(_split(with_box, rectangle[with_box]))
@@ -314,8 +320,12 @@ def _geometries(
     drawn: NDArray[np.bool_],
     errors: RowErrors,
     points: NDArray[np.bool_],
+    no_points: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], Regions]:
-    """Return the rows that have a geometry, and their regions; those of ``points`` are points."""
+    """Return the rows that have a geometry, and their regions.
+
+    Those of ``points`` must be points, and those of ``no_points`` may not be.
+    """
     rows, regions = [], []
     for row in np.flatnonzero(drawn & errors.valid).tolist():
         value = cell_value(table, "geometry", row)
@@ -324,6 +334,8 @@ def _geometries(
             if points[row] and not isinstance(found, Point):
                 problem = "must be a point; max_distance_m says how far"
                 raise RegionError("geometry", value, problem)
+            if no_points[row] and isinstance(found, Point):
+                raise RegionError("geometry", value, NO_REACH)
             regions.append(found)
             rows.append(row)
         except RegionError as error:

@@ -66,12 +66,6 @@ class RankingColumns:
         ranked: NDArray[np.bool_] = self.kind != BOOLEAN
         return ranked
 
-    @property
-    def by_distance(self) -> NDArray[np.bool_]:
-        """Which rows are ranked by distance."""
-        by_distance: NDArray[np.bool_] = self.kind == PROXIMITY
-        return by_distance
-
     def rankings(self, rows: NDArray[np.int64], condition: Clauses | None) -> Rankings | None:
         """Return the rankings of these rows, all of them valid; None if all are boolean."""
         kind = self.kind[rows]

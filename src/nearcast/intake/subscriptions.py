@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from nearcast.columns import (
     place_conjunctions,
 )
 from nearcast.errors import DuplicateId, UnsupportedFile
+from nearcast.intake.arrow_columns import read_lists, read_texts
 from nearcast.intake.frames import table_from
 from nearcast.intake.ids import read_ids, read_names, refuse_repeated
 from nearcast.intake.keyword_clauses import (
@@ -37,10 +39,12 @@ from nearcast.intake.rejects import Rejects, RowErrors
 from nearcast.intake.times import read_times
 from nearcast.model import Conjunction
 from nearcast.model.json_form import BOX, CIRCLE, FIELDS, POINT
-from nearcast.text import words
+from nearcast.text import UnicodeWords, words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from nearcast.intake.batches import Batch
     from nearcast.model import Subscription
@@ -65,6 +69,7 @@ def read_subscriptions(
     source: Batch | None = None,
     seen: IdTable | None = None,
     unique: bool = True,
+    keep_words: bool = False,
 ) -> tuple[Subscriptions, Rejects]:
     """Return the subscriptions of a table in their order, and the rejected rows.
 
@@ -85,6 +90,8 @@ def read_subscriptions(
         Ids of other tables: rows with one of them are rejected, and new ids are added.
     unique
         Whether rows with an id that occurred before are rejected.
+    keep_words
+        As for `subscriptions_from`.
 
     Raises
     ------
@@ -110,7 +117,7 @@ def read_subscriptions(
     owner = read_names(table, "owner", errors)
     scope = read_names(table, "scope", errors)
     expiry = read_times(table, "expires_at", errors)
-    regions = read_regions(table, errors, ranking.by_distance)
+    regions = read_regions(table, errors, ranking.kind)
     found = read_keyword_clauses(table, tokenizer, vocabulary, errors, ranking.ranked)
     if scope is not None and scope.null_count < len(scope):
         token = number_scopes(scope, vocabulary, errors)
@@ -135,12 +142,17 @@ def read_subscriptions(
         expires_us=np.where(expiry.given, expiry.us, NEVER)[valid],
         owner=owner if whole or owner is None else owner.take(pa.array(valid)),
         rankings=ranking.rankings(valid, condition),
+        typed=_typed_rows(table, valid) if keep_words and _changes_words(tokenizer) else None,
     )
     return subscriptions, errors.rejects(table, source)
 
 
 def subscriptions_from(
-    subscriptions: Sequence[Subscription], vocabulary: Vocabulary, tokenizer: Tokenizer = words
+    subscriptions: Sequence[Subscription],
+    vocabulary: Vocabulary,
+    tokenizer: Tokenizer = words,
+    *,
+    keep_words: bool = False,
 ) -> Subscriptions:
     """Return subscription objects as columns.
 
@@ -152,6 +164,9 @@ def subscriptions_from(
         New tokens are added to it.
     tokenizer
         Splits keywords into tokens.
+    keep_words
+        Whether keywords and expressions are kept as they were given, unless the tokenizer is the
+        default one, which finds the same tokens in its own tokens.
 
     Raises
     ------
@@ -183,7 +198,40 @@ def subscriptions_from(
         expires_us=frozen(np.array(expires, np.int64)),
         owner=pa.array(owners, pa.string()) if named else None,
         rankings=_rankings_of(subscriptions, vocabulary, tokenizer),
+        typed=_typed((s.keywords, s.expression) for s in subscriptions)
+        if keep_words and _changes_words(tokenizer)
+        else None,
     )
+
+
+def _changes_words(tokenizer: Tokenizer) -> bool:
+    """Whether a tokenizer may find other tokens in its own tokens, as a stemmer does."""
+    return type(tokenizer) is not UnicodeWords
+
+
+def _typed(given: Iterable[tuple[Sequence[str] | None, str | None]]) -> pa.StringArray | None:
+    """Return keywords and expressions as JSON; None if nobody gave any."""
+    rows = [
+        None
+        if keywords is None and expression is None
+        else json.dumps([keywords, expression], ensure_ascii=False, separators=(",", ":"))
+        for keywords, expression in given
+    ]
+    return pa.array(rows, pa.string()) if any(rows) else None
+
+
+def _typed_rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.StringArray | None:
+    """Return keywords and expressions of valid rows of a table as JSON."""
+    chosen = table.take(pa.array(rows))
+    errors = RowErrors(len(rows))
+    lists = read_lists(chosen, "keywords", errors)
+    keywords: list[list[str] | None] = [None] * len(rows)
+    if lists is not None:
+        values, start = lists.value.to_pylist(), lists.value_start.tolist()
+        for row in np.flatnonzero(lists.given).tolist():
+            keywords[row] = values[start[row] : start[row + 1]]
+    expressions = read_texts(chosen, "expression", errors).to_pylist()
+    return _typed(zip(keywords, expressions, strict=True))
 
 
 def _rankings_of(

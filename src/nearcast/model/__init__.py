@@ -15,6 +15,7 @@ from nearcast.model.messages import Message
 from nearcast.model.rankings import Overlap, Proximity, Ranking
 from nearcast.model.regions import Circle, Point, Polygon, Rect, Region, region
 from nearcast.model.subscriptions import Subscription
+from nearcast.model.syntax import expression_hints
 
 __all__ = [
     "MAX_CLAUSES",
@@ -37,6 +38,7 @@ __all__ = [
     "Tokenize",
     "Update",
     "WeighedWord",
+    "expression_hints",
     "parse",
     "region",
     "time_from_us",

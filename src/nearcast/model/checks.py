@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, date, datetime, timedelta
 from numbers import Integral, Real
 from typing import Any
@@ -24,6 +26,8 @@ __all__ = [
     "Tokenize",
     "identifier",
     "identifiers",
+    "reading_stored",
+    "stored_before",
     "time_from_us",
     "time_us",
 ]
@@ -52,6 +56,7 @@ MAX_TIME_US = 253_402_300_800 * 1_000_000
 TIME_PROBLEM = "must be a time: ISO 8601 text, a timestamp, or seconds (no milliseconds) since 1970"
 
 _NUMBER = re.compile(NUMBER)
+_reading_stored: ContextVar[bool] = ContextVar("reading_stored", default=False)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MIN_DATETIME_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -321,3 +326,26 @@ def region_number(field: str, value: object, unit: str) -> float:
 def units(degrees: float) -> int:
     """Return degrees in units."""
     return round(degrees * UNITS)
+
+
+@contextmanager
+def stored_before() -> Iterator[None]:
+    """Read what a journal or a log has: what was valid when it was written stays valid.
+
+    Examples
+    --------
+    >>> from nearcast.model import parse
+    >>> with stored_before():
+    ...     len(parse("tea,milk", str.split))
+    1
+    """
+    token = _reading_stored.set(True)
+    try:
+        yield
+    finally:
+        _reading_stored.reset(token)
+
+
+def reading_stored() -> bool:
+    """Whether what is read now was stored before, and newer rules do not apply."""
+    return _reading_stored.get()

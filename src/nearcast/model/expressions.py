@@ -124,7 +124,7 @@ def _quoted(token: str) -> str:
     if is_derived(token):
         token = readable(token)
         return token if token.endswith("*") else _quoted(token[1:-1])
-    if _PLAIN.fullmatch(token) and token not in OPERATORS:
+    if _PLAIN.fullmatch(token) and token.upper() not in OPERATORS:
         return token
     escaped = token.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

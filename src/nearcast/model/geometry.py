@@ -149,12 +149,15 @@ def _to_units(points: NDArray[np.float64]) -> NDArray[np.float64]:
 def _on_grid(units: Any, shown: Any) -> Any:
     """Round to whole units; if that makes a valid polygon invalid, let Shapely repair it.
 
-    ``shown`` is the polygon as the user gave it, to tell why it is invalid.
+    Parts that share an edge or overlap, as those of boundary files do, are united. ``shown`` is the
+    polygon as the user gave it, to tell why it is invalid.
     """
     rounded = shapely.transform(units, np.rint)
     if _is_valid(rounded):
         return shapely.remove_repeated_points(rounded)
     if not shapely.is_valid(shown):
+        if shapely.is_valid(shapely.get_parts(shown)).all():
+            return shapely.union_all(shapely.get_parts(units), grid_size=1.0)
         raise RegionError(
             "polygon",
             shapely.to_wkt(shown),

@@ -38,6 +38,12 @@ __all__ = ["Circle", "Point", "Polygon", "Rect", "Region", "region"]
 
 _CORNERS = 64
 
+NO_REACH = (
+    "is a single place, which hardly any message is at; give a circle around it: "
+    "Circle(lon, lat, radius_m=...), or lon, lat, radius_m in files"
+)
+"""Why a boolean subscription cannot have a `Point`."""
+
 
 class Region(ABC):
     """The region of a subscription: a `Rect`, a `Circle`, a `Polygon` or a `Point`.

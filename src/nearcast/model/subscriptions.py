@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from nearcast.columns import BOOLEAN, PROXIMITY
 from nearcast.errors import InvalidInput, RegionError
 from nearcast.model import checks
 from nearcast.model import keywords as words
@@ -20,7 +21,7 @@ from nearcast.model.json_form import (
     write_time,
 )
 from nearcast.model.rankings import Overlap, Proximity, ranking_of
-from nearcast.model.regions import Point, Region
+from nearcast.model.regions import NO_REACH, Point, Region
 from nearcast.model.regions import region as region_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from nearcast.model.checks import AnyTime, Id, Time, Tokenize
     from nearcast.model.rankings import Ranking
 
-__all__ = ["Subscription", "point_of"]
+__all__ = ["Subscription", "region_for"]
 
 _EVERYTHING = (Conjunction(()),)
 
@@ -44,7 +45,7 @@ class Subscription:
         A non-empty string or a 64-bit integer.
     region
         A `Region`, or anything that `nearcast.region` accepts. With a `Proximity`, a `Point` or
-        ``(lon, lat)``.
+        ``(lon, lat)``; without a ranking anything but a `Point`, which hardly any message is at.
     keywords
         All of these must occur in a message. A keyword of several words requires all of them;
         ``flood*`` requires a word that begins so; a single string is one keyword. With a ranking,
@@ -103,13 +104,10 @@ class Subscription:
     ) -> None:
         put = object.__setattr__
         put(self, "id", checks.identifier("id", id))
-        if ranking is None or isinstance(ranking, Overlap):
-            put(self, "region", region if isinstance(region, Region) else region_of(region))
-        elif isinstance(ranking, Proximity):
-            put(self, "region", point_of(region))
-        else:
+        if not (ranking is None or isinstance(ranking, Proximity | Overlap)):
             problem = "must be a Proximity or an Overlap, or left out"
             raise InvalidInput("ranking", ranking, problem)
+        put(self, "region", region_for(BOOLEAN if ranking is None else ranking.kind, region))
         put(self, "keywords", None if keywords is None else words.checked(keywords))
         put(self, "expression", expression)
         put(self, "owner", None if owner is None else checks.name("owner", owner))
@@ -236,14 +234,20 @@ class Subscription:
         return None if self.expires_at is None else checks.time_us("expires_at", self.expires_at)
 
 
-def point_of(place: Any) -> Point:
-    """Return the place of a subscription that is ranked by distance."""
-    if isinstance(place, Point):
-        return place
-    if isinstance(place, tuple | list) and len(place) == 2:
+def region_for(kind: int, place: Any) -> Region:
+    """Return the region of a subscription of a kind: a point if it is ranked by distance.
+
+    Examples
+    --------
+    >>> region_for(PROXIMITY, (13.4, 52.5))
+    Point(lon=13.4, lat=52.5)
+    """
+    if kind == PROXIMITY and isinstance(place, tuple | list) and len(place) == 2:
         return Point(*place)
-    found = region_of(place)
-    if not isinstance(found, Point):
+    found = place if isinstance(place, Region) else region_of(place)
+    if kind == PROXIMITY and not isinstance(found, Point):
         problem = "must be a Point or (lon, lat) for a Proximity; max_distance_m says how far"
         raise RegionError("region", place, problem)
+    if kind == BOOLEAN and isinstance(found, Point) and not checks.reading_stored():
+        raise RegionError("region", place, NO_REACH)
     return found

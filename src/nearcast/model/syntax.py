@@ -20,7 +20,18 @@ from typing import NamedTuple, NoReturn
 from nearcast.errors import ExpressionError
 from nearcast.model.typed_words import Problem, other_search, prefix_of, typed_word
 
-__all__ = ["MAX_DEPTH", "OPERATORS", "And", "Node", "Not", "Or", "Prefix", "Word", "tree_of"]
+__all__ = [
+    "MAX_DEPTH",
+    "OPERATORS",
+    "And",
+    "Node",
+    "Not",
+    "Or",
+    "Prefix",
+    "Word",
+    "expression_hints",
+    "tree_of",
+]
 
 MAX_DEPTH = 50
 """The maximum depth of nested parentheses."""
@@ -37,6 +48,7 @@ _LEXEME = re.compile(
 # What phones and word processors make of ".
 _CURLY_QUOTES = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f", '"'))
 _ESCAPED = re.compile(r'\\(["\\])')
+_LOWER_OPERATOR = re.compile(r"(?<![^\s()])(?:and|or|not)(?![^\s()])")
 _WORD, _QUOTED, _END = "word", "quoted", "end"
 
 
@@ -94,6 +106,39 @@ def tree_of(expression: str) -> Node:
         Not(position=4, operand=Word(position=8, text='milk', quoted=False))))
     """
     return _Parser(expression).parse()
+
+
+def expression_hints(expression: str) -> list[str]:
+    """Return what is valid in an expression, and probably not meant.
+
+    Parameters
+    ----------
+    expression
+        An expression; an invalid one has no hints, because the error says more.
+
+    Examples
+    --------
+    >>> expression_hints("tea or milk")
+    ['or is a word here, which messages must have; write OR for the operator, or "or" for the word
+     (at character 5)']
+    >>> expression_hints('tea "or" milk OR cake')
+    []
+    """
+    if not _LOWER_OPERATOR.search(expression):
+        return []
+    try:
+        lexemes = _lexemes(expression)
+    except ExpressionError:
+        return []
+    return [
+        f"{here.text} is a word here, which messages must have; write {here.text.upper()} for the "
+        f'operator, or "{here.text}" for the word (at character {here.position + 1})'
+        for before, here, after in zip([None, *lexemes], lexemes, lexemes[1:], strict=False)
+        if here.kind == _WORD
+        and _LOWER_OPERATOR.fullmatch(here.text)
+        and after.kind in {_WORD, _QUOTED, "("}
+        and (here.text == "not" or (before is not None and before.kind in {_WORD, _QUOTED, ")"}))
+    ]
 
 
 class _Lexeme(NamedTuple):

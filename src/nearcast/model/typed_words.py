@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.errors import shorten
+from nearcast.model.checks import reading_stored
 from nearcast.model.derived import prefix_token
 from nearcast.model.folding import is_word_character, unicode_words
 
@@ -27,6 +28,21 @@ _OTHER_SEARCH = re.compile(r"\w(\?)\w|^[^\W\d]\w*(:)\w")
 _REASONS = {
     "?": "? in a word is not known here; a * at the end of a word stands for any ending",
     ":": "there are no fields here; leave out what stands before the colon, or quote all of it",
+}
+# A separator between two digits is a part of a number: 1,000 and 24/7.
+_NO_PART_OF_WORDS = re.compile(
+    r"""^[^\W\d]\w*(?P<field>:)$
+    | (?P<comparison>[<>=\u2260\u2264\u2265\uff1c\uff1d\uff1e])
+    | (?P<bracket>[][{}])
+    | (?<=[\w*]) (?P<separator>[,;/\uff0c\uff0f\uff1b\u3001]) (?! (?<=\d.)\d ) (?=.*\w)""",
+    re.VERBOSE,
+)
+_NO_PART_REASONS = {
+    "field": _REASONS[":"],
+    "comparison": "{0} is no part of a word; quote the text to search for its words",
+    "bracket": "{0} is no part of a word; group with ( and ), or quote the text",
+    "separator": "{0} between words is not known here; write a space if all must occur, OR if one "
+    "of them must, or quote them to search for them one after the other",
 }
 _OTHER_SYNTAX = {
     "-": "NOT {0}",
@@ -81,18 +97,28 @@ def typed_word(word: str) -> TypedWord | Problem:
 
 
 def other_search(word: str) -> Problem | None:
-    """Return what a word of an expression means elsewhere, and not here: a joker, or a field.
+    """Return what a word of an expression means elsewhere, and not here.
+
+    A joker, a field, a comparison, a range, or a list.
 
     Examples
     --------
     >>> other_search("title:tea").at, other_search("12:30"), other_search("flood?")
     (5, None, None)
+    >>> other_search("price<100").at, other_search("tea,milk").at, other_search("1,000")
+    (5, 3, None)
+    >>> other_search("title:").at  # what follows is in quotes or parentheses, or stands apart
+    5
     """
     found = _OTHER_SEARCH.search(word)
+    if found is not None:
+        group = found.lastindex or 0
+        return Problem(found.start(group), _REASONS[found[group]])
+    found = None if reading_stored() else _NO_PART_OF_WORDS.search(word)
     if found is None:
         return None
-    group = found.lastindex or 0
-    return Problem(found.start(group), _REASONS[found[group]])
+    kind = str(found.lastgroup)
+    return Problem(found.start(kind), _NO_PART_REASONS[kind].format(found[kind]))
 
 
 def prefix_of(text: str) -> str | Problem:

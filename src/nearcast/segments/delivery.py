@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import NO_WEIGHTS, Ids, join_scores
+from nearcast.columns import NO_WEIGHTS, Ids, join_scores, row_array
 from nearcast.segments.segment import LATEST
 from nearcast.text import gather_ids
 
@@ -72,7 +72,7 @@ class Delivery(NamedTuple):
             message=self.message[kept],
             subscription=self.subscription.take(kept),
             score=None if self.score is None else self.score[kept],
-            owner=None if self.owner is None else self.owner.take(pa.array(kept)),
+            owner=None if self.owner is None else self.owner.take(row_array(kept)),
         )
 
     def joined(
@@ -96,7 +96,7 @@ class Delivery(NamedTuple):
             examined=self.examined + len(message),
             owner=None
             if self.owner is None or owner is None
-            else pa.concat_arrays([self.owner, owner]).take(pa.array(order)),
+            else pa.concat_arrays([self.owner, owner]).take(row_array(order)),
         )
 
     def to_table(self, message_ids: Ids, first: int = 0, last: int | None = None) -> pa.Table:
@@ -180,7 +180,7 @@ def deliver(
         None if score is None else score[order],
         examined,
         visited,
-        None if named is None else named.take(pa.array(order)),
+        None if named is None else named.take(row_array(order)),
     )
 
 
@@ -188,4 +188,4 @@ def _owners(segment: Segment, matches: Matches) -> pa.StringArray:
     owner = segment.subscriptions.owner
     if owner is None:
         return pa.nulls(len(matches), pa.string())
-    return owner.take(pa.array(matches.subscription))
+    return owner.take(row_array(matches.subscription))

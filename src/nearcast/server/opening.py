@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nearcast.errors import InvalidInput, StorageError
-from nearcast.server.log.postgres import PostgresLog
+from nearcast.extras import require
 from nearcast.server.service import Service
 from nearcast.server.state import Postgres, Sqlite, State
 from nearcast.server.state.keys import ROLES, make_key
@@ -63,6 +63,8 @@ class Where:
 
 def open_service(where: Where) -> Service:
     """Open the log and the state, and bring matching to the end of the log."""
+    if where.database is not None:
+        require("postgres", "--database")
     remote = _is_remote(where)
     where.folder.mkdir(parents=True, exist_ok=True)
     if remote:
@@ -143,6 +145,8 @@ def _open_log(where: Where) -> AnyLog:
         return Log(where.folder / "log", repair=where.repair)
     if where.repair:
         raise StorageError("repair is for logs in files; PostgreSQL has its own tools")
+    from nearcast.server.log.postgres import PostgresLog
+
     return PostgresLog(where.database)
 
 

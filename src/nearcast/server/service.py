@@ -9,6 +9,7 @@ import threading
 import time as clocks
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nearcast.errors import InvalidInput, StorageError, Trimmed
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from nearcast.server.matching.changes import Outcome
     from nearcast.server.matching.events import Block
     from nearcast.server.matching.matcher import Processed
-    from nearcast.server.matching.runs import Published
+    from nearcast.server.matching.runs import ChosenChannels, Published
     from nearcast.storage.log import Entry, Record
 
 __all__ = [
@@ -446,8 +447,17 @@ class Service:
         known = self.log.first_seq <= position.seq <= self.log.last_seq
         return self.log.epoch_of(position.seq) if known else self.log.epoch
 
-    async def feed(self, tenant: int, subscriber: str, after: Position) -> Feed:
-        """Return the events of a subscriber after a position; the feed must be closed."""
+    def subscribers_of(self, tenant: int) -> ChosenChannels:
+        """Return what tells which channels are those of the subscribers of a tenant."""
+        return partial(self.registry.is_subscriber_of, tenant)
+
+    async def feed(self, tenant: int, subscriber: str | None, after: Position) -> Feed:
+        """Return events after a position: of a subscriber, or of all of the tenant if it is None.
+
+        The feed must be closed.
+        """
+        if subscriber is None:
+            return self.feeds.open_joined(self.subscribers_of(tenant), after)
         return self.feeds.open(await self.channel(tenant, subscriber), subscriber, after)
 
     # --- what the threads say --------------------------------------------------------------------

@@ -15,13 +15,13 @@ from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, Struct
 from nearcast import errors
 from nearcast.columns import KINDS
 from nearcast.errors import InvalidInput, NearcastError
-from nearcast.indexes.warm import warm_reading, warm_up
 from nearcast.intake import (
     MESSAGE_COLUMNS,
     SUBSCRIPTION_COLUMNS,
     read_messages,
     read_subscriptions,
 )
+from nearcast.segments.warm import warm_tables, warm_up
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def warm(builder: Builder, scoring: Scoring | None = None) -> None:
 
     ``scoring`` is how ranked subscriptions score; None if there are none.
     """
-    warm_reading()
+    warm_tables()
     warm_up(builder, KINDS[:1] if scoring is None else KINDS, scoring)
 
 

@@ -314,12 +314,13 @@ def messages_from_arrays(arrays: Arrays) -> Messages:
 
 def subscriptions_to_arrays(subscriptions: Subscriptions) -> dict[str, NDArray[Any]]:
     """Return a set of subscriptions as named arrays."""
-    owner = subscriptions.owner
+    owner, typed = subscriptions.owner, subscriptions.typed
     return {
         **prefixed("ids", ids_to_arrays(subscriptions.ids)),
         **prefixed("clauses", clauses_to_arrays(subscriptions.clauses)),
         "expires_us": subscriptions.expires_us,
         **({} if owner is None else prefixed("owner", strings_to_arrays(owner))),
+        **({} if typed is None else prefixed("typed", strings_to_arrays(typed))),
         **(
             {}
             if subscriptions.rankings is None
@@ -335,14 +336,21 @@ def subscriptions_from_arrays(arrays: Arrays) -> Subscriptions:
     expires_us = _one(arrays, "expires_us", np.int64)
     owners = nested("owner", arrays)
     owner = strings_from_arrays(owners) if owners else None
+    texts = nested("typed", arrays)
+    typed = strings_from_arrays(texts) if texts else None
     ranked = nested("rankings", arrays)
     rankings = rankings_from_arrays(ranked) if ranked else None
     columns = {"ids": ids, "expires_us": expires_us, "owner": owner, "rankings": rankings}
-    for name, column in columns.items():
+    for name, column in (*columns.items(), ("typed", typed)):
         fits = column is None or len(column) == clauses.subscriptions
         _require(fits, name, f"must have one row per subscription ({clauses.subscriptions})")
     return Subscriptions(
-        ids=ids, clauses=clauses, expires_us=expires_us, owner=owner, rankings=rankings
+        ids=ids,
+        clauses=clauses,
+        expires_us=expires_us,
+        owner=owner,
+        rankings=rankings,
+        typed=typed,
     )
 
 

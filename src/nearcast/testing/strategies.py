@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nearcast.extras import require
+
+require("testing", "nearcast.testing.strategies")
+
 from hypothesis import strategies as st
 
 from nearcast.columns import Clauses, Messages, Ranked, Scoring

@@ -47,6 +47,7 @@ __all__ = ["Sequences", "TokenColumn", "Words", "tokenize_column"]
 
 _ROWS = 8192  # the words of this many short texts fit in the L2 cache
 _ROWS_ARE_TEXTS = frozen(np.empty(0, np.uint8))
+_NOT_STEMMED = frozen(np.empty(0, np.int32))
 
 
 class TokenColumn(NamedTuple):
@@ -66,17 +67,23 @@ class Sequences(NamedTuple):
     """The words of every row in order, as numbers of a vocabulary.
 
     ``word`` has the number of each, or ``-2 - number`` where a text begins within a row, or where
-    a word before it could not be numbered: no phrase goes across.
+    a word before it could not be numbered: no phrase goes across. ``typed`` has the numbers of the
+    words before they were stemmed; it is empty if they were not.
     """
 
     word_start: NDArray[np.int64]
     word: NDArray[np.int32]
+    typed: NDArray[np.int32] = _NOT_STEMMED
 
     def renumbered(self, used: NDArray[np.int32]) -> Sequences:
         """Return the same with other numbers: ``used`` has the old ones, ascending."""
         begins = self.word < 0
         number = np.searchsorted(used, np.where(begins, -2 - self.word, self.word))
-        return Sequences(self.word_start, np.where(begins, -2 - number, number).astype(np.int32))
+        return Sequences(
+            self.word_start,
+            np.where(begins, -2 - number, number).astype(np.int32),
+            np.searchsorted(used, self.typed).astype(np.int32),
+        )
 
 
 class _FewTexts(NamedTuple):
@@ -98,7 +105,8 @@ class Words:
 
     Row ``i`` has the keys from ``word_start[i]`` to ``word_start[i + 1]``, in the order of the
     text, repeated ones included. Where rows consist of several texts, ``begins`` uint8[words] marks
-    the first word of each, so that no phrase is found across two of them.
+    the first word of each, so that no phrase is found across two of them. ``typed`` has the words
+    before they were stemmed, which decide about beginnings of words; None if they were not.
 
     Examples
     --------
@@ -119,8 +127,9 @@ class Words:
         word_start: NDArray[np.int64],
         keys: Keys,
         begins: NDArray[np.uint8] = _ROWS_ARE_TEXTS,
+        typed: Keys | None = None,
     ) -> None:
-        vars(self).update(word_start=word_start, keys=keys, begins=begins)
+        vars(self).update(word_start=word_start, keys=keys, begins=begins, typed=typed)
 
     def __len__(self) -> int:
         return len(self.word_start) - 1
@@ -134,6 +143,15 @@ class Words:
     def keys(self) -> Keys:
         """All words."""
         return self._made()[1]
+
+    @cached_property
+    def typed(self) -> Keys | None:
+        """All words before they were stemmed; None if they were not."""
+        typed = None if self._scoped is None else self._scoped.words.typed
+        if self._scoped is None or typed is None:
+            return None
+        plain, scopes = self._scoped
+        return self._append_scopes(type(self)(plain.word_start, typed), scopes)[1]
 
     def _made(self) -> tuple[NDArray[np.int64], Keys]:
         """Split the texts, or put the scopes among the words."""
@@ -168,7 +186,7 @@ class Words:
             if refine is None:
                 return cls(*call_tokenizer(tokenizer, texts))
             found = cls.of_texts(texts)
-            return cls(*refine(found.word_start, found.keys))
+            return cls._refined(tokenizer, found.word_start, found.keys)
         plain = all(map(str.isascii, texts))
         encoded = [text.encode() for text in (texts if plain else map(fold, texts))]
         start = frozen(np.array([0, *accumulate(map(len, encoded))], np.int64))
@@ -181,18 +199,24 @@ class Words:
     def _read_chunk(cls, chunk: pa.Array, tokenizer: Tokenizer | None) -> Self:
         texts, text_start = _texts_of(chunk)
         refine = getattr(tokenizer, "refine", None)
-        if tokenizer is None or _is_default(tokenizer) or refine is not None:
-            word_start, keys = _split_strings(texts)
-            if refine is not None:
-                word_start, keys = refine(word_start, keys)
+        if tokenizer is None or _is_default(tokenizer):
+            read = cls(*_split_strings(texts))
+        elif refine is not None:
+            read = cls._refined(tokenizer, *_split_strings(texts))
         else:
-            word_start, keys = call_tokenizer(tokenizer, texts.to_pylist())
-        read = cls(word_start, keys)
+            read = cls(*call_tokenizer(tokenizer, texts.to_pylist()))
         return read if text_start is None else read.group(text_start)
+
+    @classmethod
+    def _refined(cls, tokenizer: Any, word_start: NDArray[np.int64], typed: Keys) -> Self:
+        """Give words that the default tokenizer found to one that goes on from there."""
+        start, keys = tokenizer.refine(word_start, typed)
+        stems = getattr(tokenizer, "stems", False)
+        return cls(start, keys, typed=typed if stems else None)
 
     def group(self, start: NDArray[np.int64]) -> Self:
         """Return the words of groups of rows: group ``i`` has the rows from ``start[i]`` on."""
-        return type(self)(self.word_start[start], self.keys, self._first_words())
+        return type(self)(self.word_start[start], self.keys, self._first_words(), self.typed)
 
     def with_scopes(self, names: pa.Array | Sequence[str | None]) -> Self:
         r"""Return the words of each row, and the token of its scope after them.
@@ -234,26 +258,22 @@ class Words:
     def take(self, rows: NDArray[Any]) -> Self:
         """Return the words of these rows."""
         word_start, word = gather(self.word_start, rows)
-        byte_start, byte = gather(self.keys.byte_start, word)
-        tag = read_only(self.keys.tag[word], np.uint32)
-        content = read_only(self.keys.byte[byte], np.uint8)
         begins = frozen(self.begins[word]) if len(self.begins) else self.begins
-        return type(self)(word_start, Keys(read_only(byte_start, np.int64), content, tag), begins)
+        typed = None if self.typed is None else _taken(self.typed, word)
+        return type(self)(word_start, _taken(self.keys, word), begins, typed)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Words]) -> Self:
         """Return the words of all parts, row after row."""
         if len(parts) == 1:
-            return cls(parts[0].word_start, parts[0].keys, parts[0].begins)
-        keys = Keys(
-            read_only(chain([part.keys.byte_start for part in parts]), np.int64),
-            read_only(_joined([part.keys.byte for part in parts]), np.uint8),
-            read_only(_joined([part.keys.tag for part in parts]), np.uint32),
-        )
+            return cls(parts[0].word_start, parts[0].keys, parts[0].begins, parts[0].typed)
+        keys, typed = _chained([part.keys for part in parts]), None
+        if any(part.typed is not None for part in parts):
+            typed = _chained([part.typed or part.keys for part in parts])
         begins = _ROWS_ARE_TEXTS
         if any(len(part.begins) for part in parts):
             begins = frozen(_joined([part._first_words() for part in parts]))
-        return cls(chain([part.word_start for part in parts]), keys, begins)
+        return cls(chain([part.word_start for part in parts]), keys, begins, typed)
 
     def number(self, vocabulary: Vocabulary, *, add: bool = False) -> TokenColumn:
         """Return the token ids of every row.
@@ -301,6 +321,8 @@ class Words:
     def sequence(self, vocabulary: Vocabulary) -> Sequences:
         """Return the words of every row in order; the vocabulary must have them.
 
+        The words before stemming are added to it.
+
         Examples
         --------
         >>> from nearcast.text import Vocabulary
@@ -308,14 +330,16 @@ class Words:
         [0, 1, 0]
         """
         number = vocabulary.ids_of_keys(self.keys)
-        if not len(self.begins) and number.min(initial=0) >= 0:
-            return Sequences(self.word_start, number)
+        known, typed = number >= 0, _NOT_STEMMED
+        if self.typed is not None:
+            typed = vocabulary.add_keys(_taken(self.typed, np.flatnonzero(known)))
+        if not len(self.begins) and known.all():
+            return Sequences(self.word_start, number, typed)
         begins = self._first_words().astype(np.bool_)
-        known = number >= 0
         begins[1:] |= ~known[:-1]
         begins[: len(number)][self.word_start[:-1][np.diff(self.word_start) > 0]] = False
         word = np.where(begins, -2 - number, number)[known].astype(np.int32)
-        return Sequences(starts(known.astype(np.int64))[self.word_start], word)
+        return Sequences(starts(known.astype(np.int64))[self.word_start], word, typed)
 
     @classmethod
     def of_sequences(cls, sequences: Sequences, vocabulary: Vocabulary) -> Self:
@@ -323,16 +347,18 @@ class Words:
         begins = sequences.word < 0
         number = np.where(begins, -2 - sequences.word, sequences.word).astype(np.int32)
         marks = frozen(begins.astype(np.uint8)) if begins.any() else _ROWS_ARE_TEXTS
-        return cls(sequences.word_start, vocabulary.keys(number), marks)
+        typed = vocabulary.keys(sequences.typed) if len(sequences.typed) else None
+        return cls(sequences.word_start, vocabulary.keys(number), marks, typed)
 
     def _number_derived(self, vocabulary: Vocabulary, derived: DerivedArrays) -> TokenColumn:
         """Return the token ids of every row, those of phrases and beginnings of words too."""
         table = vocabulary.snapshot()
         if self._texts is None:
-            words = RowWords(self.keys, read_only(self.word_start, np.int64), self.begins)
+            word_start = read_only(self.word_start, np.int64)
+            words = RowWords(self.keys, self.typed or self.keys, word_start, self.begins)
             token_start = np.empty(len(self) + 1, np.int64)
             token = number_derived(derived, table, words, token_start)
-            return TokenColumn(frozen(token_start), frozen(token), words.word_start)
+            return TokenColumn(frozen(token_start), frozen(token), word_start)
         texts, ascii_only = self._texts
         word_start = np.empty(len(texts.begin) + 1, np.int64)
         token_start = np.empty(len(texts.begin) + 1, np.int64)
@@ -356,8 +382,7 @@ class Words:
         if fits.all():
             return vocabulary.add_keys(self.keys)
         number = np.full(len(fits), -1, np.int32)
-        every_word = type(self)(np.arange(len(fits) + 1), self.keys)
-        number[fits] = vocabulary.add_keys(every_word.take(np.flatnonzero(fits)).keys)
+        number[fits] = vocabulary.add_keys(_taken(self.keys, np.flatnonzero(fits)))
         return number
 
 
@@ -409,6 +434,22 @@ def _pieces(strings: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
 
 def _is_default(tokenizer: Tokenizer) -> bool:
     return type(tokenizer) is UnicodeWords
+
+
+def _taken(keys: Keys, chosen: NDArray[Any]) -> Keys:
+    """Return some of the keys."""
+    byte_start, byte = gather(keys.byte_start, chosen)
+    tag = read_only(keys.tag[chosen], np.uint32)
+    return Keys(read_only(byte_start, np.int64), read_only(keys.byte[byte], np.uint8), tag)
+
+
+def _chained(parts: list[Keys]) -> Keys:
+    """Return all keys, part after part."""
+    return Keys(
+        read_only(chain([part.byte_start for part in parts]), np.int64),
+        read_only(_joined([part.byte for part in parts]), np.uint8),
+        read_only(_joined([part.tag for part in parts]), np.uint32),
+    )
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:

@@ -8,8 +8,8 @@ trie, whose edges are one hash table over pairs of a node and a word::
                                        token              2's       3's
 
 At every word of a message a walk begins at the root; the tokens on its way are those of phrases
-that the message has. Beginnings of words are a second hash table, over their bytes: a word is
-looked up once for each length that a beginning has.
+that the message has. Beginnings of words are a second hash table, over their bytes: a word, as it
+was before stemming, is looked up once for each length that a beginning has.
 
 Tables are those of `nearcast.text.byte_table`: one writer adds while others read, and larger tables
 replace them. Arrays are filled so that an entry that is being written is none.
@@ -85,19 +85,21 @@ class DerivedArrays(NamedTuple):
 class RowWords(NamedTuple):
     """The words of rows: keys, and where each row begins.
 
+    ``typed`` has the words before they were stemmed, which decide about beginnings of words.
     ``begins`` uint8[words] marks words that begin a text within a row; it is empty if each row is
     one text. No phrase goes beyond the end of a text.
     """
 
     keys: Keys
+    typed: Keys
     word_start: NDArray[np.int64]
     begins: NDArray[np.uint8]
 
 
 class NumberedWords(NamedTuple):
-    """The words of rows, with their numbers, -1 if unknown."""
+    """The words of rows as they were typed, with the numbers of their tokens, -1 if unknown."""
 
-    keys: Keys
+    typed: Keys
     number: NDArray[np.int32]
     word_start: NDArray[np.int64]
     begins: NDArray[np.uint8]
@@ -324,7 +326,7 @@ def find_derived(
     Row ``i`` gets those from ``found_start[i]`` int64[rows + 1] on, some of them several times.
     Returns the first row whose tokens do not fit into ``found``, or the number of rows.
     """
-    keys, number, word_start, begins = words
+    typed, number, word_start, begins = words
     lengths = derived.lengths[0]
     while row < len(word_start) - 1:
         count = found_start[row]
@@ -332,15 +334,15 @@ def find_derived(
         for i in range(word_start[row], end):
             if lengths != _FREE:
                 state = hash_byte(HASH_SEED, np.uint8(PREFIX_BYTE))
-                begin = keys.byte_start[i]
-                for b in range(keys.byte_start[i + 1] - begin):
+                begin = typed.byte_start[i]
+                for b in range(typed.byte_start[i + 1] - begin):
                     left = lengths >> np.uint64(min(b + 1, _LONG))
                     if left == _FREE:
                         break
-                    state = hash_byte(state, keys.byte[begin + b])
+                    state = hash_byte(state, typed.byte[begin + b])
                     if left & _ONE:
                         tag = np.uint64(hash_end(state))
-                        token = _find_prefix(derived, table, tag, keys, i, b + 1)
+                        token = _find_prefix(derived, table, tag, typed, i, b + 1)
                         if token >= 0:
                             if count < len(found):
                                 found[count] = token
@@ -373,10 +375,10 @@ def number_derived(
 
     Those of row ``i`` begin at ``token_start[i]`` int64[rows + 1], which is written.
     """
-    keys, word_start, begins = words
+    keys, typed, word_start, begins = words
     number = np.empty(len(keys.tag), np.int32)
     find_keys(table, keys, number)
-    numbered = NumberedWords(keys, number, word_start, begins)
+    numbered = NumberedWords(typed, number, word_start, begins)
     rows = len(word_start) - 1
     found_start = np.zeros(rows + 1, np.int64)
     found = np.empty(len(number) + 64, np.int32)
@@ -414,5 +416,5 @@ def number_derived_texts(
 ) -> NDArray[np.int32]:
     """Split texts, and return the tokens of each as `number_derived` does."""
     keys = split_texts(texts, alphabet, word_start)
-    words = RowWords(keys, word_start, np.empty(0, np.uint8))
+    words = RowWords(keys, keys, word_start, np.empty(0, np.uint8))
     return number_derived(derived, table, words, token_start)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import frozen, read_only, starts
+from nearcast.columns import Ids, frozen, read_only, starts
 from nearcast.errors import InvalidInput
 from nearcast.text.byte_table import (
     MAX_KEY_BYTES,
@@ -30,11 +31,11 @@ from nearcast.text.keys import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import Ids
-
 __all__ = ["IdTable", "hash_ids"]
 
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _INTEGER_BYTES = 9
+_INTEGERS, _TEXTS = 1, 2
 _SLOTS_PER_KEY = 5 / 4
 _SLACK = 9 / 8
 
@@ -62,6 +63,7 @@ class IdTable:
     def __init__(self) -> None:
         self._table = empty_table()
         self._view = read_only_table(self._table)
+        self._types = 0  # _INTEGERS, _TEXTS or both
         self._used = 0
         self._handles = 0
         self._free = np.empty(0, np.int32)
@@ -91,6 +93,7 @@ class IdTable:
         """Return the handles of ids, and add those that are new; free handles are used first."""
         keys = _keys_of_ids(ids)
         check_lengths(keys, "id")
+        self._types |= _types_of(ids)
         count = len(keys.tag)
         self._reserve(count, int(keys.byte_start[-1]))
         recycled = min(count, self._free_count)
@@ -101,6 +104,20 @@ class IdTable:
         taken, self._used = add_keys(self._table, self._used, keys, frozen(fresh), handle)
         self._free_count -= min(taken, recycled)
         self._handles += max(taken - recycled, 0)
+        return handle
+
+    def may_have_alike(self, ids: Ids) -> bool:
+        """Whether ids of both types are, or ever were, in the table or among these."""
+        return self._types | _types_of(ids) == _INTEGERS | _TEXTS
+
+    def find_alike(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the handle of the id of the other type that is written alike: 7 and "7"; or -1."""
+        handle = np.full(len(ids), -1, np.int32)
+        if self.may_have_alike(ids):
+            given = enumerate(map(_other_type, ids.tolist()))
+            other = {row: id for row, id in given if id is not None}
+            if other:
+                handle[[*other]] = self.find(Ids.of([*other.values()]))
         return handle
 
     def find_one(self, id: str | int) -> int:
@@ -114,6 +131,7 @@ class IdTable:
         if handle >= 0:
             return handle
         check_length(key, "id")
+        self._types |= _INTEGERS if isinstance(id, int) else _TEXTS
         self._reserve(1, len(key))
         recycled = self._free_count > 0
         handle = int(self._free[self._free_count - 1]) if recycled else self._handles
@@ -172,6 +190,19 @@ def hash_ids(ids: Ids) -> NDArray[np.uint32]:
     True
     """
     return _keys_of_ids(ids).tag
+
+
+def _types_of(ids: Ids) -> int:
+    if not ids.has_text:
+        return _INTEGERS if len(ids) else 0
+    return _TEXTS | _INTEGERS if ids.is_mixed else _TEXTS
+
+
+def _other_type(id: str | int) -> str | int | None:
+    """Return the id of the other type that is written alike, if there is one."""
+    if isinstance(id, int):
+        return str(id)
+    return int(id) if _INTEGER.fullmatch(id) and -(2**63) <= int(id) < 2**63 else None
 
 
 def _all_below(handles: NDArray[np.int32], limit: int) -> bool:

@@ -47,6 +47,9 @@ class Stems:
     ['flood', 'street', 'flood']
     """
 
+    stems = True
+    """Each word has one token: beginnings of words are looked up in the words themselves."""
+
     def __init__(self, language: str) -> None:
         self.name = f"stem:{language}"
         self._stemmer = _stemmer(language)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from typing import Any
 
@@ -156,13 +157,18 @@ def test_comparisons_are_those_of_numpy(seed: int) -> None:
 
 def _call(function: Any, *arguments: Any) -> int:
     """Call an intrinsic from compiled code."""
+    return int(_caller(function, len(arguments))(*arguments))
+
+
+@functools.cache
+def _caller(function: Any, arguments: int) -> Any:
     import numba
 
     if not JIT:
-        return int(function(*arguments))
-    if len(arguments) == 3:
-        return int(numba.njit(lambda a, b, c: function(a, b, c))(*arguments))
-    return int(numba.njit(lambda a, b, c, d: function(a, b, c, d))(*arguments))
+        return function
+    if arguments == 3:
+        return numba.njit(lambda a, b, c: function(a, b, c))
+    return numba.njit(lambda a, b, c, d: function(a, b, c, d))
 
 
 def test_nothing_touches_the_empty_window() -> None:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from effort import repeated
 from tested_server import Answer, Client, LiveServer, box, subscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-REQUESTS = int(os.environ.get("NEARCAST_MALFORMED_REQUESTS", "1500"))
+REQUESTS = repeated("NEARCAST_MALFORMED_REQUESTS", 1000, 3000)
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 HERE = Path(__file__).parent
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from effort import repeated
 from tested_server import Client, LiveServer, Stream, box, subscription
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FLIPS = int(os.environ.get("NEARCAST_SERVER_FLIPS", "1"))
+FLIPS = repeated("NEARCAST_SERVER_FLIPS", 1, 2)
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 SEAMS: dict[str, Any] = {"segment_bytes": 1 << 16, "seal_postings": 100}
 MESSAGES, SUBSCRIPTIONS = 300, 8

@@ -11,9 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+from effort import repeated
 from tested_server import LiveServer
 
-KILLS = int(os.environ.get("NEARCAST_SERVER_KILLS", "5"))
+KILLS = repeated("NEARCAST_SERVER_KILLS", 2, 10)
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 CHECKER = Path(__file__).with_name("kill_checker.py")
 

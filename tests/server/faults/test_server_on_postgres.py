@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import os
 import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from effort import repeated
 from tested_server import Client, LiveServer, Stream, box, subscription
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from postgres import Postgres
 
-KILLS = int(os.environ.get("NEARCAST_POSTGRES_KILLS", "2"))
+KILLS = repeated("NEARCAST_POSTGRES_KILLS", 1, 4)
 WORLD = box(-180, -90, 180, 90)
 PATIENCE_S = 60
 

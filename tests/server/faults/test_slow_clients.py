@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from effort import repeated
 from tested_server import Client, LiveServer, box, subscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-CLIENTS = int(os.environ.get("NEARCAST_SERVER_CLIENTS", "100"))
+CLIENTS = repeated("NEARCAST_SERVER_CLIENTS", 50, 200)
 MESSAGES, BATCH, PADDING = 300, 25, 20_000
 WORLD = box(-180, -90, 180, 90)
 MIB = 1 << 20

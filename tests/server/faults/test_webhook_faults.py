@@ -6,7 +6,6 @@ the server is killed while it sends.
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ import pytest
 from standardwebhooks import Webhook
 from yarl import URL
 
+from effort import repeated
 from faulty_receivers import (
     Receiver,
     answer,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from faulty_receivers import Behavior, Received
 
-EVENTS = int(os.environ.get("NEARCAST_WEBHOOK_EVENTS", "12"))
-KILLS = int(os.environ.get("NEARCAST_WEBHOOK_KILLS", "2"))
+EVENTS = repeated("NEARCAST_WEBHOOK_EVENTS", 6, 12)
+KILLS = repeated("NEARCAST_WEBHOOK_KILLS", 1, 4)
 WAIT_S = 60
 TRIES = 2  # of an event; after two events that were given up, a sink is disabled
 ANSWER_S = 4  # longer than a good receiver ever takes

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from effort import examples
 from nearcast.server.matching.events import DamagedEvents, EventStore
 from nearcast.server.matching.postings import (
     ALL,
@@ -22,6 +23,7 @@ from nearcast.server.matching.postings import (
     STARTED,
     UNMATCH,
     EventRef,
+    JoinedEvent,
     Position,
     Postings,
 )
@@ -76,6 +78,25 @@ def expected_events(rows: Sequence[Posting], channel: int) -> list[EventRef]:
             k = sum(event.seq == row.seq for event in events)
             events.append(EventRef(row.seq, k, row.message, [match]))
     return events
+
+
+def expected_joined(rows: Sequence[Posting], channels: set[int]) -> list[JoinedEvent]:
+    """All events of several channels, by definition: those of a message are one."""
+    joined: list[JoinedEvent] = []
+    alone = [
+        (event.seq, channel, event)
+        for channel in sorted(channels)
+        for event in expected_events(rows, channel)
+    ]
+    for seq, channel, event in sorted(alone, key=lambda one: one[:2]):
+        same = [e for e in joined if event.message and e[:3:2] == (seq, event.message)]
+        if not same:
+            k = sum(one.seq == seq for one in joined)
+            same = [JoinedEvent(seq, k, event.message, [], [])]
+            joined += same
+        same[0].matches.extend(event.matches)
+        same[0].channels.extend([channel] * len(event.matches))
+    return joined
 
 
 def expected_segments(rows: Sequence[Posting], last_seq: int) -> list[tuple[int, int]]:
@@ -160,6 +181,8 @@ class EventStoreMachine(RuleBasedStateMachine):
         for channel in (0, 1, 70_000, 2**32 - 1, 55):
             expected = expected_events(rows, channel)
             assert comparable(block.events(channel)) == comparable(expected)
+        joined = block.joined_events(lambda some: some < 3)
+        assert [e[:3] for e in joined] == [e[:3] for e in expected_joined(rows, {0, 1, 2})]
 
     @rule(channel=CHANNELS, limit=st.integers(0, 12), data=st.data())
     def read(self, channel: int, limit: int, data: st.DataObject) -> None:
@@ -170,6 +193,19 @@ class EventStoreMachine(RuleBasedStateMachine):
         assert self.store.count(channel, after) == len(events)
         events = [e for e in events if until is None or e.seq <= until][:limit]
         assert comparable(self.store.read(channel, after, limit, until)) == comparable(events)
+
+    @rule(channels=st.sets(CHANNELS), limit=st.integers(0, 12), data=st.data())
+    def read_joined(self, channels: set[int], limit: int, data: st.DataObject) -> None:
+        seq = data.draw(st.integers(0, self.last_seq + 2))
+        after = Position(seq, data.draw(st.sampled_from([-1, 0, 1, 2, 3, 4, ALL])))
+        until = data.draw(st.none() | st.integers(0, self.last_seq + 2))
+        events = [e for e in expected_joined(self.kept(), channels) if e.position > after]
+        events = [e for e in events if until is None or e.seq <= until][:limit]
+        found = self.store.read_joined(lambda some: np.isin(some, [*channels]), after, limit, until)
+        assert comparable([EventRef(*e[:4]) for e in found]) == comparable(
+            [EventRef(*e[:4]) for e in events]
+        )
+        assert [e.channels for e in found] == [e.channels for e in events]
 
     @rule(channel=CHANNELS, limit=st.integers(1, 5))
     def page(self, channel: int, limit: int) -> None:
@@ -248,7 +284,7 @@ class EventStoreMachine(RuleBasedStateMachine):
 
 
 EventStoreMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None
+    max_examples=examples(25), stateful_step_count=25, deadline=None
 )
 TestEventStore = EventStoreMachine.TestCase
 

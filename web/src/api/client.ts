@@ -21,6 +21,7 @@ import type {
   SubscriptionPage,
   SubscriptionRequest,
   Trace,
+  Whose,
 } from "./types";
 
 export interface Bounds {
@@ -152,18 +153,18 @@ export class Client {
     return this.#json("/v1/history");
   }
 
-  explain(id: string, subscriber: string): Promise<Explained> {
-    return this.#json(`${path("/v1/events", id)}/explain`, { query: { subscriber } });
+  explain(id: string, whose: Whose): Promise<Explained> {
+    return this.#json(`${path("/v1/events", id)}/explain`, { query: whoseQuery(whose) });
   }
 
-  poll(subscriber: string, cursor: string, limit: number, signal?: AbortSignal): Promise<EventPage> {
-    return this.#json("/v1/events", { query: { subscriber, cursor, poll: 1, limit }, signal });
+  poll(whose: Whose, cursor: string, limit: number, signal?: AbortSignal): Promise<EventPage> {
+    return this.#json("/v1/events", { query: { ...whoseQuery(whose), cursor, poll: 1, limit }, signal });
   }
 
-  /** The stream of a subscriber after a cursor: the answer, whose body is server-sent events. */
-  stream(subscriber: string, cursor: string, signal: AbortSignal): Promise<Response> {
+  /** The stream of events after a cursor: the answer, whose body is server-sent events. */
+  stream(whose: Whose, cursor: string, signal: AbortSignal): Promise<Response> {
     return this.#send("/v1/events", {
-      query: { subscriber, cursor },
+      query: { ...whoseQuery(whose), cursor },
       headers: { Accept: "text/event-stream" },
       signal,
     });
@@ -208,6 +209,10 @@ const MERGE_PATCH = "application/merge-patch+json";
 export function bboxText(bounds: Bounds): string {
   const { west, south, east, north } = bounds;
   return [west, south, east, north].map((degrees) => degrees.toFixed(5)).join(",");
+}
+
+function whoseQuery(whose: Whose): Query {
+  return whose === null ? { all: 1 } : { subscriber: whose };
 }
 
 function path(collection: string, id: string): string {

@@ -127,7 +127,12 @@ export interface MatchOf {
   subscriptionId: string;
   sign: 1 | -1;
   score?: number;
+  /** Whose it is, in events of all subscribers. */
+  subscriber?: string;
 }
+
+/** Whose events are read: a subscriber, or null for all of the tenant. */
+export type Whose = string | null;
 
 export interface CloudEvent {
   id: string;
@@ -137,7 +142,10 @@ export interface CloudEvent {
   data: {
     message?: Message | null;
     matches?: MatchOf[];
+    /** How many matches are not listed. */
+    omitted?: number;
     subscriptionId?: string;
+    subscriber?: string;
     terminationReason?: string;
   };
 }
@@ -189,6 +197,7 @@ export interface PreviewedMessage extends Explanation {
 }
 
 export interface Preview {
+  warnings?: string[];
   matched: number;
   messages: PreviewedMessage[];
 }

@@ -3,14 +3,21 @@
 // Its circles are polygons; we keep center and radius and send a circle. It cannot draw across 180
 // degrees; coordinates can be typed for that.
 
-import type { Map as MapLibre } from "maplibre-gl";
+import type { Map as MapLibre, MapMouseEvent, MapTouchEvent } from "maplibre-gl";
+import type { TerraDrawMouseEvent } from "terra-draw";
 import type { Position, Region } from "../api/types";
 import { boundsOf, distanceM, wrapLon } from "../geometry/regions";
 
 export type DrawKind = "rectangle" | "circle" | "polygon" | "point";
 
+const DRAG_OR_CLICK = "click-move-or-drag";
+
 export interface Drawing {
   cancel(): void;
+}
+
+export function loadDrawing() {
+  return Promise.all([import("terra-draw"), import("terra-draw-maplibre-gl-adapter")]);
 }
 
 /** Lets the person draw one region. `done` gets it, or null if drawing was given up. */
@@ -19,13 +26,11 @@ export async function draw(
   kind: DrawKind,
   done: (region: Region | null) => void,
 ): Promise<Drawing> {
-  const [terra, { TerraDrawMapLibreGLAdapter }] = await Promise.all([
-    import("terra-draw"),
-    import("terra-draw-maplibre-gl-adapter"),
-  ]);
+  const [terra, { TerraDrawMapLibreGLAdapter }] = await loadDrawing();
+  const press = new Press(map);
   const modes = {
-    rectangle: () => new terra.TerraDrawRectangleMode(),
-    circle: () => new terra.TerraDrawCircleMode(),
+    rectangle: () => press.begins(new terra.TerraDrawRectangleMode({ drawInteraction: DRAG_OR_CLICK })),
+    circle: () => press.begins(new terra.TerraDrawCircleMode({ drawInteraction: DRAG_OR_CLICK })),
     polygon: () => new terra.TerraDrawPolygonMode(),
     point: () => new terra.TerraDrawPointMode(),
   };
@@ -41,6 +46,7 @@ export async function draw(
     // terra-draw is still in its own handler here.
     queueMicrotask(() => {
       terraDraw.stop();
+      press.stop();
       done(region);
     });
   };
@@ -56,6 +62,41 @@ export async function draw(
     if (geometry) end(regionOf(kind, geometry as DrawnGeometry, center));
   });
   return { cancel: () => end(null) };
+}
+
+/** Where the button or the finger went down, while a drag draws instead of moving the map. */
+class Press {
+  readonly #map: MapLibre;
+  #at: Partial<TerraDrawMouseEvent> = {};
+
+  constructor(map: MapLibre) {
+    this.#map = map;
+  }
+
+  /** Lets a drag begin here; terra-draw begins some pixels later, where it notices the drag. */
+  begins<Mode extends Draggable>(mode: Mode): Mode {
+    this.#map.on("mousedown", this.#note);
+    this.#map.on("touchstart", this.#note);
+    const begin = mode.onDragStart.bind(mode);
+    mode.onDragStart = (event, setMapDraggability) => begin({ ...event, ...this.#at }, setMapDraggability);
+    return mode;
+  }
+
+  stop(): void {
+    this.#map.off("mousedown", this.#note);
+    this.#map.off("touchstart", this.#note);
+  }
+
+  readonly #note = (event: MapMouseEvent | MapTouchEvent): void => {
+    if ("points" in event && event.points.length > 1) return; // two fingers zoom
+    event.preventDefault(); // the map stays where it is
+    const { lngLat, point } = event;
+    this.#at = { lng: lngLat.lng, lat: lngLat.lat, containerX: point.x, containerY: point.y };
+  };
+}
+
+interface Draggable {
+  onDragStart(event: TerraDrawMouseEvent, setMapDraggability: (enabled: boolean) => void): void;
 }
 
 export type DrawnGeometry =

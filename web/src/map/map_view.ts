@@ -11,8 +11,10 @@ import type { MatchEntry } from "../stream/entries";
 import { placeOf } from "../stream/entries";
 import { colorIndex, paletteOf } from "../ui/colors";
 import type { DrawKind, Drawing } from "./drawing";
-import { draw } from "./drawing";
+import { draw, loadDrawing } from "./drawing";
 import { enableDragging } from "./dragging";
+import type { Pixel } from "./hits";
+import { featuresAt } from "./hits";
 import * as overlays from "./overlays";
 import { PointsLayer } from "./points_layer";
 import { mercator } from "./ring_buffer";
@@ -45,7 +47,8 @@ export class MapView {
   #drawings = 0;
   #retry = 0;
   #picking = false;
-  #selected: string | null = null;
+  #draft: GeoJSON.Feature[] = [];
+  #selected: GeoJSON.Feature[] = [];
 
   constructor(
     container: HTMLElement,
@@ -138,8 +141,9 @@ export class MapView {
   }
 
   showSubscriptions(subscriptions: readonly Subscription[], selected: string | null): void {
-    this.#selected = selected;
-    this.#overlay("subscriptions", overlays.subscriptionFeatures(subscriptions, selected));
+    const features = overlays.subscriptionFeatures(subscriptions, selected);
+    this.#selected = features.filter((one) => one.properties?.selected);
+    this.#overlay("subscriptions", features);
   }
 
   showCells(cells: readonly Cell[]): void {
@@ -147,7 +151,8 @@ export class MapView {
   }
 
   showDraft(region: Region | null, reachM: number | null): void {
-    this.#overlay("draft", region ? overlays.draftFeatures(region, reachM) : []);
+    this.#draft = region ? overlays.draftFeatures(region, reachM) : [];
+    this.#overlay("draft", this.#draft);
   }
 
   showPreview(messages: readonly PreviewedMessage[]): void {
@@ -184,6 +189,11 @@ export class MapView {
 
   // --- drawing and picking ---------------------------------------------------------------------
 
+  /** Loads what drawing needs, so that the first drag finds it. */
+  prepareDrawing(): void {
+    void loadDrawing().catch(() => {}); // it is tried again when someone draws
+  }
+
   /** Lets the person draw; null if that was cancelled, also before the code for it was loaded. */
   async draw(kind: DrawKind): Promise<Region | null> {
     this.cancelDrawing();
@@ -192,21 +202,26 @@ export class MapView {
     this.map.getCanvas().style.cursor = "crosshair";
     const region = await new Promise<Region | null>((resolve, reject) => {
       draw(this.map, kind, resolve).then((drawing) => {
-        if (own === this.#drawings) this.#drawing = drawing;
-        else drawing.cancel();
+        if (own !== this.#drawings) return drawing.cancel();
+        this.#drawing = drawing;
+        this.map.getContainer().dataset.drawing = kind; // from now on a drag draws
       }, reject);
     });
     if (own !== this.#drawings) return null;
-    this.#drawing = null;
-    this.map.getCanvas().style.cursor = "";
+    this.#stopDrawing("");
     return region;
   }
 
   cancelDrawing(): void {
     this.#drawings += 1;
     this.#drawing?.cancel();
+    this.#stopDrawing(this.#picking ? "crosshair" : "");
+  }
+
+  #stopDrawing(cursor: string): void {
     this.#drawing = null;
-    this.map.getCanvas().style.cursor = this.#picking ? "crosshair" : "";
+    delete this.map.getContainer().dataset.drawing;
+    this.map.getCanvas().style.cursor = cursor;
   }
 
   /** While picking, a click says where something is. */
@@ -244,26 +259,17 @@ export class MapView {
   }
 
   /** What to do with what is dragged from here; null if that is the map itself. */
-  #grabbed({ x, y }: maplibre.Point): Dragged | null {
-    const near: [maplibre.PointLike, maplibre.PointLike] = [
-      [x - NEAR_PIXELS, y - NEAR_PIXELS],
-      [x + NEAR_PIXELS, y + NEAR_PIXELS],
-    ];
-    const handle = this.#found(near, ["draft-handle"])[0]?.properties.handle as number | undefined;
+  #grabbed(pixel: Pixel): Dragged | null {
+    const [draggable, dragged] =
+      this.#draft.length > 0
+        ? [this.#draft, this.#handlers.draggedDraft]
+        : [this.#selected, this.#handlers.draggedSelected];
+    const project = ([lon, lat]: GeoJSON.Position) => this.map.project([lon!, lat!]);
+    const worldSize = 512 * 2 ** this.map.getZoom();
+    const here = featuresAt(draggable, pixel, NEAR_PIXELS, project, worldSize);
+    const handle = here.find((one) => one.properties?.handle !== undefined)?.properties?.handle as number | undefined;
     if (handle !== undefined) return (...by) => this.#handlers.draggedHandle(handle, ...by);
-    if (this.#found([x, y], ["draft-fill", "draft-point"]).length > 0) {
-      return this.#handlers.draggedDraft;
-    }
-    const here = this.#found([x, y], ["subscriptions-fill", "subscriptions-point"]);
-    const selected = here.some((one) => this.#selected !== null && one.properties.id === this.#selected);
-    return selected ? this.#handlers.draggedSelected : null;
-  }
-
-  #found(
-    point: maplibre.PointLike | [maplibre.PointLike, maplibre.PointLike],
-    layers: string[],
-  ): maplibre.MapGeoJSONFeature[] {
-    return this.map.queryRenderedFeatures(point, { layers });
+    return here.length > 0 ? dragged : null;
   }
 
   #click(event: maplibre.MapMouseEvent): void {
@@ -274,7 +280,9 @@ export class MapView {
     }
     const entry = this.#nearestEntry(event);
     if (entry) return this.#handlers.choseEntry(entry);
-    const here = this.#found(event.point, ["subscriptions-point", "subscriptions-fill"]);
+    const here = this.map.queryRenderedFeatures(event.point, {
+      layers: ["subscriptions-point", "subscriptions-fill"],
+    });
     // The smallest shape: a large one would hide all within it.
     const smallest = here.sort((a, b) => extent(a) - extent(b))[0];
     this.#handlers.choseSubscription((smallest?.properties.id as string | undefined) ?? null);

@@ -1,6 +1,6 @@
 // Coordinates to type instead of drawing: the way of the keyboard, and across 180 degrees.
 
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import type { Position, Region } from "../api/types";
 import { parsePlace, placeText } from "../geometry/coordinates";
 import { centerOf } from "../geometry/regions";
@@ -170,7 +170,7 @@ function useTyped(
   region: Region | null,
 ): [Record<string, string>, (typed: Record<string, string>) => void] {
   const [typed, setTyped] = useState(shown);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const inside = document.activeElement?.closest(".coordinates");
     if (!inside) setTyped(shown);
   }, [region]);

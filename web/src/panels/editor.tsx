@@ -17,8 +17,8 @@ const KINDS: [DrawKind, string][] = [
 ];
 
 const DRAW_HINTS: Record<DrawKind, string> = {
-  rectangle: "Click one corner on the map, then the opposite one.",
-  circle: "Click the center on the map, then the edge.",
+  rectangle: "Drag from corner to corner on the map, or click one corner and then the opposite one.",
+  circle: "Drag from the center to the edge on the map, or click the center and then the edge.",
   polygon: "Click each corner; click the first one again to finish.",
   point: "Click the place on the map.",
 };

@@ -7,6 +7,7 @@ export function ExpressionField({ label }: { label: string }) {
   const back = useRef<HTMLDivElement>(null);
   const draft = editor.draft.value!;
   const error = editor.markedError.value;
+  const warnings = editor.preview.value?.warnings ?? [];
   return (
     <div class="field expression">
       <label class="field-label" for="expression">
@@ -43,6 +44,12 @@ export function ExpressionField({ label }: { label: string }) {
           ? `${error.word.trim() ? `“${error.word}”: ` : ""}${error.reason}`
           : "AND, OR, NOT, (…), “a phrase”, beginning*"}
       </span>
+      {!error &&
+        warnings.map((warning) => (
+          <span key={warning} class="hint warning" role="status">
+            {warning}
+          </span>
+        ))}
     </div>
   );
 }

@@ -1,11 +1,13 @@
 // The feed: what arrives, why it matched, and what is missing.
 
+import { computed } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { describe } from "../api/problems";
 import type { Explained } from "../api/types";
 import * as feed from "../store/feed";
 import { traceMessage } from "../store/operations";
-import { client, roles, session } from "../store/session";
+import { client, roles, session, watch } from "../store/session";
 import * as subscriptions from "../store/subscriptions";
 import { panel, selectedEntry, selectEntry } from "../store/view";
 import type { Entry, GapEntry, LifecycleEntry, MatchEntry } from "../stream/entries";
@@ -16,6 +18,19 @@ import { Swatch } from "../ui/swatch";
 
 const PAGE = 80;
 
+/** Subscribers that this page has come across; any other name can be typed. */
+const knownSubscribers = computed(() => {
+  const names = new Set<string>();
+  for (const { config } of subscriptions.listed.value) {
+    names.add(config.subscriptionDetail.subscriber ?? "default");
+  }
+  for (const entry of feed.entries.value) {
+    if (entry.kind !== "match") continue;
+    for (const { subscriber } of entry.matches) if (subscriber !== undefined) names.add(subscriber);
+  }
+  return [...names].sort((a, b) => a.localeCompare(b));
+});
+
 export function FeedPanel() {
   const [shown, setShown] = useState(PAGE);
   if (!roles.value.has("subscribe")) return <Empty>This key may not subscribe.</Empty>;
@@ -23,7 +38,9 @@ export function FeedPanel() {
   const hidden = feed.entries.value.length - visible.length;
   return (
     <>
-      <FeedControls />
+      <FeedControls>
+        <FeedOf />
+      </FeedControls>
       <ol class="feed" aria-label="Events, newest first">
         {visible.slice(0, shown).map((entry) => (
           <Item key={entry.id} entry={entry} />
@@ -37,10 +54,51 @@ export function FeedPanel() {
   );
 }
 
-function FeedControls() {
+/** Whose events these are, and the choice of another subscriber if the key may read them. */
+function FeedOf() {
+  const { me, whose } = session.value!;
+  const [name, setName] = useState(whose ?? "");
+  useEffect(() => setName(whose ?? ""), [whose]);
+  if (me.subscriber !== null) {
+    return (
+      <p class="feed-of">
+        Events of <b>{me.subscriber}</b>
+      </p>
+    );
+  }
+  const names = knownSubscribers.value;
+  const show = (given: string) => watch(given.trim() || null);
+  return (
+    <label class="feed-of">
+      <span>Events of</span>
+      <input
+        type="search"
+        list="subscribers"
+        autocomplete="off"
+        maxLength={256}
+        placeholder="all subscribers"
+        value={name}
+        onInput={(event) => {
+          const given = event.currentTarget.value;
+          setName(given);
+          if (given === "" || names.includes(given)) show(given);
+        }}
+        onChange={(event) => show(event.currentTarget.value)}
+      />
+      <datalist id="subscribers">
+        {names.map((one) => (
+          <option key={one} value={one} />
+        ))}
+      </datalist>
+    </label>
+  );
+}
+
+function FeedControls({ children }: { children: ComponentChildren }) {
   const { filterText, filterSign, muted, paused, held } = feed;
   return (
     <div class="feed-controls">
+      {children}
       <div class="row">
         <input
           id="feed-filter"
@@ -97,12 +155,19 @@ function FeedControls() {
 }
 
 function EmptyFeed({ hidden }: { hidden: number }) {
+  const { me, whose } = session.value!;
   if (hidden > 0) return <Empty>{plural(hidden, "event is", "events are")} hidden by the filter.</Empty>;
   return (
-    <Empty>
-      Nothing has matched yet. Events appear here the moment that a message fits one of your
-      subscriptions.
-    </Empty>
+    <>
+      <Empty>
+        No message has matched a subscription of {whose === null ? "any subscriber" : <b>{whose}</b>}{" "}
+        since you first opened this feed. Matches appear here the moment that they happen; the replay
+        below the map shows those from before.
+      </Empty>
+      {whose !== null && me.subscriber === null && (
+        <Button label="Show all subscribers" onClick={() => watch(null)} />
+      )}
+    </>
   );
 }
 
@@ -115,6 +180,7 @@ function Item({ entry }: { entry: Entry }) {
 function MatchItem({ entry }: { entry: MatchEntry }) {
   const element = useRef<HTMLLIElement>(null);
   const open = selectedEntry.value?.id === entry.id;
+  const matches = entry.matches.length + (entry.omitted ?? 0);
   useEffect(() => {
     if (open) element.current?.scrollIntoView({ block: "nearest" });
   }, [open]);
@@ -139,14 +205,20 @@ function MatchItem({ entry }: { entry: MatchEntry }) {
               {match.sign > 0 ? "+" : "−"}
             </span>
             <span class="match-name">{match.subscriptionId}</span>
+            <Owner name={match.subscriber} />
             {match.score !== undefined && <span class="match-score">{decimal(match.score)}</span>}
           </li>
         ))}
-        {entry.matches.length > 6 && <li>and {count(entry.matches.length - 6)} more</li>}
+        {matches > 6 && <li>and {count(matches - 6)} more</li>}
       </ul>
       {open && <Why entry={entry} />}
     </li>
   );
+}
+
+/** Whose subscription it is, where that is not the same for all. */
+function Owner({ name }: { name: string | undefined }) {
+  return name === undefined ? null : <span class="owner">for {name}</span>;
 }
 
 /** Why it matched, asked of the server when someone wants to know. */
@@ -154,7 +226,7 @@ function Why({ entry }: { entry: MatchEntry }) {
   const [explained, setExplained] = useState<Explained | string | null>(null);
   useEffect(() => {
     let gone = false;
-    client.explain(entry.id, session.value?.subscriber ?? "default").then(
+    client.explain(entry.id, session.value?.whose ?? null).then(
       (answer) => gone || setExplained(answer),
       (error: unknown) => gone || setExplained(describe(error)),
     );
@@ -211,7 +283,7 @@ function LifecycleItem({ entry }: { entry: LifecycleEntry }) {
     <li class="entry lifecycle">
       <Swatch id={entry.subscriptionId} />
       <span>
-        <b>{entry.subscriptionId}</b> {HAPPENED[entry.what] ?? entry.what}
+        <b>{entry.subscriptionId}</b> <Owner name={entry.subscriber} /> {HAPPENED[entry.what] ?? entry.what}
         {reason && ` (${reason})`}
       </span>
       <time dateTime={new Date(entry.time).toISOString()}>{time(entry.time)}</time>

@@ -1,6 +1,6 @@
 // Publishing: a place on the map, a text, whom it would reach, and whom it has reached.
 
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { parsePlace, placeText } from "../geometry/coordinates";
 import * as store from "../store/publishing";
 import { roles } from "../store/session";
@@ -78,9 +78,9 @@ export function PublishPanel() {
 
 function PlaceField() {
   const place = store.place.value;
-  const [typed, setTyped] = useState("");
+  const [typed, setTyped] = useState(() => (place ? placeText(...place) : ""));
   const valid = parsePlace(typed);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (place && document.activeElement?.id !== "publish-place") setTyped(placeText(...place));
   }, [place]);
   return (

@@ -21,6 +21,7 @@ export function SubscriptionDetails({ subscription }: { subscription: Subscripti
   const paused = status === "INACTIVE";
   const counts = feed.counts.value.get(id);
   const muted = feed.muted.value.has(id);
+  const changing = store.changing.value === id;
   const run = (task: Promise<void>) => void task.catch(fail);
   return (
     <section class="details" aria-label={`Subscription ${id}`}>
@@ -31,6 +32,8 @@ export function SubscriptionDetails({ subscription }: { subscription: Subscripti
       </header>
       <p class="words">{wordsOf(detail)}</p>
       <dl>
+        <dt>For</dt>
+        <dd>{detail.subscriber ?? "default"}</dd>
         <dt>Where</dt>
         <dd>{whereText(subscription)}</dd>
         <dt>Since</dt>
@@ -45,9 +48,10 @@ export function SubscriptionDetails({ subscription }: { subscription: Subscripti
         <Button
           label={paused ? "Resume" : "Pause"}
           icon={paused ? "play" : "pause"}
+          disabled={changing}
           onClick={() => run(store.setPaused(subscription, !paused))}
         />
-        <Button label="Change" icon="edit" onClick={() => editor.edit(subscription)} />
+        <Button label="Change" icon="edit" disabled={changing} onClick={() => editor.edit(subscription)} />
         <Button
           label={muted ? "Unmute in feed" : "Mute in feed"}
           icon="mute"

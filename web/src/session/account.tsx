@@ -1,8 +1,8 @@
-// Who is signed in, whose events are shown, and signing out.
+// Who is signed in, and signing out.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { about, changeSubscriber, session, signOut } from "../store/session";
-import { Button, Field } from "../ui/controls";
+import { about, session, signOut } from "../store/session";
+import { Button } from "../ui/controls";
 import { fullTime } from "../ui/formats";
 
 export function Account() {
@@ -43,7 +43,6 @@ export function Account() {
             <dt>Version</dt>
             <dd>{about.value?.version}</dd>
           </dl>
-          <SubscriberForm key={now.subscriber} subscriber={now.subscriber} fixed={now.me.subscriber !== null} />
           <Button label="Sign out" onClick={signOut} />
           <a class="hint" href="/assets/licenses.txt" target="_blank" rel="noreferrer">
             Licenses of what this page is made of
@@ -51,27 +50,5 @@ export function Account() {
         </div>
       )}
     </div>
-  );
-}
-
-function SubscriberForm({ subscriber, fixed }: { subscriber: string; fixed: boolean }) {
-  const [name, setName] = useState(subscriber);
-  const submit = (event: Event) => {
-    event.preventDefault();
-    if (name.trim() && name.trim() !== subscriber) changeSubscriber(name.trim());
-  };
-  return (
-    <form onSubmit={submit}>
-      <Field label="Whose events" hint={fixed ? "This key is for one subscriber." : undefined}>
-        <input
-          type="text"
-          value={name}
-          maxLength={256}
-          disabled={fixed}
-          onInput={(event) => setName(event.currentTarget.value)}
-        />
-      </Field>
-      {!fixed && name.trim() !== subscriber && <Button label="Show" submit />}
-    </form>
   );
 }

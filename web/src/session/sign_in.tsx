@@ -1,7 +1,7 @@
 // Signing in with a key. One-time links and demos sign in by themselves.
 
 import { useState } from "preact/hooks";
-import { describe } from "../api/problems";
+import { describe, Problem } from "../api/problems";
 import { about, session, signIn, signInProblem, starting } from "../store/session";
 import { Button, Field } from "../ui/controls";
 
@@ -17,7 +17,7 @@ export function SignIn() {
       await signIn(key.trim(), { stay });
       setKey("");
     } catch (error) {
-      signInProblem.value = describe(error);
+      signInProblem.value = refusal(error, key.trim());
     } finally {
       setBusy(false);
     }
@@ -53,4 +53,11 @@ export function SignIn() {
       </form>
     </div>
   );
+}
+
+/** What to tell a person whose key was refused. */
+function refusal(error: unknown, key: string): string {
+  if (!(error instanceof Problem) || error.status !== 401) return describe(error);
+  if (!/^nct?_/.test(key)) return "This is not a key of Nearcast: keys begin with nc_.";
+  return "This server does not know this key. Check that it is complete, and that it was not revoked.";
 }

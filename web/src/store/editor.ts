@@ -18,6 +18,7 @@ import { map } from "./view";
 
 export const PREVIEWED = 1_000;
 const SETTLE_MS = 180;
+const DEFAULT_SUBSCRIBER = "default"; // as the server has it
 
 export const draft = signal<Draft | null>(null);
 export const drawing = signal<DrawKind | null>(null);
@@ -28,7 +29,7 @@ export const saving = signal(false);
 
 export const request = computed(() => {
   const now = draft.value;
-  return now && session.value ? requestOf(now, session.value.subscriber) : null;
+  return now && session.value ? requestOf(now, session.value.whose ?? DEFAULT_SUBSCRIBER) : null;
 });
 
 /** The word of the expression that is wrong, if one is. */
@@ -172,5 +173,6 @@ export function followDraft(): void {
 
 function open(next: Draft): void {
   close();
+  map.value?.prepareDrawing();
   draft.value = next;
 }

@@ -116,9 +116,13 @@ export function matchesFilter(entry: Entry, text: string, sign: SignFilter): boo
   }
   const wanted = text.trim().toLocaleLowerCase();
   if (!wanted) return true;
-  if (entry.kind === "lifecycle") return entry.subscriptionId.toLocaleLowerCase().includes(wanted);
-  const names = entry.matches.map((match) => match.subscriptionId).join("\n");
+  if (entry.kind === "lifecycle") return namesOf(entry).toLocaleLowerCase().includes(wanted);
+  const names = entry.matches.map(namesOf).join("\n");
   return `${textOf(entry.message)}\n${names}`.toLocaleLowerCase().includes(wanted);
+}
+
+function namesOf(one: { subscriptionId: string; subscriber?: string }): string {
+  return one.subscriber === undefined ? one.subscriptionId : `${one.subscriptionId}\n${one.subscriber}`;
 }
 
 export const visible = computed(() =>

@@ -64,11 +64,11 @@ async function follow(id: string): Promise<void> {
   }
 }
 
-/** Names of own subscriptions only: those of others are theirs. */
+/** Names of the subscriptions whose events are shown. */
 async function ownReached(id: string): Promise<string[] | null> {
   if (!roles.value.has("subscribe") || !session.value) return null;
   try {
-    const { explanations } = await client.explain(id, session.value.subscriber);
+    const { explanations } = await client.explain(id, session.value.whose);
     return explanations.flatMap((one) => one.subscriptionId ?? []);
   } catch {
     return []; // it has reached none of them

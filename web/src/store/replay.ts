@@ -120,9 +120,9 @@ function show(batch: readonly Entry[]): void {
 function readAhead(): void {
   if (reading || atEnd || !session.value) return;
   const own = generation;
-  const { subscriber } = session.value;
+  const { whose } = session.value;
   reading = client
-    .poll(subscriber, cursor, PAGE)
+    .poll(whose, cursor, PAGE)
     .then((page) => {
       if (own !== generation) return;
       if (page.gap) ahead.push(gapOf(page.gap, clock?.at ?? 0));

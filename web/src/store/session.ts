@@ -2,18 +2,19 @@
 
 import { computed, signal } from "@preact/signals";
 import { Client } from "../api/client";
-import { describe } from "../api/problems";
-import type { About, Me, Role } from "../api/types";
+import { describe, Problem } from "../api/problems";
+import type { About, Me, Role, Whose } from "../api/types";
 
 export interface Session {
   me: Me;
   /** Whose events are shown. */
-  subscriber: string;
+  whose: Whose;
 }
 
 interface Stored {
   credential: string;
-  subscriber?: string;
+  /** Whose events were chosen; those of all if it is left out. */
+  subscriber?: string | undefined;
 }
 
 const STORED = "nearcast.session";
@@ -33,7 +34,7 @@ export async function start(): Promise<void> {
     about.value = await client.about();
     const code = takeCode();
     const stored = readStored();
-    if (code) await signInByCode(code);
+    if (code) await signInByLink(code);
     else if (stored) await signIn(stored.credential, { subscriber: stored.subscriber });
     else if (about.value.demo) await signInByCode(undefined);
   } catch (error) {
@@ -50,10 +51,10 @@ export async function signIn(
 ): Promise<void> {
   client.signInWith(credential);
   const me = await client.me();
-  const subscriber = me.subscriber ?? options.subscriber ?? "default";
-  if (options.stay !== undefined) writeStored({ credential, subscriber }, options.stay);
+  const whose = me.subscriber ?? options.subscriber ?? null;
+  if (options.stay !== undefined) writeStored({ credential }, options.stay);
   signInProblem.value = null;
-  session.value = { me, subscriber };
+  session.value = { me, whose };
 }
 
 export function signOut(): void {
@@ -64,13 +65,23 @@ export function signOut(): void {
   signInProblem.value = null;
 }
 
-/** Shows the events of another subscriber of the tenant. */
-export function changeSubscriber(subscriber: string): void {
+/** Shows the events of another subscriber of the tenant, or of all of them. */
+export function watch(whose: Whose): void {
   const now = session.value;
-  if (!now || now.me.subscriber !== null) return;
+  if (!now || now.me.subscriber !== null || now.whose === whose) return;
   const kept = localStorage.getItem(STORED) !== null;
-  writeStored({ credential: client.credential, subscriber }, kept);
-  session.value = { ...now, subscriber };
+  writeStored({ credential: client.credential, subscriber: whose ?? undefined }, kept);
+  session.value = { ...now, whose };
+}
+
+async function signInByLink(code: string): Promise<void> {
+  try {
+    await signInByCode(code);
+  } catch (error) {
+    if (!(error instanceof Problem) || error.status !== 401) throw error;
+    signInProblem.value =
+      "This link was used already, or is older than 15 minutes. Start the server again for a new one, or give a key.";
+  }
 }
 
 async function signInByCode(code: string | undefined): Promise<void> {

@@ -1,6 +1,7 @@
 // Starts and stops the stream of whoever is signed in.
 
 import { effect, untracked } from "@preact/signals";
+import type { Whose } from "../api/types";
 import { openLog, TabLog } from "../stream/entry_log";
 import type { Channel } from "../stream/hub";
 import { Hub } from "../stream/hub";
@@ -22,7 +23,7 @@ export function followSession(): void {
     hub = null;
     untracked(feed.reset);
     if (now?.me.roles.includes("subscribe")) {
-      void open(now.me.tenant, now.subscriber, own).catch(fail);
+      void open(now.me.tenant, now.whose, own).catch(fail);
     }
   });
   for (const name of ["online", "pageshow", "focus"]) window.addEventListener(name, nudge);
@@ -35,8 +36,8 @@ function nudge(): void {
   hub?.nudge();
 }
 
-async function open(tenant: string, subscriber: string, own: number): Promise<void> {
-  const name = `nearcast:${tenant}:${subscriber}`;
+async function open(tenant: string, whose: Whose, own: number): Promise<void> {
+  const name = whose === null ? `nearcast-all:${tenant}` : `nearcast:${tenant}:${whose}`;
   const locks = browserLocks();
   // Without locks every tab reads for itself, and must not share what it stores.
   const log = locks ? await openLog(name) : new TabLog(sessionStorage, name);
@@ -45,8 +46,8 @@ async function open(tenant: string, subscriber: string, own: number): Promise<vo
     log,
     channel: new BroadcastChannel(name) as unknown as Channel,
     leadership: new Leadership(locks, name),
-    connect: (cursor, signal) => client.stream(subscriber, cursor, signal),
-    firstCursor: async () => (await client.poll(subscriber, "now", 1)).cursor,
+    connect: (cursor, signal) => client.stream(whose, cursor, signal),
+    firstCursor: async () => (await client.poll(whose, "now", 1)).cursor,
     show: feed.take,
     status: (status) => {
       feed.status.value = status;

@@ -108,13 +108,28 @@ export function clear(): void {
 
 // --- changes -----------------------------------------------------------------------------------
 
+/** The one that is being changed: until the server has answered, its version here is old. */
+export const changing = signal<string | null>(null);
+
+async function whileChanging<T>({ id }: Subscription, change: Promise<T>): Promise<T> {
+  changing.value = id;
+  try {
+    return await change;
+  } finally {
+    if (changing.value === id) changing.value = null;
+  }
+}
+
 export async function setPaused(subscription: Subscription, paused: boolean): Promise<void> {
-  await client.change(subscription.id, { status: paused ? "INACTIVE" : "ACTIVE" });
+  const change = client.change(subscription.id, { status: paused ? "INACTIVE" : "ACTIVE" });
+  const changed = await whileChanging(subscription, change);
+  listed.value = listed.value.map((one) => (one.id === changed.id ? changed : one));
+  if (seen.value?.id === changed.id) seen.value = changed;
   await refresh();
 }
 
 export async function remove(subscription: Subscription): Promise<void> {
-  await client.remove(subscription.id);
+  await whileChanging(subscription, client.remove(subscription.id));
   seen.value = null;
   if (selectedId.value === subscription.id) select(null);
   await refresh();
@@ -137,7 +152,7 @@ export async function move(subscription: Subscription, region: Region): Promise<
   const from = subscription.config.subscriptionDetail.region;
   const before = feed.counts.value.get(subscription.id) ?? { plus: 0, minus: 0 };
   try {
-    const moved = await client.move(subscription.id, region);
+    const moved = await whileChanging(subscription, client.move(subscription.id, region));
     const refused = moved.rejected[0];
     if (refused) throw new Error(refused.reason);
     const undo = { label: "Undo", run: () => void move(withRegion(subscription, region), from).catch(fail) };

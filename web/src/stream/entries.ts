@@ -9,6 +9,8 @@ export interface MatchEntry {
   time: number;
   message: Message;
   matches: MatchOf[];
+  /** How many matches are not listed. */
+  omitted?: number;
 }
 
 export interface LifecycleEntry {
@@ -17,6 +19,8 @@ export interface LifecycleEntry {
   time: number;
   what: "started" | "updated" | "ended";
   subscriptionId: string;
+  /** Whose it is, in a feed of all subscribers. */
+  subscriber?: string;
   reason?: string;
 }
 
@@ -40,7 +44,9 @@ export function entryOf(event: CloudEvent): Entry | null {
   const data = event.data;
   if (type === "match" || type === "unmatch") {
     const message = data.message ?? { text: "" };
-    return { kind: "match", id: event.id, time, message, matches: data.matches ?? [] };
+    const entry: MatchEntry = { kind: "match", id: event.id, time, message, matches: data.matches ?? [] };
+    if (data.omitted) entry.omitted = data.omitted;
+    return entry;
   }
   if (type.startsWith("subscription-")) {
     const what = type.slice("subscription-".length) as LifecycleEntry["what"];
@@ -51,6 +57,7 @@ export function entryOf(event: CloudEvent): Entry | null {
       what,
       subscriptionId: data.subscriptionId ?? "",
     };
+    if (data.subscriber !== undefined) entry.subscriber = data.subscriber;
     if (data.terminationReason) entry.reason = data.terminationReason;
     return entry;
   }
@@ -64,6 +71,7 @@ export function gapOf(gap: Gap, time: number): GapEntry {
 /** The entry of a frame of the stream. Throws if its data is not JSON. */
 export function entryOfFrame(frame: SseEvent, now: number): Entry | null {
   const data: unknown = JSON.parse(frame.data);
+  if (frame.type === "expiring") return null; // the session has an end of its own
   if (frame.type === "gap") return gapOf(data as Gap, now);
   return entryOf(data as CloudEvent);
 }

@@ -26,6 +26,14 @@ from nearcast.cli.ranked_options import (
     Theta,
     parse_ranges,
 )
+from nearcast.cli.reading_options import (
+    Columns,
+    Delimiters,
+    Encodings,
+    Formats,
+    MadeIds,
+    ReadingOptions,
+)
 
 if TYPE_CHECKING:
     from nearcast.benchmarks.compare import Comparison
@@ -136,6 +144,11 @@ def compare(
     theta: Theta = None,
     similarity: Similarity = "containment",
     distance: Distance = "geodesic",
+    column: Columns = None,
+    id: MadeIds = None,
+    encoding: Encodings = None,
+    delimiter: Delimiters = None,
+    format: Formats = None,
     seed: Seed = 0,
     out: Out = OUT,
     as_json: Json = False,
@@ -151,6 +164,7 @@ def compare(
     from nearcast.benchmarks.report import compare_command, write_result
 
     measured = {"rounds": rounds, "sample": sample, "threads": threads}
+    reading = ReadingOptions(column, id, encoding, delimiter, format)
     ranges = {
         "delta": delta,
         "tau": tau,
@@ -159,6 +173,8 @@ def compare(
         "theta": theta,
     }
     if subscriptions_file is None and messages_file is None:
+        if reading.to_arguments():
+            raise misuse(reading.to_arguments()[0], "is for files, not for generated data")
         ranking = _ranking(kind.value, (similarity, distance), **ranges)
         counts = subscriptions or 100_000, messages or 10_000
         builders = _builders(index, kind.value)
@@ -176,7 +192,7 @@ def compare(
         drawing = {name: _is_given(context, name) or None for name in ("dataset", "seed")}
         _refuse_with_files(group=group or None, range_share=range_share, **drawing, **ranges)
         paths, maxima = (subscriptions_file, messages_file), (subscriptions, messages)
-        plan = _of_files(paths, maxima, (similarity, distance), index, **measured)
+        plan = _of_files(paths, maxima, (similarity, distance), index, reading, **measured)
     with step_progress(not as_json, "comparing") as step:
         results = run(plan, step)
     for result in results:
@@ -221,6 +237,7 @@ def _of_files(
     counts: tuple[int | None, int | None],
     scoring: tuple[str, str],
     index: str,
+    reading: ReadingOptions,
     **more: int,
 ) -> "Comparison":
     """Return a comparison on files; the kind of the subscriptions is theirs."""
@@ -232,7 +249,14 @@ def _of_files(
     if subscriptions is None or messages is None:
         missing = "--subscriptions-file" if subscriptions is None else "--messages-file"
         raise misuse(missing, "is missing; give both --subscriptions-file and --messages-file")
-    files = OwnFiles(subscriptions, messages, *counts, Scoring(*scoring))
+    files = OwnFiles(
+        subscriptions,
+        messages,
+        *counts,
+        Scoring(*scoring),
+        reading.readings({"subscriptions": subscriptions, "messages": messages}),
+        reading.to_arguments(),
+    )
     loaded = files.load()
     return Comparison.of_files(files.name, loaded, _builders(index, loaded.kind), **more)
 

@@ -1,7 +1,15 @@
 """``nearcast bench text`` and ``nearcast bench start``."""
 
 from nearcast.cli.bench.options import OUT, Dataset, Json, Messages, Out, Rounds, Seed
-from nearcast.cli.output import format_count, format_seconds, show_json, show_pairs, step_progress
+from nearcast.cli.output import (
+    format_count,
+    format_seconds,
+    show_json,
+    show_pairs,
+    show_table,
+    step_progress,
+)
+from nearcast.extras import require
 
 __all__ = ["start", "text"]
 
@@ -43,11 +51,12 @@ def text(
 
 
 def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
-    """Measure the start of a process: the import, and the first match with and without a cache."""
+    """Measure what a new process takes to its first answer, with and without compiled kernels."""
     from nearcast.benchmarks.report import write_result
     from nearcast.benchmarks.start import measure_start
     from nearcast.plots.machine import machine_caption
 
+    require("server", "nearcast bench start")
     with step_progress(not as_json, "start") as step:
         result = measure_start(rounds=rounds, step=step)
     path = out / "start.json"
@@ -55,15 +64,17 @@ def start(rounds: Rounds = 3, out: Out = OUT, as_json: Json = False) -> None:
     if as_json:
         show_json(result)
         return
-    show_pairs(
-        "start",
-        {
-            "import nearcast": format_seconds(result["import_s"]["median"]),
-            "first match, with compilation of kernels": format_seconds(
-                result["first_match_empty_cache_s"]
-            ),
-            "first match, with cached kernels": format_seconds(result["first_match_s"]["median"]),
-            "machine": machine_caption(result["machine"]),
-            "written to": str(path),
-        },
+    show_table(
+        "seconds of CPU (on the clock), from start to answer",
+        ["", "nothing compiled", "compiled", "least-most"],
+        [
+            [
+                name,
+                f"{task['cold']['cpu_s']:.2f} ({task['cold']['clock_s']:.2f})",
+                f"{task['warm_cpu_s']['median']:.2f} ({task['warm_clock_s']['median']:.2f})",
+                f"{task['warm_cpu_s']['least']:.2f}-{task['warm_cpu_s']['most']:.2f}",
+            ]
+            for name, task in result["tasks"].items()
+        ],
     )
+    show_pairs("", {"machine": machine_caption(result["machine"]), "written to": str(path)})

@@ -172,6 +172,9 @@ def build(
 
 
 def _summary(built: "Built") -> dict[str, Any]:
+    from nearcast.columns import KINDS
+    from nearcast.indexes import create
+
     version = built.version
     return {
         "command": "spark build",
@@ -184,6 +187,7 @@ def _summary(built: "Built") -> dict[str, Any]:
         "tokenizer": version.tokenizer,
         "subscriptions": version.rows,
         "ranked": version.source.get("ranked", 0),
+        "ranked_indexes": create(version.index).index_names(KINDS[1:]),
         "rejected": built.rejected,
         "duplicates": built.duplicates,
         "bytes": version.nbytes,
@@ -218,6 +222,9 @@ def _show(result: dict[str, Any]) -> None:
     }
     if not result["ranked"]:
         del pairs["of these ranked"]
+    elif {*result["ranked_indexes"].values()} != {result["index"]}:
+        used = [f"{name} ({kind})" for kind, name in result["ranked_indexes"].items()]
+        pairs["index of ranked ones"] = ", ".join(used)
     if result["plan"]:
         pairs["shards per subscription"] = f"{result['plan']['subscription_copies']:.2f}"
         pairs["shards per message"] = f"{result['plan']['message_copies']:.2f}"

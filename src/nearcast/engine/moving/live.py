@@ -79,6 +79,7 @@ class Live:
         self.outbox = Outbox()
         self.reports = reports
         self.present_us = BEGINNING
+        self._heard_us = BEGINNING
         self.stands = False
         self.since = Since()
         self._state = state
@@ -96,9 +97,18 @@ class Live:
 
     @property
     def lapse_us(self) -> int:
-        """The time until which all expiries of subscriptions have been dealt with."""
-        now_us = self._clock_us()
-        return min(now_us, self.present_us) if len(self.messages) else now_us
+        """The time until which subscriptions have expired for every event, late ones too.
+
+        Only what happens moves it: a recording may be older than the clock, and must give the same
+        whenever segments are merged.
+        """
+        return max(self.present_us, self._heard_us)
+
+    def hear(self, time_us: int) -> None:
+        """Something happens at a time of the clock: subscriptions expire until then."""
+        # With living messages, the present has to tell what ends by that.
+        if not len(self.messages):
+            self._heard_us = max(self._heard_us, time_us)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -124,7 +134,7 @@ class Live:
         first = self.movers.first_expiry_us
         for segment in self._state().segments:
             if segment.first_expiry_us < first:
-                first = min(first, segment.next_expiry_us(self.present_us))
+                first = min(first, segment.next_expiry_us(self.lapse_us))
         return first
 
     def begin(self, time_us: int | None) -> int:
@@ -180,7 +190,7 @@ class Live:
             (int(segment.subscriptions.expires_us[row]), segment, row)
             for segment in self._state().segments
             if segment.first_expiry_us <= until_us
-            for row in segment.expiring(self.present_us, until_us).tolist()
+            for row in segment.expiring(self.lapse_us, until_us).tolist()
         ]
 
     def _expire_messages(self, until_us: int) -> None:
@@ -192,7 +202,8 @@ class Live:
         ids, order, state = messages.ids(number), messages.order(number), self._state()
         reports = self.reports and bool(state.segments)
         # A subscription that expires at the same time is still there.
-        batch = messages.batch(number, end_us - 1) if reports else None
+        last_us = np.maximum(end_us - 1, self.lapse_us)
+        batch = messages.batch(number, last_us) if reports else None
         changes = messages.index.expire(number)
         messages.drop(number)
         if not self.reports:
@@ -329,7 +340,7 @@ class Live:
             return Pairs.none()
         found = find_pairs(self.messages, part, self._state().scorer)
         # One that has expired is not registered.
-        registered = part.subscriptions.expires_us[found.position] > self.present_us
+        registered = part.subscriptions.expires_us[found.position] > self.lapse_us
         return self._in_order(found.take(registered), handle)
 
     def _in_order(self, found: Pairs, handle: NDArray[np.int32]) -> Pairs:
@@ -353,6 +364,14 @@ class Live:
             np.full(count, sign, np.int8),
             found.score if sign > 0 and not np.isnan(found.score).all() else None,
         )
+
+    def returned(self, updates: Updates) -> Updates:
+        """Return what a call returns, given what it changes at present.
+
+        What waits of the same pairs comes first: whoever applies updates as they come must never
+        see the end of a match before its beginning.
+        """
+        return Updates.concatenate([self.outbox.take_pairs(updates), updates])
 
     def difference(self, ids: Ids, before: Pairs, after: Pairs, time_us: int) -> Updates:
         """Return what ends and what begins, by position and publication."""
@@ -486,7 +505,8 @@ class Live:
         messages, movers, index = self.messages, self.movers, self.messages.index
         numbers, rows = messages.numbers, movers.rows
         columns, clauses = index.messages(numbers), index.clauses(rows)
-        used = distinct(np.concatenate([columns.token, clauses.token, clauses.negative]))
+        typed = messages.words(numbers).typed
+        used = distinct(np.concatenate([columns.token, clauses.token, clauses.negative, typed]))
         self._renew_at = max(MIN_WORDS, 2 * len(messages.vocabulary))
         if 2 * len(used) > len(messages.vocabulary):
             return

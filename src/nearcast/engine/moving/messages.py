@@ -50,6 +50,7 @@ class LiveMessages:
         self._start_us = NumberedValues(np.int64, 0)
         self._end_us = NumberedValues(np.int64, 0)
         self._words = NumberedLists()
+        self._typed: NumberedLists | None = None
         self._schedule = Schedule()
 
     def __len__(self) -> int:
@@ -68,6 +69,7 @@ class LiveMessages:
             self._start_us,
             self._end_us,
             self._words,
+            *(() if self._typed is None else (self._typed,)),
             self._schedule,
         )
         return sum(part.nbytes for part in parts)
@@ -109,6 +111,10 @@ class LiveMessages:
         order: NDArray[np.int64] | None = None,
     ) -> None:
         """Note what the index does not know of messages that it has taken, as published."""
+        if len(words.typed) and self._typed is None:  # older folders have stems only
+            self._typed, before = NumberedLists(), self.numbers
+            start, word = self._words.of(before)
+            self._typed.put(before, start, np.where(word < 0, -2 - word, word))
         if order is None:
             order = np.arange(self.next_order, self.next_order + len(numbers))
             self.next_order += len(numbers)
@@ -119,7 +125,9 @@ class LiveMessages:
         self._order.put(numbers, order)
         self._start_us.put(numbers, start_us)
         self._end_us.put(numbers, end_us)
-        self._words.put(numbers, *words)
+        self._words.put(numbers, words.word_start, words.word)
+        if self._typed is not None:
+            self._typed.put(numbers, words.word_start, words.typed)
         self._schedule.add(end_us, numbers)
 
     def drop(self, numbers: NDArray[np.int32]) -> None:
@@ -128,6 +136,8 @@ class LiveMessages:
         self._handle.put(numbers, -1)
         self._ids.drop(numbers)
         self._words.drop(numbers)
+        if self._typed is not None:
+            self._typed.drop(numbers)
 
     def due(self, until_us: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return which messages expire until a time, and when, by time."""
@@ -151,7 +161,8 @@ class LiveMessages:
 
     def words(self, numbers: NDArray[np.int32]) -> Sequences:
         """Return the words of messages in their order, numbered by the vocabulary."""
-        return Sequences(*self._words.of(numbers))
+        words = Sequences(*self._words.of(numbers))
+        return words if self._typed is None else words._replace(typed=self._typed.of(numbers)[1])
 
     def first_order(self) -> int:
         """Return the order of the oldest message, or of the next one if there is none."""

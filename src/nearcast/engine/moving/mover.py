@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import PROXIMITY, gather, place_conjunctions
+from nearcast.columns import gather, place_conjunctions
 from nearcast.engine.moving.updates import Updates
 from nearcast.intake.places import regions_of
-from nearcast.model import region as region_of
-from nearcast.model.subscriptions import point_of
+from nearcast.model.subscriptions import region_for
 from nearcast.segments import Part
 
 if TYPE_CHECKING:
@@ -42,16 +41,16 @@ class Mover:
         """Move one subscription."""
         handle = self.store.handle_at(id, self.live.moment(time_us))
         handles = np.array([handle], np.int32)
+        place = region_for(int(self.store.kinds(handles)[0]), region)
         if self.store.by_replacing(handles)[0]:
-            near = self.store.kinds(handles)[0] == PROXIMITY
-            place = point_of(region) if near else region_of(region)
             return self.replace(id, lambda part: _placed(part, regions_of([place])), time_us)
-        place = region_of(region)
         when = np.array([self.live.begin(time_us)])
         rows, boxes = self.store.take_out(handles), place.boxes()
         if len(boxes) == 1 and place.rings() is None and self.live.movers.is_plain(rows[0]):
-            return self.live.move_boxes(rows, np.array(boxes, np.int32), when)[1]
-        return self._move_rows(rows, regions_of([place]), when)
+            moved = self.live.move_boxes(rows, np.array(boxes, np.int32), when)[1]
+        else:
+            moved = self._move_rows(rows, regions_of([place]), when)
+        return self.live.returned(moved)
 
     def replace(self, id: Id, change: Callable[[Part], Part], time_us: int | None) -> Updates:
         """Put a changed subscription in the place of one."""
@@ -59,7 +58,8 @@ class Mover:
         when = self.live.begin(time_us)
         before, after = self.store.replace(id, change)
         ended, begun = self.live.find(before, handle), self.live.find(after, handle)
-        return self.live.difference(before.subscriptions.ids, ended, begun, when)
+        changed = self.live.difference(before.subscriptions.ids, ended, begun, when)
+        return self.live.returned(changed)
 
     def move_batch(self, batch: MoveBatch) -> tuple[Updates, NDArray[np.bool_]]:
         """Move subscriptions by time, equal times by row.
@@ -72,22 +72,31 @@ class Mover:
         unknown = np.zeros(len(batch), np.bool_)
         time_us = self.live.effective_us(batch.time_us)
         number = _numbered(batch.ids)
-        counts = _last_of(number, time_us)
+        counts = _last_of(number, time_us, batch.time_us)
+        chosen = np.flatnonzero(counts == np.arange(len(counts)))
         updates = []
-        for run in self._runs(number, time_us, np.flatnonzero(counts == np.arange(len(counts)))):
+        for run in self._runs(number, time_us, chosen):
+            parts = []
             handle = self.store.handles(batch.ids.take(run), int(time_us[run[0]]))
             unknown[run] = handle < 0
             known = handle >= 0
             chosen, handle = run[known], handle[known]
             replaced = self.store.by_replacing(handle)
             for row in chosen[replaced].tolist():
-                updates.append(self._move_by_replacing(batch, row, int(time_us[row])))
+                parts.append(self._move_by_replacing(batch, row, int(time_us[row])))
             chosen, handle = chosen[~replaced], handle[~replaced]
             if len(chosen):
                 rows = self.store.take_out(handle)
                 regions = batch.regions_of(chosen)
-                updates.append(self._move_rows(rows, regions, time_us[chosen]))
-        return Updates.concatenate(updates), unknown[counts]
+                moved = self._move_rows(rows, regions, time_us[chosen])
+                parts.append(self.live.returned(moved))
+            several = Updates.concatenate(parts)
+            if len(parts) > 1:
+                place = {id: i for i, id in enumerate(batch.ids.take(run).tolist())}
+                rank = [place[id] for id in several.subscription.tolist()]
+                several = several.take(np.argsort(np.array(rank, np.int64), kind="stable"))
+            updates.append(several)
+        return Updates.concatenate(updates).by_time(), unknown[counts]
 
     def _runs(
         self, number: NDArray[np.int64], time_us: NDArray[np.int64], rows: NDArray[np.int64]
@@ -153,9 +162,14 @@ def _numbered(ids: Ids) -> NDArray[np.int64]:
     return np.array([number.setdefault(value, len(number)) for value in ids.tolist()], np.int64)
 
 
-def _last_of(number: NDArray[np.int64], time_us: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for every row the last one with the same number and time, which counts instead."""
-    order = np.lexsort((time_us, number))
+def _last_of(
+    number: NDArray[np.int64], time_us: NDArray[np.int64], given_us: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return for every row the one that counts instead, of those of one number that happen at once.
+
+    That is the one with the latest time as it was given, and the last of several with that.
+    """
+    order = np.lexsort((given_us, time_us, number))
     same = (number[order[1:]] == number[order[:-1]]) & (time_us[order[1:]] == time_us[order[:-1]])
     ends = np.flatnonzero(~np.append(same, False))
     last = np.empty(len(order), np.int64)

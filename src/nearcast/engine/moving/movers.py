@@ -37,6 +37,7 @@ class Movers:
         self._owner: dict[int, str] = {}
         self._owned: dict[str, set[int]] = {}
         self._schedule = Schedule()
+        self._typed: dict[int, str] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -71,6 +72,9 @@ class Movers:
                 if owner is not None:
                     self._owner[row] = owner
                     self._owned.setdefault(owner, set()).add(row)
+        if subscriptions.typed is not None:
+            pairs = zip(rows.tolist(), subscriptions.typed.to_pylist(), strict=True)
+            self._typed.update((row, typed) for row, typed in pairs if typed is not None)
         self._count += len(rows)
 
     def note_clauses(self, rows: NDArray[np.int32], clauses: Clauses) -> None:
@@ -92,6 +96,8 @@ class Movers:
         self._ids.drop(rows)
         self._handle.put(rows, _NOBODY)
         self._expires_us.put(rows, NEVER)
+        for row in rows.tolist() if self._typed else ():
+            self._typed.pop(row, None)
         for row in rows.tolist() if self._owner else ():
             owner = self._owner.pop(row, None)
             if owner is not None:
@@ -141,9 +147,13 @@ class Movers:
         owner = None
         if self._owner:
             owner = pa.array(self.owners(rows), pa.string())
+        typed = None
+        if self._typed:
+            typed = pa.array([self._typed.get(row) for row in rows.tolist()], pa.string())
         return Subscriptions(
             ids=self.ids(rows),
             clauses=index.clauses(rows),
             expires_us=self.expires_us(rows),
             owner=owner,
+            typed=typed,
         )

@@ -90,12 +90,14 @@ class StoredLive:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to save."""
-        outbox = self.outbox
+        outbox, words = self.outbox, self.words._asdict()
+        if not len(self.words.typed):
+            del words["typed"]
         score = np.full(len(outbox.sign), np.nan) if outbox.score is None else outbox.score
         return {
             "start_us": self.start_us,
             "end_us": self.end_us,
-            **prefixed("words", self.words._asdict()),
+            **prefixed("words", words),
             **prefixed("vocabulary", self.vocabulary),
             **prefixed("ids", ids_to_arrays(self.ids)),
             **prefixed("messages", messages_to_arrays(self.messages)),

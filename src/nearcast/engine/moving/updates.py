@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import Ids, join_scores
+from nearcast.columns import Ids, distinct, join_scores, starts
 from nearcast.model import Update, time_from_us
+from nearcast.text import hash_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,6 +49,12 @@ class Updates(NamedTuple):
             None if self.score is None else self.score[rows],
         )
 
+    def by_time(self) -> Updates:
+        """Return the updates in the order of time; those of one time stay in their order."""
+        if len(self.sign) < 2 or bool((self.time_us[1:] >= self.time_us[:-1]).all()):
+            return self
+        return self.take(np.argsort(self.time_us, kind="stable"))
+
     @classmethod
     def concatenate(cls, parts: Sequence[Updates]) -> Updates:
         """Return the updates of all parts, one after another."""
@@ -61,6 +68,10 @@ class Updates(NamedTuple):
             np.concatenate([part.sign for part in parts]),
             join_scores([part.score for part in parts], [len(part.sign) for part in parts]),
         )
+
+    def pairs(self) -> Iterator[tuple[str | int, str | int]]:
+        """Yield the subscription and the message of each."""
+        return zip(self.subscription.tolist(), self.message.tolist(), strict=True)
 
     def to_table(self) -> pa.Table:
         """Return ``time``, ``subscription_id``, ``message_id``, ``sign`` and ``score``."""
@@ -96,20 +107,23 @@ class Updates(NamedTuple):
 
 
 class Outbox:
-    """Updates that no call has returned yet."""
+    """Updates that no call has returned yet, in the order in which they happened."""
 
     def __init__(self) -> None:
-        self._parts: list[Updates] = []
+        self._runs: list[_Run] = []
+        self._parts: list[Updates] = []  # newer than all runs
 
     def __len__(self) -> int:
-        return sum(len(part.sign) for part in self._parts)
+        counts = [run.count for run in self._runs]
+        return sum(counts) + sum(len(part.sign) for part in self._parts)
 
     @property
     def nbytes(self) -> int:
         """The bytes of all updates."""
-        return sum(
+        parts = [*(run.updates for run in self._runs), *self._parts]
+        return sum(run.key.nbytes + run.row.nbytes for run in self._runs) + sum(
             part.time_us.nbytes + part.subscription.nbytes + part.message.nbytes + len(part.sign)
-            for part in self._parts
+            for part in parts
         )
 
     def add(self, updates: Updates) -> None:
@@ -119,10 +133,64 @@ class Outbox:
 
     def look(self) -> Updates:
         """Return all updates, and keep them."""
-        self._parts = [Updates.concatenate(self._parts)] if self._parts else []
-        return self._parts[0] if self._parts else Updates.none()
+        updates = Updates.concatenate([*(run.rest() for run in self._runs), *self._parts])
+        self._runs, self._parts = [], []
+        self.add(updates)
+        return updates
 
     def take(self) -> Updates:
         """Return all updates, and forget them."""
-        updates, self._parts = self.look(), []
+        updates = self.look()
+        self._parts = []
         return updates
+
+    def take_pairs(self, updates: Updates) -> Updates:
+        """Return all updates of the same pairs as these, and forget them."""
+        if not len(updates.sign) or not (self._runs or self._parts):
+            return Updates.none()
+        if self._parts:
+            newest, self._parts = Updates.concatenate(self._parts), []
+            # Each run is at least twice as long as the next, so there are few of them.
+            while self._runs and self._runs[-1].count < 2 * len(newest.sign):
+                newest = Updates.concatenate([self._runs.pop().rest(), newest])
+            self._runs.append(_Run(newest))
+        key = distinct(_pair_keys(updates))
+        return Updates.concatenate([run.take(key, updates) for run in self._runs])
+
+
+class _Run:
+    """Updates that wait, sorted by pair, so that those of a pair are found quickly."""
+
+    def __init__(self, updates: Updates) -> None:
+        key = _pair_keys(updates)
+        self.updates = updates
+        self.row = np.argsort(key, kind="stable")
+        self.key = key[self.row]
+        self._waits = np.ones(len(key), np.bool_)
+        self.count = len(key)
+
+    def rest(self) -> Updates:
+        """Return the updates that still wait."""
+        whole = self.count == len(self._waits)
+        return self.updates if whole else self.updates.take(np.flatnonzero(self._waits))
+
+    def take(self, key: NDArray[np.uint64], updates: Updates) -> Updates:
+        """Return all updates of the same pairs as others, given their keys, and forget them."""
+        first, last = (np.searchsorted(self.key, key, side) for side in ("left", "right"))
+        start = starts(last - first)
+        if not start[-1]:
+            return Updates.none()
+        row = self.row[np.arange(start[-1]) + np.repeat(first - start[:-1], last - first)]
+        row = np.sort(row[self._waits[row]])
+        found, pairs = self.updates.take(row), {*updates.pairs()}
+        same = np.array([pair in pairs for pair in found.pairs()], np.bool_)
+        self._waits[row[same]] = False
+        self.count -= int(np.count_nonzero(same))
+        return found.take(np.flatnonzero(same))
+
+
+def _pair_keys(updates: Updates) -> NDArray[np.uint64]:
+    """Return a hash of every pair of a subscription and a message."""
+    return hash_ids(updates.subscription).astype(np.uint64) << np.uint64(32) | hash_ids(
+        updates.message
+    )

@@ -13,10 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 
-from nearcast.compiled.jit import JIT, Number, inlined_kernel, kernel, prefetch
+from nearcast.compiled.jit import Number, inlined_kernel, instruction, kernel, prefetch
 from nearcast.indexes.ap_tree.layout import (
     CHILDREN,
     COLUMNS,
@@ -92,6 +90,8 @@ def walk_scratch(tree: Tree, box: NDArray[np.int32], members: int, tokens: int) 
 
 def _select(typing_context: Any, condition: Any, this: Any, other: Any) -> Any:
     """Return ``this`` if a condition holds, else ``other``, without a branch."""
+    from numba.core import types
+
     signature = types.int64(types.boolean, types.int64, types.int64)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -106,8 +106,8 @@ def _select(typing_context: Any, condition: Any, this: Any, other: Any) -> Any:
     return signature, generate
 
 
-select: Callable[[Any, Any, Any], Any] = (
-    intrinsic(_select) if JIT else lambda condition, this, other: this if condition else other
+select: Callable[[Any, Any, Any], Any] = instruction(
+    _select, lambda condition, this, other: this if condition else other
 )
 
 

@@ -7,34 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.columns import Clauses
 from nearcast.errors import UnknownName
-from nearcast.indexes.moving.ap_plus import ApPlusKeywordTree, ApPlusSpaceTree, ApPlusTree
-from nearcast.indexes.moving.grids import KkIndex, SsIndex
-from nearcast.indexes.moving.quadtrees import IqPlusTree, RqPlusTree
-from nearcast.indexes.moving.scan import MovingScan
-from nearcast.indexes.moving.twin_lists import TwinLists
+from nearcast.loading import load_object
 
 if TYPE_CHECKING:
     from nearcast.indexes.moving.contract import MovingIndex
 
 __all__ = ["DEFAULT", "MovingBuilder", "create", "get", "names"]
 
-DEFAULT = TwinLists.name
+DEFAULT = "twin-lists"
 """The moving index, unless another is chosen."""
 
-_INDEXES: dict[str, type[MovingIndex]] = {
-    index.name: index
-    for index in (
-        MovingScan,
-        TwinLists,
-        SsIndex,
-        KkIndex,
-        IqPlusTree,
-        RqPlusTree,
-        ApPlusTree,
-        ApPlusKeywordTree,
-        ApPlusSpaceTree,
-    )
+_INDEXES = {
+    "moving-scan": "scan:MovingScan",
+    "twin-lists": "twin_lists:TwinLists",
+    "ss-index": "grids:SsIndex",
+    "kk-index": "grids:KkIndex",
+    "iq+-tree": "quadtrees:IqPlusTree",
+    "rq+-tree": "quadtrees:RqPlusTree",
+    "ap+-tree": "ap_plus:ApPlusTree",
+    "ap+k-tree": "ap_plus:ApPlusKeywordTree",
+    "ap+s-tree": "ap_plus:ApPlusSpaceTree",
 }
+"""Where the indexes are: each is imported when it is first asked for."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,8 @@ def get(name: str) -> type[MovingIndex]:
     """Return the class of a moving index."""
     if name not in _INDEXES:
         raise UnknownName("moving index", name, _INDEXES)
-    return _INDEXES[name]
+    found: type[MovingIndex] = load_object("moving", f"nearcast.indexes.moving.{_INDEXES[name]}")
+    return found
 
 
 def create(name: str, **options: Any) -> MovingBuilder:

@@ -26,6 +26,7 @@ from nearcast.columns import (
 )
 from nearcast.intake import read_messages, read_subscriptions
 from nearcast.intake.json_records import column_type
+from nearcast.model.checks import stored_before
 from nearcast.server.log.messages import columns_of
 from nearcast.text import Vocabulary, Weights
 
@@ -102,7 +103,8 @@ class Scanner:
         types = {name: column_type(name) for name in names} | {"geometry": pa.binary()}  # as WKB
         columns = {name: pa.array([row.get(name) for row in rows], types[name]) for name in names}
         columns["id"] = pa.array(range(len(rows)), pa.int64())
-        read, _ = read_subscriptions(pa.table(columns), self.vocabulary)
+        with stored_before():
+            read, _ = read_subscriptions(pa.table(columns), self.vocabulary)
         asked: list[Asked | None] = [None] * len(rows)
         given, rankings = np.array(read.ids.tolist(), np.int64), read.rankings
         kinds = np.full(len(given), BOOLEAN) if rankings is None else rankings.kind

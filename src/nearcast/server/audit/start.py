@@ -126,7 +126,7 @@ def _living(engine: Engine, first_seq: int) -> Iterator[tuple[int, Restored]]:
 
 def _tenants(live: LiveMessages, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return the tenants of messages: their last word is that of the scope."""
-    start, word = live.words(numbers)
+    start, word, _ = live.words(numbers)
     last = word[start[1:] - 1]
     token = np.where(last < 0, -2 - last, last)  # negative at the beginning of a text
     names = live.vocabulary.tokens().take(pa.array(token)).to_pylist()

@@ -1,4 +1,4 @@
-"""Feeds: the events of a channel from a position on, as they come.
+"""Feeds: the events of a channel, or of a whole tenant, from a position on, as they come.
 
 A feed reads what it has missed from the event store, then the blocks that the matcher hands over,
 and goes back to the store if it falls behind. Live and resumed streams are the same code, and a
@@ -12,7 +12,7 @@ import asyncio
 import time as clocks
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 
     from nearcast.server.delivery.rendering import Rendered, Renderer
     from nearcast.server.matching.events import Block, EventStore
-    from nearcast.server.matching.postings import EventRef
+    from nearcast.server.matching.postings import EventRef, JoinedEvent
+    from nearcast.server.matching.runs import ChosenChannels
 
-__all__ = ["Feed", "Feeds"]
+__all__ = ["ALL_CHANNELS", "Feed", "Feeds"]
+
+ALL_CHANNELS = 0
+"""The channel of feeds of several channels; 0 is no channel of events."""
 
 _MAX_BLOCKS = 64
 _READ_EVENTS = 256
@@ -68,8 +72,16 @@ class Feeds:
 
     def open(self, channel: int, subscriber: str, after: Position) -> Feed:
         """Return a feed of the events of a channel after a position; it must be closed."""
-        feed = Feed(self, channel, subscriber, after)
-        self._of_channel.setdefault(channel, set()).add(feed)
+        own = _Channel(self.events, self.renderer, channel, subscriber)
+        return self._add(Feed(self, channel, own, after))
+
+    def open_joined(self, chosen: ChosenChannels, after: Position) -> Feed:
+        """Return a feed of the events of all chosen channels; it must be closed."""
+        joined = _Channels(self.events, self.renderer, chosen)
+        return self._add(Feed(self, ALL_CHANNELS, joined, after))
+
+    def _add(self, feed: Feed) -> Feed:
+        self._of_channel.setdefault(feed.channel, set()).add(feed)
         self._channels = None
         self.count += 1
         return feed
@@ -93,6 +105,9 @@ class Feeds:
         found = np.intersect1d(block.channels, self._channels, assume_unique=True)
         for channel in found.tolist():
             for feed in self._of_channel[channel]:
+                feed.put(block)
+        if len(block.channels):
+            for feed in self._of_channel.get(ALL_CHANNELS, ()):
                 feed.put(block)
 
     def beat(self) -> None:
@@ -124,8 +139,62 @@ class Feeds:
                 feed.end()
 
 
+class _Channel:
+    """The events of one subscriber or sink.
+
+    `_Channels` has the same methods. ``lost`` and ``count`` return None if the number is unknown.
+    """
+
+    def __init__(
+        self, events: EventStore, renderer: Renderer, channel: int, subscriber: str
+    ) -> None:
+        self._events, self._renderer = events, renderer
+        self._channel, self._subscriber = channel, subscriber
+
+    def of_block(self, block: Block) -> list[EventRef]:
+        return block.events(self._channel)
+
+    def read(self, after: Position, limit: int) -> list[EventRef]:
+        return self._events.read(self._channel, after, limit)
+
+    def render(self, refs: list[EventRef]) -> list[Rendered]:
+        return self._renderer.render(refs, self._subscriber, _READ_BYTES)
+
+    def lost(self, after: Position, first_seq: int) -> int | None:
+        return self._events.lost(self._channel, after, first_seq)
+
+    def count(self, after: Position, last: Position) -> int | None:
+        count = self._events.count(self._channel, after) - self._events.count(self._channel, last)
+        return count or None
+
+
+class _Channels:
+    """The events of several channels; those about one message are one event.
+
+    How many are lost is unknown: what was trimmed is counted for each channel.
+    """
+
+    def __init__(self, events: EventStore, renderer: Renderer, chosen: ChosenChannels) -> None:
+        self._events, self._renderer, self._chosen = events, renderer, chosen
+
+    def of_block(self, block: Block) -> list[JoinedEvent]:
+        return block.joined_events(self._chosen)
+
+    def read(self, after: Position, limit: int) -> list[JoinedEvent]:
+        return self._events.read_joined(self._chosen, after, limit)
+
+    def render(self, refs: list[JoinedEvent]) -> list[Rendered]:
+        return self._renderer.render_joined(refs, _READ_BYTES)
+
+    def lost(self, after: Position, first_seq: int) -> int | None:
+        return None
+
+    def count(self, after: Position, last: Position) -> int | None:
+        return None
+
+
 class Feed:
-    """The events of a channel after ``position``, which moves on as they are taken.
+    """Events after ``position``, which moves on as they are taken.
 
     Attributes
     ----------
@@ -142,9 +211,12 @@ class Feed:
         goes on waiting.
     """
 
-    def __init__(self, feeds: Feeds, channel: int, subscriber: str, after: Position) -> None:
+    def __init__(
+        self, feeds: Feeds, channel: int, source: _Channel | _Channels, after: Position
+    ) -> None:
         self._feeds = feeds
-        self.channel, self.subscriber, self.position = channel, subscriber, after
+        self._source: Any = source
+        self.channel, self.position = channel, after
         self._blocks: deque[Block] = deque()
         self._behind = True
         self._awake = asyncio.Event()
@@ -286,9 +358,9 @@ class Feed:
         return events
 
     def _read_blocks(self) -> list[Rendered]:
-        found: list[EventRef] = []
+        found: list[EventRef | JoinedEvent] = []
         while self._blocks and len(found) < _READ_EVENTS:
-            events = self._blocks.popleft().events(self.channel)
+            events = self._source.of_block(self._blocks.popleft())
             if events and events[0][:2] <= self.position:  # the store had some of them
                 events = [event for event in events if event[:2] > self.position]
             found += events
@@ -297,46 +369,47 @@ class Feed:
         if len(found) > _READ_EVENTS:  # the others from the store, to let other feeds go on
             del found[_READ_EVENTS:]
             self._behind = True
-        rendered = self._feeds.renderer.render(found, self.subscriber, _READ_BYTES)
+        rendered: list[Rendered] = self._source.render(found)
         if len(rendered) < len(found):
             self._behind = True
         return rendered
 
     def _stored(self, after: Position) -> tuple[list[Rendered], bool]:
         """Read the store, and say if events are gone; return whether there may be more."""
-        events, renderer = self._feeds.events, self._feeds.renderer
+        source, renderer = self._source, self._feeds.renderer
         gaps: list[Rendered] = []
         while True:
             first_seq = self._feeds.first_seq
             if after < Position(first_seq - 1):
-                lost = events.lost(self.channel, after, first_seq)
-                gaps += [renderer.gap(after, first_seq, lost)] if lost else []
+                lost = source.lost(after, first_seq)
+                gaps += [renderer.gap(after, first_seq, lost)] if lost != 0 else []
                 after = Position(first_seq - 1)
             try:
-                refs = events.read(self.channel, after, _READ_EVENTS)
+                refs = source.read(after, _READ_EVENTS)
                 rendered, more = self._rendered(refs, after)
                 return gaps + rendered, more or len(refs) == _READ_EVENTS
             except Trimmed:
                 if self._feeds.first_seq == first_seq:  # not because of trimming
                     raise
 
-    def _rendered(self, refs: list[EventRef], after: Position) -> tuple[list[Rendered], bool]:
+    def _rendered(
+        self, refs: list[EventRef | JoinedEvent], after: Position
+    ) -> tuple[list[Rendered], bool]:
         """Render events, with a gap for each range of the log that a repair gave up.
 
         Return whether there are more than fit into `_READ_BYTES`.
         """
-        events, renderer = self._feeds.events, self._feeds.renderer
-        until = refs[-1].seq if len(refs) == _READ_EVENTS else events.last_seq
+        source, renderer = self._source, self._feeds.renderer
+        until = refs[-1].seq if len(refs) == _READ_EVENTS else self._feeds.events.last_seq
         for first, last in renderer.lost:
             if last <= after.seq or until < first:
                 continue
             before = [ref for ref in refs if ref.seq < first]
-            rendered = renderer.render(before, self.subscriber, _READ_BYTES)
+            rendered: list[Rendered] = source.render(before)
             if len(rendered) == len(before):
                 begin = max(after, Position(first - 1))
-                count = events.count(self.channel, begin)
-                count -= events.count(self.channel, Position(last))
-                rendered.append(renderer.gap(begin, last + 1, count or None))
+                count = source.count(begin, Position(last))
+                rendered.append(renderer.gap(begin, last + 1, count))
             return rendered, True
-        rendered = renderer.render(refs, self.subscriber, _READ_BYTES)
+        rendered = source.render(refs)
         return rendered, len(rendered) < len(refs)

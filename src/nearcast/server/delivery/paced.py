@@ -117,8 +117,10 @@ class Paces:
         self._saving: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
-    async def of(self, tenant: int, subscriber: str, channel: int) -> Pace:
-        """Return the pace of a subscriber."""
+    async def of(self, tenant: int, subscriber: str | None, channel: int) -> Pace:
+        """Return the pace of a subscriber; nothing waits for one who watches all of them."""
+        if subscriber is None:
+            return Pace(PacingSettings(), self._now_us)
         pace = self._paces.get(channel)
         if pace is None:
             settings, saved = await asyncio.to_thread(self._load, tenant, subscriber, channel)

@@ -25,8 +25,10 @@ from nearcast.server.matching.postings import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nearcast.server.log import Log
-    from nearcast.server.matching.postings import EventRef
+    from nearcast.server.matching.postings import EventRef, JoinedEvent
     from nearcast.server.matching.registry import Registry
     from nearcast.storage.log import Record
 
@@ -51,6 +53,9 @@ _REASONS = {
 }
 _encode = msgspec.json.Encoder().encode
 _START = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_JOINED_MATCHES = 1_000
+"""How many matches of an event of several subscribers are listed; the others are counted."""
+
 _KEPT_SOURCES = 4096
 _KEPT_IDS = 100_000
 
@@ -142,16 +147,15 @@ class Renderer:
     ) -> list[Rendered]:
         """Return events of a subscriber as bytes: all, or the first ones that have this size."""
         subject = json_text(subscriber)
-        if max_bytes is None:
-            return [self._event(ref, subject) for ref in refs]
-        rendered: list[Rendered] = []
-        for ref in refs:
-            event = self._event(ref, subject)
-            rendered.append(event)
-            max_bytes -= len(event.body)
-            if max_bytes <= 0:
-                break
-        return rendered
+        return _fitting((self._event(ref, subject) for ref in refs), max_bytes)
+
+    def render_joined(self, events: list[JoinedEvent], max_bytes: int) -> list[Rendered]:
+        """Return events of several subscribers as bytes, the first ones that have this size.
+
+        They have no subject: each match names its subscriber. At most `MAX_JOINED_MATCHES` are
+        listed.
+        """
+        return _fitting((self._joined_event(event) for event in events), max_bytes)
 
     @property
     def first_seq(self) -> int:
@@ -193,8 +197,47 @@ class Renderer:
         return self._any_event(ref, subject, source)
 
     def _any_event(self, ref: EventRef, subject: bytes, source: _Source) -> Rendered:
-        message = source.message if ref.message in (0, ref.seq) else self.message(ref.message)
         kind = _kind(ref)
+        if ref.message:
+            matches = b",".join([self._match(*match) for match in ref.matches])
+            data = b'{"message":%s,"matches":[%s]}' % (self._message_of(ref, source), matches)
+        else:
+            id = self._id(ref.matches[0][0])
+            data = b'{"subscriptionId":%s%s}' % (id, _REASONS.get(kind, b""))
+        return self._cloud_event(ref, kind, source, b'"subject":%s,' % subject, data)
+
+    def _joined_event(self, event: JoinedEvent) -> Rendered:
+        source, kind = self._source(event.seq), _kind(event)
+        names = [
+            json_text(self._registry.channel(one).subscriber)
+            for one in event.channels[:MAX_JOINED_MATCHES]
+        ]
+        if event.message:
+            listed = zip(names, event.matches, strict=False)
+            matches = b",".join([self._match(*match, subscriber=name) for name, match in listed])
+            omitted = len(event.matches) - len(names)
+            data = b'{"message":%s,"matches":[%s]%s}' % (
+                self._message_of(event, source),
+                matches,
+                b',"omitted":%d' % omitted if omitted else b"",
+            )
+        else:
+            id = self._id(event.matches[0][0])
+            reason = _REASONS.get(kind, b"")
+            data = b'{"subscriptionId":%s,"subscriber":%s%s}' % (id, names[0], reason)
+        return self._cloud_event(event, kind, source, b"", data)
+
+    def _message_of(self, ref: EventRef | JoinedEvent, source: _Source) -> bytes:
+        return source.message if ref.message == ref.seq else self.message(ref.message)
+
+    def _cloud_event(
+        self,
+        ref: EventRef | JoinedEvent,
+        kind: int,
+        source: _Source,
+        subject: bytes,
+        data: bytes,
+    ) -> Rendered:
         name = _TYPES[kind]
         id = event_id(source.epoch, ref.position)
         body = b"".join(
@@ -205,26 +248,23 @@ class Renderer:
                 name,
                 b'","time":"',
                 source.time,
-                b'","subject":',
+                b'",',
                 subject,
-                b',"datacontenttype":"application/json","data":',
-                self._data(ref, kind, message),
+                b'"datacontenttype":"application/json","data":',
+                data,
                 b"}",
             ]
         )
         return Rendered(ref.position, id, name, body, source.time_us)
 
-    def _data(self, ref: EventRef, kind: int, message: bytes) -> bytes:
-        if not ref.message:
-            id = self._id(ref.matches[0][0])
-            return b'{"subscriptionId":%s%s}' % (id, _REASONS.get(kind, b""))
-        matches = b",".join([self._match(*match) for match in ref.matches])
-        return b'{"message":%s,"matches":[%s]}' % (message, matches)
-
-    def _match(self, handle: int, kind: int, score: float) -> bytes:
+    def _match(
+        self, handle: int, kind: int, score: float, subscriber: bytes | None = None
+    ) -> bytes:
         id = self._id(handle)
         sign = b"1" if kind == MATCH else b"-1"
         scored = b"" if math.isnan(score) else b',"score":' + repr(score).encode()
+        if subscriber is not None:
+            scored += b',"subscriber":' + subscriber
         return b'{"subscriptionId":%s%s,"sign":%s}' % (id, scored, sign)
 
     def _source(self, seq: int) -> _Source:
@@ -268,7 +308,20 @@ class Renderer:
         return found
 
 
-def _kind(ref: EventRef) -> int:
+def _fitting(events: Iterator[Rendered], max_bytes: int | None) -> list[Rendered]:
+    """Return all events, or the first ones that have a size."""
+    if max_bytes is None:
+        return [*events]
+    rendered: list[Rendered] = []
+    for event in events:
+        rendered.append(event)
+        max_bytes -= len(event.body)
+        if max_bytes <= 0:
+            break
+    return rendered
+
+
+def _kind(ref: EventRef | JoinedEvent) -> int:
     """Return the kind of an event: a match if one of its matches begins."""
     kind = ref.matches[0][1]
     if kind == MATCH or len(ref.matches) == 1:

@@ -54,8 +54,8 @@ class Principal(NamedTuple):
             detail = f"this needs the role {needed}; the key has {own}"
             raise Problem(403, "PERMISSION_DENIED", detail)
 
-    def require_subscriber(self, name: str) -> None:
-        """Raise a problem of status 403 if another subscriber may not be used."""
+    def require_subscriber(self, name: str | None) -> None:
+        """Raise a problem of status 403 if a subscriber, or None for all, may not be used."""
         if self.subscriber is not None and self.subscriber != name:
             detail = f"this key or token is only for the subscriber {self.subscriber!r}"
             raise Problem(403, "PERMISSION_DENIED", detail)

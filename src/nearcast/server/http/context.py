@@ -49,6 +49,7 @@ __all__ = [
     "TenantLimits",
     "context_of",
     "may",
+    "named_reader",
     "named_subscriber",
 ]
 
@@ -209,10 +210,11 @@ class Context:
             found = self._limits[tenant] = TenantLimits.of(given, self.settings)
         return found
 
-    async def feed(self, tenant: int, subscriber: str, after: Position) -> PacedFeed:
+    async def feed(self, tenant: int, subscriber: str | None, after: Position) -> PacedFeed:
         """Return the events of a subscriber after a position, when it wants them.
 
-        The feed must be closed.
+        Without a subscriber, those of all subscribers of the tenant as they come. The feed must be
+        closed.
         """
         feed = await self.service.feed(tenant, subscriber, after)
         try:
@@ -349,3 +351,13 @@ def named_subscriber(principal: Principal, given: str | None) -> str:
         raise InvalidInput("subscriber", name, "must have 1 to 256 printable characters")
     principal.require_subscriber(name)
     return name
+
+
+def named_reader(principal: Principal, given: str | None, everyone: bool) -> str | None:
+    """Return the subscriber whose events a request reads, if it may; None for all of the tenant."""
+    if not everyone:
+        return named_subscriber(principal, given)
+    if given is not None:
+        raise InvalidInput("subscriber", given, "cannot be given together with all=1")
+    principal.require_subscriber(None)
+    return None

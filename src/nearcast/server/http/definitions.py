@@ -78,7 +78,7 @@ _PATHS = {
     "north": _REGION + ".north",
     "radius_m": _REGION + ".radius",
 }
-_READ_ONLY = ("startsAt", "expiresAt", "version")
+_READ_ONLY = ("startsAt", "expiresAt", "version", "warnings")
 _ENDED = ("EXPIRED", "DELETED")
 
 

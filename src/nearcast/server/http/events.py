@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -17,15 +18,16 @@ from nearcast.server.delivery.rendering import event_id, json_text, sse_frame
 from nearcast.server.http.answers import accepted_type
 from nearcast.server.http.auth import Principal
 from nearcast.server.http.connections import connection_of
-from nearcast.server.http.context import Context, context_of, may, named_subscriber
+from nearcast.server.http.context import Context, context_of, may, named_reader
 from nearcast.server.http.correlators import correlator_of
 from nearcast.server.http.messages import JSON, NDJSON
+from nearcast.server.http.models import timestamp_text
 from nearcast.server.http.parameters import check_names
 from nearcast.server.http.problems import Problem, problem_of
 from nearcast.server.http.subscribers import resolved_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -39,7 +41,8 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["events"])
 SSE = "text/event-stream"
-_WEBSOCKET_PARAMETERS = ("access_token", "cursor", "subscriber")
+_WEBSOCKET_PARAMETERS = ("access_token", "all", "cursor", "subscriber")
+_EXPIRING_S = 60.0
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _EXAMPLE = (
     "id: 1795888800-42\nevent: match\n"
@@ -70,6 +73,13 @@ async def read_events(
         str | None,
         Query(min_length=1, max_length=256, description="Whose events; those of the key's own."),
     ] = None,
+    everyone: Annotated[
+        bool,
+        Query(
+            alias="all",
+            description="The events of all subscribers of the tenant; each match names its own.",
+        ),
+    ] = False,
     cursor: Annotated[
         str | None,
         Query(
@@ -95,7 +105,7 @@ async def read_events(
     on after it. If that is no longer possible, the first event is a `gap`.
     """
     context = context_of(request)
-    name = named_subscriber(principal, subscriber)
+    name = named_reader(principal, subscriber, everyone)
     accept = ",".join(request.headers.getlist("accept"))
     if poll:
         accepted_type(accept, [JSON])
@@ -111,7 +121,7 @@ async def read_events(
         finally:
             feed.feed.close()
     feed.feed.allowed = lambda: context.authenticator.allows(request.scope)
-    return EventStream(context, feed, gap, lines=lines)
+    return EventStream(context, feed, gap, lines=lines, expires_s=principal.expires_s)
 
 
 @router.websocket("/events")
@@ -123,9 +133,10 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
         context.limiter.check_request(principal.tenant)
         principal.require("subscribe")
         check_names(websocket.query_params, _WEBSOCKET_PARAMETERS)
-        name = named_subscriber(principal, websocket.query_params.get("subscriber"))
-        given = websocket.query_params.get("cursor") or "now"
-        position, gap = await resolved_position(context, principal, name, given)
+        given = websocket.query_params
+        name = named_reader(principal, given.get("subscriber"), _is_set(given, "all"))
+        cursor = given.get("cursor") or "now"
+        position, gap = await resolved_position(context, principal, name, cursor)
     except (Problem, InvalidInput) as error:
         problem = error if isinstance(error, Problem) else problem_of(error)
         await websocket.send_denial_response(problem.response(correlator_of(websocket.scope)))
@@ -134,6 +145,7 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
     feed = paced.feed
     feed.allowed = lambda: context.authenticator.allows(websocket.scope)
     watcher = asyncio.create_task(_watch(websocket, feed))
+    expiry = _Expiry(feed, principal.expires_s)
     context.missing(gap, "websocket")
     streams = context.metrics.streams.labels("websocket")
     streams.inc()
@@ -146,13 +158,24 @@ async def read_events_by_websocket(websocket: WebSocket) -> None:
             for event in events:
                 await websocket.send_text(_object(event).decode())
             context.delivered(events, "websocket")
+            if expiry.is_due():
+                await websocket.send_text((b'{"expiring":%s}' % expiry.data).decode())
         await websocket.close(1012)
     except (WebSocketDisconnect, RuntimeError):
         pass  # it is gone
     finally:
         streams.dec()
         watcher.cancel()
+        expiry.cancel()
         feed.close()
+
+
+def _is_set(parameters: Mapping[str, str], name: str) -> bool:
+    """Return whether a parameter is 1 or true; HTTP requests are checked by their models."""
+    given = parameters.get(name, "0").lower()
+    if given not in ("0", "1", "false", "true"):
+        raise InvalidInput(name, given, "must be 0 or 1")
+    return given in ("1", "true")
 
 
 async def _watch(websocket: WebSocket, feed: Feed) -> None:
@@ -198,6 +221,38 @@ async def _poll(
     return Response(body, media_type=JSON, headers=_HEADERS)
 
 
+class _Expiry:
+    """Tells once, a minute before it happens, that the token of a stream expires.
+
+    For a stream that is opened less than two minutes before, it is after half of the time that is
+    left: clients that renew their tokens then do not do it all the time.
+    """
+
+    def __init__(self, feed: Feed, expires_s: int | None) -> None:
+        self._feed, self._due = feed, False
+        self._timer: asyncio.TimerHandle | None = None
+        self.data = b""
+        if expires_s is not None:
+            self.data = b'{"expiresAt":%s}' % json_text(timestamp_text(expires_s * 1_000_000))
+            left_s = expires_s - time.time()
+            wait_s = max(left_s - _EXPIRING_S, left_s / 2)
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._wake)
+
+    def _wake(self) -> None:
+        self._due = True
+        self._feed.wake()
+
+    def is_due(self) -> bool:
+        """Return whether it is time to tell; only once."""
+        due, self._due = self._due and not self._feed.ended, False
+        return due
+
+    def cancel(self) -> None:
+        """Forget about it: the stream has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class EventStream(Response):
     """An answer without end: events as they come.
 
@@ -206,13 +261,22 @@ class EventStream(Response):
     event store later.
     """
 
-    def __init__(self, context: Context, paced: PacedFeed, gap: Gap | None, *, lines: bool) -> None:
+    def __init__(
+        self,
+        context: Context,
+        paced: PacedFeed,
+        gap: Gap | None,
+        *,
+        lines: bool,
+        expires_s: int | None,
+    ) -> None:
         super().__init__(media_type=NDJSON if lines else SSE, headers=_HEADERS)
         del self.headers["content-length"]
         self._context, self._paced, self._gap = context, paced, gap
         self._feed = paced.feed
         self._frame: Callable[[Rendered], bytes] = _line if lines else sse_frame
         self._lines = lines
+        self._expiry = _Expiry(self._feed, expires_s)
         self._kind = "ndjson" if lines else "sse"
         self._abort: Callable[[], object] | None = None
 
@@ -233,13 +297,16 @@ class EventStream(Response):
                 if events:
                     await self._write(send, b"".join(map(self._frame, events)))
                     self._context.delivered(events, self._kind)
-                else:
+                if self._expiry.is_due():
+                    await self._write(send, self._expiring())
+                elif not events:
                     await self._write(send, self._bookmark())
             with suppress(OSError, RuntimeError):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             streams.dec()
             watcher.cancel()
+            self._expiry.cancel()
             self._feed.close()
 
     def _send(self, connection: Connection, events: list[Rendered]) -> None:
@@ -274,11 +341,18 @@ class EventStream(Response):
 
     def _bookmark(self) -> bytes:
         """Return the present position, for clients to come back to; it keeps connections alive."""
+        return b"\n" if self._lines else b"id: %s\n\n" % self._cursor()
+
+    def _expiring(self) -> bytes:
+        """Return what says that the token ends soon, with the cursor to go on from."""
+        data = self._expiry.data
         if self._lines:
-            return b"\n"
+            return b'{"expiring":%s}\n' % data
+        return b"id: %s\nevent: expiring\ndata: %s\n\n" % (self._cursor(), data)
+
+    def _cursor(self) -> bytes:
         position = self._paced.position
-        epoch = self._context.service.epoch_at(position)
-        return b"id: %s\n\n" % event_id(epoch, position).encode()
+        return event_id(self._context.service.epoch_at(position), position).encode()
 
 
 def _object(event: Rendered) -> bytes:

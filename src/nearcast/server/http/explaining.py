@@ -13,11 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nearcast.errors import StorageError
-from nearcast.model import Message, Subscription
+from nearcast.model import Message, Subscription, expression_hints
+from nearcast.model.checks import stored_before
 from nearcast.server.delivery.rendering import event_id
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
-from nearcast.server.http.context import context_of, may, named_subscriber
+from nearcast.server.http.context import context_of, may, named_reader
 from nearcast.server.http.definitions import definition_of
 from nearcast.server.http.messages import JSON, parse_messages
 from nearcast.server.http.models import Resource, SubscriptionRequest
@@ -35,6 +36,7 @@ from nearcast.server.service import parse_event_id
 if TYPE_CHECKING:
     from nearcast.engine import Engine
     from nearcast.model import Explanation
+    from nearcast.server.matching.postings import EventRef, JoinedEvent
     from nearcast.server.service import Service
 
 __all__ = ["router"]
@@ -43,6 +45,9 @@ router = APIRouter(tags=["explanations"])
 Reader = Annotated[Principal, Depends(may("subscribe"))]
 
 _MAX_RECORDS = 50_000
+_MAX_EXPLAINED = 100
+"""How many subscriptions of an event of all subscribers are explained."""
+
 _PLACE = frozenset({"lon", "lat", "radius_m", "west", "south", "east", "north", "geometry"})
 _decode = msgspec.msgpack.Decoder(Definition).decode
 _decode_place = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -99,6 +104,7 @@ def _example(example: dict[str, Any], about: str) -> dict[int | str, dict[str, A
     responses=_example(
         {
             "weightsVersion": 3,
+            "warnings": [],
             "matched": 1,
             "messages": [{"id": "1795888800-42", "message": _MESSAGE, **_EXPLANATION}],
         },
@@ -108,7 +114,8 @@ def _example(example: dict[str, Any], about: str) -> dict[int | str, dict[str, A
 async def preview(given: PreviewRequest, request: Request, principal: Reader) -> Response:
     """Tell which messages a subscription would have matched, before it is made.
 
-    Scores are split into words and place. Nothing is stored.
+    Scores are split into words and place. `warnings` says what in the expression is valid and
+    probably not meant. Nothing is stored.
     """
     context = context_of(request)
     limits = context.limits(principal.tenant)
@@ -128,6 +135,7 @@ async def preview(given: PreviewRequest, request: Request, principal: Reader) ->
     return json_answer(
         {
             "weightsVersion": engine.stats().weights_version,
+            "warnings": expression_hints(subscription.expression or ""),
             "matched": sum(one["matches"] for one in shown),
             "messages": shown,
         }
@@ -154,6 +162,13 @@ async def explain(
         str | None,
         Query(min_length=1, max_length=256, description="Whose event; that of the key's own."),
     ] = None,
+    everyone: Annotated[
+        bool,
+        Query(
+            alias="all",
+            description="The id is that of an event of all subscribers.",
+        ),
+    ] = False,
     subscription_id: Annotated[
         str | None,
         Query(
@@ -169,7 +184,7 @@ async def explain(
     score that the event had, and differs if they have changed.
     """
     context = context_of(request)
-    name = named_subscriber(principal, subscriber)
+    name = named_reader(principal, subscriber, everyone)
     found = await asyncio.to_thread(
         _explained, context.service, principal, name, id, subscription_id
     )
@@ -253,7 +268,11 @@ class _Pair(NamedTuple):
 
 
 def _explained(
-    service: Service, principal: Principal, subscriber: str, id: str, subscription_id: str | None
+    service: Service,
+    principal: Principal,
+    subscriber: str | None,
+    id: str,
+    subscription_id: str | None,
 ) -> dict[str, Any] | None:
     parsed = parse_event_id(id)
     if parsed is None or not service.log.first_seq <= parsed[1].seq <= service.events.last_seq:
@@ -277,16 +296,20 @@ def _explained(
 
 
 def _event(
-    service: Service, tenant: int, subscriber: str, position: Position
+    service: Service, tenant: int, subscriber: str | None, position: Position
 ) -> tuple[int | None, list[_Pair]]:
     """Return the message of an event, and its subscriptions."""
-    channel = service.registry.channel_of(Channel(tenant, subscriber))
     seq, k = position
     before = Position(seq, k - 1) if k else Position(seq - 1)
-    found = service.events.read(channel, before, 1, seq) if channel else []
+    found: list[EventRef] | list[JoinedEvent]
+    if subscriber is None:
+        found = service.events.read_joined(service.subscribers_of(tenant), before, 1, seq)
+    else:
+        channel = service.registry.channel_of(Channel(tenant, subscriber))
+        found = service.events.read(channel, before, 1, seq) if channel else []
     if not found or found[0].position != position or not found[0].message:
         return None, []
-    matches = found[0].matches
+    matches = found[0].matches if subscriber else found[0].matches[:_MAX_EXPLAINED]
     pairs = [_Pair(handle, 1 if kind == MATCH else -1, score) for handle, kind, score in matches]
     return found[0].message, pairs
 
@@ -324,8 +347,9 @@ def _explain_pair(service: Service, seq: int, blob: bytes, pair: _Pair) -> dict[
     if place is not None:
         row = {name: value for name, value in row.items() if name not in _PLACE}
         row |= _decode_place(place)
-    subscription = Subscription.from_dict({"id": pair.handle, **row})
-    shown |= _shown(service.engine.explain(_message(blob), subscription))
+    with stored_before():
+        subscription = Subscription.from_dict({"id": pair.handle, **row})
+        shown |= _shown(service.engine.explain(_message(blob), subscription))
     if not math.isnan(pair.score):
         shown["scoreThen"] = pair.score
     return shown

@@ -455,6 +455,11 @@ class Subscription(_Envelope):
     sinkCredential: WebhookSecret | None = Field(
         default=None, description="Only in the answer for which the server made the secret."
     )
+    warnings: list[str] | None = Field(
+        default=None,
+        description="Only in answers to changes: what is valid and probably not meant, such as a "
+        "lower-case `or`.",
+    )
 
 
 class SubscriptionPage(Resource):

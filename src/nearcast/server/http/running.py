@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvicorn
 
+from nearcast.compiled.first_calls import compile_at_once
 from nearcast.errors import NearcastError
 from nearcast.server.http.app import create_app
 from nearcast.server.http.connections import HttpProtocol
 from nearcast.server.http.logs import JsonFormatter
+from nearcast.server.http.starting import answering_while_starting
 from nearcast.server.opening import first_key, open_service
 from nearcast.server.warming import compile_kernels
 
@@ -97,8 +99,10 @@ def serve(
     _log_to_stderr(logging.WARNING if settings is not None and settings.demo else logging.INFO)
     address = _bound(host, port)
     _free_at_once()
-    compile_kernels()
-    service = open_service(where)  # here, where what goes wrong is the caller's to tell
+    compile_at_once()
+    with answering_while_starting(address):
+        compile_kernels()
+        service = open_service(where)  # here, where what goes wrong is the caller's to tell
     app = create_app(lambda: service, settings)
     config = uvicorn.Config(
         app,
@@ -141,7 +145,7 @@ async def _watched(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _bound(host: str, port: int) -> socket:
-    """Return a socket with an address of its own, which nobody can connect to yet."""
+    """Return a socket with an address of its own, which does not listen yet."""
     found = socket(AF_INET6 if ":" in host else AF_INET)
     found.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
     try:

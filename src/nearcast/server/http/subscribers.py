@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nearcast.errors import InvalidInput
 from nearcast.server.delivery.pacing import PacingSettings
 from nearcast.server.delivery.rendering import event_id
 from nearcast.server.http.answers import json_answer
@@ -124,9 +125,14 @@ async def read_cursor(
 
 
 async def resolved_position(
-    context: Context, principal: Principal, subscriber: str, cursor: str
+    context: Context, principal: Principal, subscriber: str | None, cursor: str
 ) -> tuple[Any, Gap | None]:
     """Return the position of a cursor, and what is missing after it; ``@name`` is a kept one."""
+    if subscriber is None:
+        if cursor.startswith("@"):
+            problem = "is kept for one subscriber; give an id, now, earliest or a time with all=1"
+            raise InvalidInput("cursor", cursor, problem)
+        return context.service.position(cursor)
     if cursor.startswith("@"):
         state = context.service.state
         row = await asyncio.to_thread(state.cursor, principal.tenant, subscriber, cursor[1:])

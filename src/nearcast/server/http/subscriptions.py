@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from starlette.requests import Request
 
 from nearcast.errors import InvalidInput
+from nearcast.model import expression_hints
 from nearcast.server.delivery.signing import new_secret
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
@@ -293,11 +294,14 @@ async def _answer(
     row = await asyncio.to_thread(context.service.state.definition_of, outcome.handle)
     if row is None:
         raise Problem(404, "NOT_FOUND", _NO_SUCH)
-    return _shown(row, status, secret)
+    return _shown(row, status, secret, warn=True)
 
 
-def _shown(row: Row, status: int, secret: str | None = None) -> Response:
+def _shown(row: Row, status: int, secret: str | None = None, *, warn: bool = False) -> Response:
     resource = resource_of(row)
+    hints = expression_hints(definition_in(row).row.get("expression") or "") if warn else []
+    if hints:
+        resource["warnings"] = hints
     if secret is not None:
         resource["sinkCredential"] = {"credentialType": "WEBHOOKSECRET", "secret": secret}
     headers = {"ETag": f'"{row.version}"'}

@@ -11,3 +11,7 @@ goes to Kafka under its event id, so a match finds it again. The matches that co
 of the log as well, each together with the offsets up to which the topic was read: so after a crash
 none is missing, and none comes twice. Events follow from the log as they always do.
 """
+
+from nearcast.extras import require
+
+require("kafka", "nearcast.server.kafka")

@@ -8,6 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from nearcast.columns import NEVER
+from nearcast.model.checks import stored_before
 from nearcast.server.matching.postings import ENDED_DELETED, STARTED, UPDATED
 from nearcast.server.matching.registry import ACTIVE, ENDED, NEW, PAUSED, WANTS, Channel, Row
 from nearcast.server.matching.tables import subscription_table
@@ -259,10 +260,12 @@ class Changes:
         others = {h: p for h, p in self._put.items() if h not in plain}
         refused: dict[int, str] = {}
         if plain:
-            rejects = self._engine.subscribe_table(self._table(plain), initial=False)
+            with stored_before():
+                rejects = self._engine.subscribe_table(self._table(plain), initial=False)
             refused |= _reasons([*plain], rejects)
         if others:
-            replaced = self._engine.replace_table(self._table(others), upsert=True)
+            with stored_before():
+                replaced = self._engine.replace_table(self._table(others), upsert=True)
             refused |= _reasons([*others], replaced.rejects)
             self.updates = replaced.updates
             self.seq_of = {handle: put.seq for handle, put in others.items()}

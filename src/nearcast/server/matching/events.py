@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.server.matching.runs import EventLists
+    from nearcast.server.matching.postings import JoinedEvent
+    from nearcast.server.matching.runs import ChosenChannels, EventLists
 
 __all__ = ["Block", "DamagedEvents", "EventStore", "Tail"]
 
@@ -99,6 +100,11 @@ class Block:
             self._lists = lists, dict(zip(run.channels.tolist(), ranges, strict=True))
         lists, where = self._lists
         return lists.refs(*where.get(channel, (0, 0)))
+
+    def joined_events(self, chosen: ChosenChannels) -> list[JoinedEvent]:
+        """Return the events of all chosen channels in order."""
+        run = self._run
+        return [] if run is None else run.read_joined(chosen, Position(0), run.rows, None)
 
 
 class _View(NamedTuple):
@@ -325,6 +331,17 @@ class EventStore:
         found: list[EventRef] = []
         for run in self._view.runs_between(after, until):
             found += run.read(channel, after, limit - len(found), until)
+            if len(found) >= limit:
+                break
+        return found
+
+    def read_joined(
+        self, chosen: ChosenChannels, after: Position, limit: int, until: int | None = None
+    ) -> list[JoinedEvent]:
+        """Return the first events of all chosen channels after a position; otherwise as `read`."""
+        found: list[JoinedEvent] = []
+        for run in self._view.runs_between(after, until):
+            found += run.read_joined(chosen, after, limit - len(found), until)
             if len(found) >= limit:
                 break
         return found

@@ -28,6 +28,7 @@ __all__ = [
     "UNMATCH",
     "UPDATED",
     "EventRef",
+    "JoinedEvent",
     "Position",
     "Postings",
 ]
@@ -77,6 +78,32 @@ class EventRef(NamedTuple):
     k: int
     message: int
     matches: list[tuple[int, int, float]]
+
+    @property
+    def position(self) -> Position:
+        """The position after this event."""
+        return Position(self.seq, self.k)
+
+
+class JoinedEvent(NamedTuple):
+    """An event of several channels: what they tell about one message, or one lifecycle event.
+
+    Attributes
+    ----------
+    seq, k
+        The record of the log, and the number of the event within the record. Events of a record
+        are numbered in the order of channels and, within a channel, of its own numbers.
+    message
+        The seq of the message; 0 for a lifecycle event.
+    matches, channels
+        As in `EventRef`, and the channel of each.
+    """
+
+    seq: int
+    k: int
+    message: int
+    matches: list[tuple[int, int, float]]
+    channels: list[int]
 
     @property
     def position(self) -> Position:

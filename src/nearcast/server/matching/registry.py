@@ -66,8 +66,8 @@ _ROW = np.dtype(
     ]
 )
 _GENERATED = "sub-"
-_SINK, _RETIRED = "sink\0", "retired\0"
-"""How the keys of channels of sinks begin; a retired one gets no more events."""
+_SUBSCRIBER, _SINK, _RETIRED = "subscriber\0", "sink\0", "retired\0"
+"""How the keys of channels begin; a retired sink gets no more events."""
 
 _MIN_EXPIRING = 1024
 
@@ -103,7 +103,7 @@ class Channel(NamedTuple):
     @property
     def key(self) -> str:
         """The channel as a text that no other channel has."""
-        kind = "subscriber\0" if self.url is None else _SINK
+        kind = _SUBSCRIBER if self.url is None else _SINK
         return kind + "\0".join([str(self.tenant), self.subscriber, self.url or ""])
 
 
@@ -149,6 +149,7 @@ class Registry:
         self._ids: dict[int, dict[str, int]] = {}  # by tenant and id
         self._channels: dict[str, int] = {}
         self._channel_keys: list[str] = []
+        self._subscriber_tenants = GrowingArray(np.empty(0, np.int64))  # by channel
         self._expiring: list[tuple[int, int]] = []
         self.ranked_count = 0
         self.per_tenant: dict[int, int] = {}
@@ -192,6 +193,11 @@ class Registry:
         kind, tenant, subscriber, url = self._channel_keys[number].split("\0")
         return Channel(int(tenant), subscriber, None if kind == "subscriber" else url)
 
+    def is_subscriber_of(self, tenant: int, channels: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Tell which channels are those of subscribers of a tenant, and not of sinks."""
+        chosen: NDArray[np.bool_] = self._subscriber_tenants.view[channels] == tenant
+        return chosen
+
     def is_sink(self, number: int) -> bool:
         """Return whether there is a channel with this number, and it is that of a sink."""
         known = 0 < number < len(self._channel_keys)
@@ -217,6 +223,7 @@ class Registry:
     def _add_channel(self, key: str) -> int:
         number = len(self._channel_keys)
         self._channel_keys.append(key)
+        self._subscriber_tenants.push(_subscriber_tenant(key))
         self._channels[key] = number
         return number
 
@@ -356,6 +363,8 @@ class Registry:
             if status[handle] < DELETED:
                 registry._ids.setdefault(int(tenant[handle]), {})[name] = handle
         registry._channel_keys = _strings("channels", arrays)
+        tenants = [_subscriber_tenant(key) for key in registry._channel_keys]
+        registry._subscriber_tenants = GrowingArray(np.array(tenants, np.int64))
         registry._channels = {
             key: number
             for number, key in enumerate(registry._channel_keys)
@@ -367,6 +376,12 @@ class Registry:
         registry.per_tenant = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
         registry._expiring = registry._all_expiring()
         return registry
+
+
+def _subscriber_tenant(key: str) -> int:
+    """Return the tenant of the subscriber whose channel has a key; -1 if it is no subscriber's."""
+    kind, _, rest = key.partition("\0")
+    return int(rest.partition("\0")[0]) if kind + "\0" == _SUBSCRIBER else -1
 
 
 def _units(box: Box) -> tuple[int, ...]:

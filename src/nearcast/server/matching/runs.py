@@ -8,24 +8,28 @@ in one run, and those of one event are adjacent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.server.matching.postings import ALL, MATCH, EventRef
+from nearcast.server.matching.postings import ALL, MATCH, EventRef, JoinedEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from nearcast.server.matching.postings import Position, Postings
 
-__all__ = ["EventLists", "Published", "Run"]
+__all__ = ["ChosenChannels", "EventLists", "Published", "Run"]
 
 _SMALL = 1 << 16  # numpy sorts 16-bit integers by radix
 _NAN = float("nan")
 _COLUMNS = ("seq", "handle", "message", "kind", "score")
+
+ChosenChannels = Callable[["NDArray[np.uint32]"], "NDArray[np.bool_]"]
+"""Tells which of some channels are meant."""
 
 
 class EventLists(NamedTuple):
@@ -129,7 +133,9 @@ class Run:
         if len(runs) == 1:
             return runs[0]
         names = dict.fromkeys(name for name in _COLUMNS for run in runs if name in run.columns())
-        columns = {name: np.concatenate([run._column(name) for run in runs]) for name in names}
+        columns = {
+            name: np.concatenate([run._column(name, slice(None)) for run in runs]) for name in names
+        }
         channel = np.concatenate([run._channel_of_rows() for run in runs])
         return cls._sorted(runs[0].base, runs[-1].last_seq, channel, columns)
 
@@ -197,6 +203,48 @@ class Run:
             lists = self._lists(_Events(events.row[chosen.start :], events.k[chosen]), end)
             found += lists.refs(0, len(lists.k))
             first, skip = end, 0
+        return found
+
+    def read_joined(
+        self, chosen: ChosenChannels, after: Position, limit: int, until: int | None
+    ) -> list[JoinedEvent]:
+        """Return up to ``limit`` events of all chosen channels after a position."""
+        if after.seq > self.last_seq or (until is not None and until < self.base):
+            return []
+        rows = np.flatnonzero(np.repeat(chosen(self.channels), np.diff(self.start)))
+        if len(rows) and self.check is not None:
+            self.check(int(rows[0]), int(rows[-1]) + 1)
+        seq = self.seq[rows].astype(np.int64) + self.base
+        wanted = seq >= after.seq
+        if until is not None:
+            wanted &= seq <= until
+        rows, seq = rows[wanted], seq[wanted]
+        found: list[JoinedEvent] = []
+        while len(rows) and len(found) < limit:
+            most = min(2 * limit + 64, len(rows)) - 1
+            now = seq <= np.partition(seq, most)[most]  # whole seqs
+            found += [one for one in self._joined(rows[now]) if one.position > after]
+            rows, seq = rows[~now], seq[~now]
+        return found[:limit]
+
+    def _joined(self, rows: NDArray[np.intp]) -> list[JoinedEvent]:
+        rows = rows[np.argsort(self.seq[rows], kind="stable")]  # channels stay in their order
+        seqs = (self.seq[rows].astype(np.int64) + self.base).tolist()
+        channels = self.channels[self.start.searchsorted(rows, side="right") - 1].tolist()
+        columns = [self._column(name, rows).tolist() for name in _COLUMNS[1:]]
+        found: list[JoinedEvent] = []
+        of_message: dict[tuple[int, int], JoinedEvent] = {}
+        for seq, channel, handle, message, kind, score in zip(
+            seqs, channels, *columns, strict=True
+        ):
+            event = of_message.get((seq, message)) if message else None
+            if event is None:
+                k = found[-1].k + 1 if found and found[-1].seq == seq else 0
+                event = JoinedEvent(seq, k, message, [], [])
+                found.append(event)
+                of_message[seq, message] = event
+            event.matches.append((handle, kind, score))
+            event.channels.append(channel)
         return found
 
     def count(self, channel: int, after: Position) -> int:
@@ -343,14 +391,15 @@ class Run:
     def _channel_of_rows(self) -> NDArray[np.uint32]:
         return np.repeat(self.channels, np.diff(self.start))
 
-    def _column(self, name: str) -> NDArray[Any]:
-        """Return a column, also one that was left out."""
+    def _column(self, name: str, rows: NDArray[np.intp] | slice) -> NDArray[Any]:
+        """Return some rows of a column, also of one that was left out."""
         column = self.columns().get(name)
         if column is not None:
-            return column
+            return column[rows]
+        seq = self.seq[rows]
         if name == "message":
-            return self.seq.astype(np.int64) + self.base
-        return np.full(self.rows, _NAN) if name == "score" else np.zeros(self.rows, np.uint8)
+            return seq.astype(np.int64) + self.base
+        return np.full(len(seq), _NAN) if name == "score" else np.zeros(len(seq), np.uint8)
 
 
 def _sorting(channel: NDArray[np.uint32]) -> NDArray[np.intp]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.columns import Regions, Subscriptions, place_conjunctions
+from nearcast.columns import BOOLEAN, KINDS, Regions, Subscriptions, place_conjunctions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,23 +28,22 @@ _UNKNOWN = "is not registered"
 
 
 class Places(NamedTuple):
-    """Which subscriptions have a point for a place, and which moves have one.
+    """The kinds of subscriptions, and for which kinds the place of a move is valid.
 
-    Those that are ranked by distance have a point, all others have a region: ``registered`` has one
-    value per id, ``inserted`` one per row. ``regions`` and ``points`` tell which rows have a valid
-    region, and a valid point.
+    Those that are ranked by distance have a point, boolean ones a region, others either.
+    ``registered`` has the kind of each id, ``inserted`` that of each row; ``valid`` bool[kinds,
+    rows] tells which rows have a valid place for a kind.
     """
 
-    registered: NDArray[np.bool_]
-    inserted: NDArray[np.bool_]
-    regions: NDArray[np.bool_]
-    points: NDArray[np.bool_]
+    registered: NDArray[np.uint8]
+    inserted: NDArray[np.uint8]
+    valid: NDArray[np.bool_]
 
     @classmethod
     def only_regions(cls, ids: int, rows: int) -> Places:
-        """Return that no subscription is ranked by distance, and that every row has a region."""
-        no_row = np.zeros(rows, np.bool_)
-        return cls(np.zeros(ids, np.bool_), no_row, ~no_row, no_row)
+        """Return that all subscriptions are boolean, and that every row has a region."""
+        boolean = np.full(max(ids, rows), BOOLEAN, np.uint8)
+        return cls(boolean[:ids], boolean[:rows], np.ones((len(KINDS), rows), np.bool_))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,18 +51,17 @@ class Effects:
     """The net effect on each id, and the changes that could not be applied.
 
     ``exists`` tells which ids exist in the end. ``condition`` and ``place`` are rows of the
-    changes, -1 if the subscription keeps its old one. ``changed`` tells which ids differ, ``point``
-    which have a point for a place. Of ``misplaced`` moves the place is invalid: as a point if the
-    value is True, otherwise as a region.
+    changes, -1 if the subscription keeps its old one. ``changed`` tells which ids differ, ``kind``
+    has their kinds. Of ``misplaced`` moves the place is invalid for the kind that is the value.
     """
 
     exists: NDArray[np.bool_]
     condition: NDArray[np.int64]
     place: NDArray[np.int64]
     changed: NDArray[np.bool_]
-    point: NDArray[np.bool_]
+    kind: NDArray[np.uint8]
     rejected: dict[int, str]
-    misplaced: dict[int, bool]
+    misplaced: dict[int, int]
     taken: dict[str, int]
 
 
@@ -87,7 +85,8 @@ def net_effects(
     existed
         Which ids exist before the changes.
     places
-        Which places are points; by default none, and all are valid.
+        The kinds of subscriptions, and which places are valid; by default all are boolean and
+        valid.
 
     Examples
     --------
@@ -103,22 +102,24 @@ def net_effects(
     """
     exists = existed.tolist()
     given = places or Places.only_regions(len(exists), len(number))
-    point, inserted, regions, points = (column.tolist() for column in given)
-    misplaced: dict[int, bool] = {}
+    kind, inserted = given.registered.tolist(), given.inserted.tolist()
+    valid: list[list[bool]] = given.valid.tolist()
+    nowhere = {*np.flatnonzero(~given.valid.any(axis=0)).tolist()}
+    misplaced: dict[int, int] = {}
     condition, place = [-1] * len(exists), [-1] * len(exists)
     rejected: dict[int, str] = {}
     taken = dict.fromkeys(OPERATIONS, 0)
     for row, one, what in zip(
         order.tolist(), number[order].tolist(), operation[order].tolist(), strict=True
     ):
-        if what == _MOVE and not (regions[row] or points[row]):
-            misplaced[row] = exists[one] and point[one]
+        if what == _MOVE and row in nowhere:
+            misplaced[row] = kind[one] if exists[one] else BOOLEAN
             continue
         if exists[one] == (what == _INSERT):
             rejected[row] = _EXISTS if exists[one] else _UNKNOWN
             continue
-        if what == _MOVE and not (points if point[one] else regions)[row]:
-            misplaced[row] = point[one]
+        if what == _MOVE and not valid[kind[one]][row]:
+            misplaced[row] = kind[one]
             continue
         taken[OPERATIONS[what]] += 1
         exists[one] = what != _DELETE
@@ -126,7 +127,7 @@ def net_effects(
             place[one] = row
         else:
             condition[one] = place[one] = row if what == _INSERT else -1
-            point[one] = what == _INSERT and inserted[row]
+            kind[one] = inserted[row] if what == _INSERT else BOOLEAN
     exists_now, new_place = np.array(exists, np.bool_), np.array(place, np.int64)
     changed = (exists_now != existed) | (exists_now & (new_place >= 0))
     return Effects(
@@ -134,7 +135,7 @@ def net_effects(
         np.array(condition, np.int64),
         new_place,
         changed,
-        np.array(point, np.bool_),
+        np.array(kind, np.uint8),
         rejected,
         misplaced,
         taken,

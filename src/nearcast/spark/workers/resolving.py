@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.columns import NEVER, PROXIMITY, Ids, Subscriptions
+from nearcast.columns import BOOLEAN, NEVER, Ids, Subscriptions, starts
 from nearcast.intake import Rejects, read_subscriptions
 from nearcast.intake.arrow_columns import read_texts
 from nearcast.intake.ids import read_ids
@@ -37,6 +37,7 @@ __all__ = ["Found", "Numbered", "Resolved", "number_ids", "read_operations", "re
 
 _CONDITION = ("keywords", "expression", "owner", "expires_at", "scope", *RANKED)
 _BY_DISTANCE = {"delta": 0.5, "tau": 0.5, "max_distance_m": 1.0}
+_BY_AREA = {"alpha": 0.5, "theta": 0.5}
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,22 +103,22 @@ def resolve(table: pa.Table, found: Sequence[Found], tokenizer: Tokenizer = word
     time = read_times(table, "time", numbered.errors)
     vocabulary = Vocabulary()
     inserts = _Read.of(table, operation == 0, numbered.errors, vocabulary, tokenizer=tokenizer)
-    inserted = np.zeros(table.num_rows, np.bool_)
-    inserted[inserts.position >= 0] = _by_distance(inserts.subscriptions)
+    inserted = np.full(table.num_rows, BOOLEAN, np.uint8)
+    inserted[inserts.position >= 0] = _kinds(inserts.subscriptions)
     existed = np.zeros(numbered.table.handles, np.bool_)
-    registered = existed.copy()
+    registered = np.full(len(existed), BOOLEAN, np.uint8)
     for one in found:
         existed[one.number] = True
-        registered[one.number] = _by_distance(one.part.subscriptions)
-    points = bool(inserted.any() or registered.any())
-    moves = _Moves.of(table, operation == 2, numbered.errors, points)
+        registered[one.number] = _kinds(one.part.subscriptions)
+    kinds = {BOOLEAN, *inserted.tolist(), *registered.tolist()}
+    moves = _Moves.of(table, operation == 2, numbered.errors, kinds)
     valid = numbered.errors.valid.copy()
     valid[inserts.rejects.row] = False
     rows = np.flatnonzero(valid)
     at = np.where(time.given, time.us, NEVER)[rows]
     order = np.argsort(at, kind="stable")
-    moved = (read.position[rows] >= 0 for read in moves)
-    places = Places(registered, inserted[rows], *moved)
+    moved = np.array([read.position[rows] >= 0 for read in moves])
+    places = Places(registered, inserted[rows], moved)
     effects = net_effects(numbered.number[rows], operation[rows], order, existed, places)
     part = _new_subscriptions(effects, rows, inserts, moves, found, vocabulary)
     for reason in set(effects.rejected.values()):
@@ -172,51 +173,52 @@ class _Read:
 
 
 class _Moves(NamedTuple):
-    """The places of moves, read in two ways: which one counts depends on what moves."""
+    """The places of moves, read for each kind: which one counts depends on what moves."""
 
-    regions: _Read
-    points: _Read
+    boolean: _Read
+    proximity: _Read
+    overlap: _Read
 
     @classmethod
     def of(
-        cls, table: pa.Table, wanted: NDArray[np.bool_], errors: RowErrors, points: bool
+        cls, table: pa.Table, wanted: NDArray[np.bool_], errors: RowErrors, kinds: set[int]
     ) -> _Moves:
-        """Read the places; points only if some subscription has one."""
+        """Read the places for these kinds."""
         # Moves of points need no column for a radius.
         lacking = {*POINT} <= {*table.column_names} and "radius_m" not in table.column_names
-        radius = {"radius_m": None} if lacking else {}
-        regions = _Read.of(table, wanted, errors, Vocabulary(), _CONDITION, radius)
-        placed = wanted if points else np.zeros(len(wanted), np.bool_)
-        return cls(regions, _Read.of(table, placed, errors, Vocabulary(), _CONDITION, _BY_DISTANCE))
+        radius: dict[str, float | None] = {"radius_m": None} if lacking else {}
+        columns: list[Mapping[str, float | None]]
+        columns = [radius, _BY_DISTANCE, {**radius, **_BY_AREA}]
+        reads = []
+        for kind, more in enumerate(columns):
+            some = wanted if kind in kinds else np.zeros(len(wanted), np.bool_)
+            reads.append(_Read.of(table, some, errors, Vocabulary(), _CONDITION, more))
+        return cls(*reads)
 
-    def subscriptions(self, row: NDArray[np.int64], point: NDArray[np.bool_]) -> Subscriptions:
-        """Return the places of these rows of the table, read as points or as regions."""
-        both = Subscriptions.concatenate([read.subscriptions for read in self])
-        after = self.points.position[row] + len(self.regions.subscriptions)
-        return both.take(np.where(point, after, self.regions.position[row]))
+    def subscriptions(self, row: NDArray[np.int64], kind: NDArray[np.uint8]) -> Subscriptions:
+        """Return the places of these rows of the table, read for their kinds."""
+        every = [read.subscriptions for read in self]
+        first = starts(np.array([len(one) for one in every]))
+        position = np.array([read.position[row] for read in self])[kind, np.arange(len(row))]
+        return Subscriptions.concatenate(every).take(first[kind] + position)
 
-    def rejects(
-        self, rows: NDArray[np.int64], misplaced: Mapping[int, bool]
-    ) -> tuple[Rejects, Rejects]:
-        """Return why moves are invalid: as regions, and as points."""
+    def rejects(self, rows: NDArray[np.int64], misplaced: Mapping[int, int]) -> list[Rejects]:
+        """Return why moves are invalid, for each kind."""
         found = []
-        for read, as_point in zip(self, (False, True), strict=True):
-            wrong = {int(rows[row]) for row, point in misplaced.items() if point == as_point}
+        for kind, read in enumerate(self):
+            wrong = {int(rows[row]) for row, its_kind in misplaced.items() if its_kind == kind}
             every = zip(read.rejects.row.tolist(), *_reasons(read.rejects), strict=True)
             found.append(Rejects.of([one for one in every if one[0] in wrong]))
-        return found[0], found[1]
+        return found
 
 
 def _reasons(rejects: Rejects) -> tuple[tuple[str, ...], ...]:
     return rejects.field, rejects.reason, rejects.record
 
 
-def _by_distance(subscriptions: Subscriptions) -> NDArray[np.bool_]:
-    """Return which subscriptions are ranked by distance."""
-    if subscriptions.rankings is None:
-        return np.zeros(len(subscriptions), np.bool_)
-    by_distance: NDArray[np.bool_] = subscriptions.rankings.kind == PROXIMITY
-    return by_distance
+def _kinds(subscriptions: Subscriptions) -> NDArray[np.uint8] | int:
+    rankings = subscriptions.rankings
+    return BOOLEAN if rankings is None else rankings.kind
 
 
 def _record(table: pa.Table, row: int) -> str:
@@ -249,7 +251,7 @@ def _new_subscriptions(
     moved = new & (condition >= 0) & (place != condition)
     if moved.any():
         inserted = inserts.subscriptions.take(inserts.position[rows[condition[moved]]])
-        places = moves.subscriptions(rows[place[moved]], effects.point[moved])
+        places = moves.subscriptions(rows[place[moved]], effects.kind[moved])
         parts.append(Part(with_places(inserted, places), vocabulary))
     moved = new & (condition < 0)
     if moved.any():
@@ -258,6 +260,6 @@ def _new_subscriptions(
         number = np.concatenate([one.number for one in found])
         position[number] = np.arange(len(number))
         registered = base.subscriptions.take(position[moved])
-        places = moves.subscriptions(rows[place[moved]], effects.point[moved])
+        places = moves.subscriptions(rows[place[moved]], effects.kind[moved])
         parts.append(Part(with_places(registered, places), base.vocabulary))
     return unite(parts)

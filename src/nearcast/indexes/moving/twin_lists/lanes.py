@@ -9,10 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 
-from nearcast.compiled.jit import JIT, Number, inlined_kernel
+from nearcast.compiled.jit import Number, inlined_kernel, instruction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +89,8 @@ def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
 
 def _changed_postings(lanes: int) -> Any:
     def changed(typing_context: Any, halves: Any, position: Any, before: Any, after: Any) -> Any:
+        from numba.core import types
+
         signature = types.uint64(halves, types.int64, types.int64, types.int64)
 
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -120,6 +120,8 @@ def _changed_postings(lanes: int) -> Any:
 
 def _touching_boxes(lanes: int) -> Any:
     def touching(typing_context: Any, halves: Any, position: Any, stride: Any, window: Any) -> Any:
+        from numba.core import types
+
         signature = types.uint64(halves, types.int64, types.int64, types.int64)
 
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -144,6 +146,8 @@ def _touching_boxes(lanes: int) -> Any:
 
 
 def _splits_up_to(typing_context: Any, halves: Any, position: Any, value: Any) -> Any:
+    from numba.core import types
+
     signature = types.int64(halves, types.int64, types.int64)
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -194,29 +198,27 @@ def _interpreted_splits(halves: NDArray[np.int16], position: Any, value: Any) ->
     return int(np.count_nonzero(halves[position : position + LANES] <= value))
 
 
-changed_postings: Callable[[Any, Any, Any, Any], Any] = (
-    intrinsic(_changed_postings(8)) if JIT else _interpreted_postings(8)
+changed_postings: Callable[[Any, Any, Any, Any], Any] = instruction(
+    _changed_postings(8), _interpreted_postings(8)
 )
 """``(halves, position, before, after)``: a bit for each of eight postings (x[8] y[8]) that may be
 in one of two windows only: it touches one, and is not strictly inside both."""
 
-changed_postings_4: Callable[[Any, Any, Any, Any], Any] = (
-    intrinsic(_changed_postings(4)) if JIT else _interpreted_postings(4)
+changed_postings_4: Callable[[Any, Any, Any, Any], Any] = instruction(
+    _changed_postings(4), _interpreted_postings(4)
 )
 """The same for four postings (x[4] y[4])."""
 
-touching_boxes: Callable[[Any, Any, Any, Any], Any] = (
-    intrinsic(_touching_boxes(LANES)) if JIT else _interpreted_boxes(LANES)
+touching_boxes: Callable[[Any, Any, Any, Any], Any] = instruction(
+    _touching_boxes(LANES), _interpreted_boxes(LANES)
 )
 """``(halves, position, stride, window)``: a bit for each of 32 boxes that touches a window; the
 upper 32 bits tell which share more than a side with it: the exact boxes certainly overlap."""
 
-touching_boxes_8: Callable[[Any, Any, Any, Any], Any] = (
-    intrinsic(_touching_boxes(8)) if JIT else _interpreted_boxes(8)
+touching_boxes_8: Callable[[Any, Any, Any, Any], Any] = instruction(
+    _touching_boxes(8), _interpreted_boxes(8)
 )
 """The same for eight boxes."""
 
-splits_up_to: Callable[[Any, Any, Any], Any] = (
-    intrinsic(_splits_up_to) if JIT else _interpreted_splits
-)
+splits_up_to: Callable[[Any, Any, Any], Any] = instruction(_splits_up_to, _interpreted_splits)
 """``(halves, position, value)``: how many of 32 splits are at most a value."""

@@ -9,7 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.columns import Clauses, Messages, Ranked, Scoring
+from nearcast.indexes import create
 from nearcast.intake import read_messages, read_subscriptions
+from nearcast.segments.delivery import deliver
+from nearcast.segments.segment import Segment
 from nearcast.text import Vocabulary
 
 if TYPE_CHECKING:
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
 
     from nearcast.indexes.builder import Builder
 
-__all__ = ["warm_reading", "warm_up"]
+__all__ = ["warm_tables", "warm_up"]
+
+_ROWS = 40  # few rows are read one by one
 
 
 def warm_up(
@@ -69,12 +74,18 @@ def _warm_ranked(builder: Builder, kind: str, scoring: Scoring) -> None:
         index.match(ranked.weigh(Messages.of([[1, 2]], box)))
 
 
-def warm_reading() -> None:
-    """Compile or load what reads rows, so that this is not counted as reading."""
+def warm_tables() -> None:
+    """Compile or load what reads rows and returns ids, so that this is not counted as matching."""
     vocabulary = Vocabulary()
-    place = {"lon": [0.0], "lat": [0.0]}
-    read_subscriptions(
-        pa.table({"id": ["s"], "keywords": [["tea"]], **place, "radius_m": [1.0]}), vocabulary
+    number = np.arange(_ROWS)
+    ids = [f"s{i}" for i in number]
+    place = {"lon": number / _ROWS, "lat": number / _ROWS}
+    subscriptions, _ = read_subscriptions(
+        pa.table({"id": ids, "keywords": [["tea"]] * _ROWS, **place, "radius_m": [1.0] * _ROWS}),
+        vocabulary,
     )
-    batch, _ = read_messages(pa.table({"id": ["m"], "text": ["Tea"], **place}), now_us=0)
-    batch.number(vocabulary)
+    segment = Segment.build(subscriptions, create("scan"), vocabulary)
+    for rows in (1, _ROWS):
+        columns = {"id": ids, "text": ["Hot tea"] * _ROWS, **place}
+        batch, _ = read_messages(pa.table(columns).slice(0, rows), now_us=0)
+        deliver([segment], batch).to_table(batch.ids)

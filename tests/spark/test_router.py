@@ -14,15 +14,17 @@ from hypothesis import strategies as st
 
 from effort import examples
 from nearcast import indexes
-from nearcast.columns import WORLD, Clauses, Matches, Messages
+from nearcast.columns import WORLD, Clauses, Matches, Messages, Scoring
 from nearcast.compiled.jit import JIT
 from nearcast.errors import InvalidInput, StorageError
+from nearcast.segments import routing_clauses
 from nearcast.spark.shards.router import UNKNOWN_RANKS, Router, Routes
 from nearcast.spark.shards.shard_dedup import owned_matches, pack_shards
 from nearcast.spark.shards.tree import EVERYWHERE, KEYWORDS, LEAF, SPACE
 from nearcast.storage import read_arrays, write_arrays
 from nearcast.testing import CASES, draw, strategies
 from nearcast.testing.cases import LATITUDES, LONGITUDES
+from nearcast.testing.ranked_cases import RANKED_CASES, SCORINGS, draw_ranked
 from nearcast.text import Vocabulary
 
 EXAMPLES = 60 if JIT else 15
@@ -238,6 +240,24 @@ def test_the_kernels_walk_as_the_tree_says(
     clauses: Clauses, messages: Messages, seed: int, nodes: int
 ) -> None:
     check_walk(routing(clauses, messages, seed, 9, nodes))
+
+
+@settings(max_examples=examples(40 if JIT else 8))
+@given(
+    name=st.sampled_from(sorted(RANKED_CASES)),
+    kind=st.sampled_from(["proximity", "overlap"]),
+    scoring=st.sampled_from(SCORINGS),
+    seed=st.integers(0, 10**6),
+    shards=st.sampled_from([2, 5, 70]),
+)
+def test_a_ranked_match_has_a_shard_in_common(
+    name: str, kind: str, scoring: Scoring, seed: int, shards: int
+) -> None:
+    case = draw_ranked(name, kind, scoring, seed)
+    clauses = routing_clauses(case.ranked, Vocabulary())
+    of_rows, of_messages = routing(clauses, case.messages, seed, shards, 30).routes()
+    for message, row in indexes.create("scan").build(case.ranked).match(case.messages).pairs():
+        assert of_messages[message] & of_rows[row]
 
 
 @pytest.mark.parametrize("name", CASES)

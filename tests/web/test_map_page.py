@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
-    from playwright.sync_api import Browser, BrowserContext
+    from playwright.sync_api import Browser, BrowserContext, Route
 
     from running import Running
 
@@ -373,8 +373,15 @@ def test_an_administrator_sees_the_events_of_all_subscribers(
         event.get_by_role("button", name="Rain in the afternoon").click()
         expect(event.locator(".why h4")).to_have_text([f"rain of {name}" for name in names[:3]])
 
-        whose.fill("eve")  # somebody else's feed, and back
+        # Somebody else's feed, and back. Until its stream is open, the page does not say "live".
+        held: list[Route] = []
+        page.page.route(re.compile("/v1/events"), held.append)
+        whose.fill("eve")
         expect(page.page.get_by_text("matched a subscription of eve")).to_be_visible()
+        expect(page.page.locator(".stream")).to_contain_text("connecting")
+        page.page.unroute(re.compile("/v1/events"))
+        for route in held:
+            route.continue_()
         page.is_live()
         publish(api, "Snow in the evening", "Rain at night")
         expect(page.event("Snow in the evening")).to_have_count(1)

@@ -22,6 +22,7 @@ export function followSession(): void {
     hub?.stop();
     hub = null;
     untracked(feed.reset);
+    feed.status.value = "connecting"; // "open" was said of the stream before
     if (now?.me.roles.includes("subscribe")) {
       void open(now.me.tenant, now.whose, own).catch(fail);
     }
@@ -48,9 +49,12 @@ async function open(tenant: string, whose: Whose, own: number): Promise<void> {
     leadership: new Leadership(locks, name),
     connect: (cursor, signal) => client.stream(whose, cursor, signal),
     firstCursor: async () => (await client.poll(whose, "now", 1)).cursor,
-    show: feed.take,
+    // A stream that has been left may still have something under way.
+    show: (entries, stored) => {
+      if (own === generation) feed.take(entries, stored);
+    },
     status: (status) => {
-      feed.status.value = status;
+      if (own === generation) feed.status.value = status;
     },
     wait,
     now: Date.now,

@@ -1,4 +1,4 @@
-"""Routing of ranked subscriptions: whatever matches has a clause, and so a shard, in common."""
+"""Ranked subscriptions as clauses: whatever matches has a clause in common."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from test_router import routing
 
-from effort import examples
 from nearcast import indexes
 from nearcast.columns import Clauses, Messages, Ranked, Rankings, Scoring
-from nearcast.compiled.jit import JIT
 from nearcast.segments import routing_clauses
 from nearcast.testing.ranked_cases import RANKED_CASES, SCORINGS, draw_ranked
 from nearcast.text import Vocabulary
@@ -22,7 +17,6 @@ from nearcast.text import Vocabulary
 if TYPE_CHECKING:
     from nearcast.columns import Matches
 
-EXAMPLES = 40 if JIT else 8
 KINDS = ("proximity", "overlap")
 
 
@@ -59,24 +53,6 @@ def test_every_match_has_a_clause(name: str, kind: str) -> None:
         matched = scan(case.ranked, case.messages).pairs()
         missing = matched - reached(clauses, case.messages)
         assert not missing, f"{scoring}: {min(missing)} of {len(matched)}"
-
-
-@settings(max_examples=examples(EXAMPLES))
-@given(
-    name=st.sampled_from(sorted(RANKED_CASES)),
-    kind=st.sampled_from(KINDS),
-    scoring=st.sampled_from(SCORINGS),
-    seed=st.integers(0, 10**6),
-    shards=st.sampled_from([2, 5, 70]),
-)
-def test_whatever_matches_has_a_shard_in_common(
-    name: str, kind: str, scoring: Scoring, seed: int, shards: int
-) -> None:
-    case = draw_ranked(name, kind, scoring, seed)
-    routed = routing(routing_clauses(case.ranked, Vocabulary()), case.messages, seed, shards, 30)
-    of_rows, of_messages = routed.routes()
-    for message, row in scan(case.ranked, case.messages).pairs():
-        assert of_messages[message] & of_rows[row]
 
 
 def test_boolean_rows_among_ranked_ones_keep_their_clauses() -> None:

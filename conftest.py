@@ -14,8 +14,8 @@ from effort import LONG, examples
 # have tests of their own (tests/compiled/test_first_calls.py).
 os.environ.setdefault("NEARCAST_COMPILE", "at-once")
 
-# What is made while tests are collected stays, and is not looked through for garbage again and again
-# (see `pytest_collection_finish`), which took a twelfth of the time of all tests.
+# What is made while tests are collected stays. Looking for garbage in it, again and again, took a
+# twelfth of the time of all tests (see `pytest_collection_finish`).
 gc.disable()
 
 # Fixtures with a real PostgreSQL (tests/server/postgres.py), with a server and its clients, and

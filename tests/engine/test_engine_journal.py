@@ -204,6 +204,14 @@ def test_settings_of_another_engine_are_refused(tmp_path: Path) -> None:
         Engine.open(tmp_path / "other", index="ap-tree")
 
 
+@pytest.mark.parametrize(("weights", "other"), [("auto", "manual"), ("manual", "auto")])
+def test_how_weights_are_counted_is_kept(tmp_path: Path, weights: Any, other: Any) -> None:
+    Engine.open(tmp_path, journal=True, weights=weights).close()
+    Engine.open(tmp_path, journal=True, weights=weights).close()
+    with pytest.raises(StorageError, match=f"created with weights='{weights}', not '{other}'"):
+        Engine.open(tmp_path, journal=True, weights=other)
+
+
 def test_leftovers_of_killed_checkpoints_are_swept(tmp_path: Path) -> None:
     with Engine.open(tmp_path, journal=True) as engine:
         engine.subscribe(Subscription("a", HERE, "tea"))

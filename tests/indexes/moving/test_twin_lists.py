@@ -250,6 +250,15 @@ def test_frame_follows_the_places() -> None:
         check_structure(twin(steps))
 
 
+def test_a_frame_around_nothing() -> None:
+    """Messages that are no points, and no subscription, say nothing about where the world is."""
+    steps = Lockstep(tiny(), Clauses.empty())
+    rng = np.random.default_rng(9)
+    steps.publish(Messages.of(words(rng, 200), boxes(rng, 200).tolist()))
+    assert twin(steps)._best_frame() == Frame(0, 0, 16, 16)
+    check_structure(twin(steps))
+
+
 def test_key_that_becomes_popular_is_given_up() -> None:
     rng = np.random.default_rng(3)
     steps = Lockstep(tiny(min_stamps=4096), clauses([[1, 2]] * 20 + [[1, 3]] * 5, boxes(rng, 25)))

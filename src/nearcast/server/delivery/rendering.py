@@ -323,7 +323,5 @@ def _fitting(events: Iterator[Rendered], max_bytes: int | None) -> list[Rendered
 
 def _kind(ref: EventRef | JoinedEvent) -> int:
     """Return the kind of an event: a match if one of its matches begins."""
-    kind = ref.matches[0][1]
-    if kind == MATCH or len(ref.matches) == 1:
-        return kind
-    return MATCH if any(other == MATCH for _, other, _ in ref.matches) else kind
+    kinds = [kind for _, kind, _ in ref.matches]
+    return MATCH if MATCH in kinds else kinds[0]

@@ -165,12 +165,14 @@ def all_kernels() -> dict[str, Any]:
     for module in pkgutil.walk_packages(nearcast.__path__, "nearcast."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    from numba.core.dispatcher import Dispatcher
+
     return {
         f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}": kernel.py_func
         for name, module in [*sys.modules.items()]
         if name.startswith("nearcast.")
         for kernel in [*vars(module).values()]
-        if type(kernel).__name__ == "CPUDispatcher"
+        if isinstance(kernel, Dispatcher)
     }
 
 

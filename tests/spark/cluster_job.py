@@ -46,7 +46,6 @@ def run(folder: Path) -> dict[str, Any]:
         CLUSTER,
         **QUICK,
         spark__executor__memory="512m",
-        spark__executor__extraJavaOptions=QUICK["spark__driver__extraJavaOptions"],
         spark__driver__memory="512m",
     )
     prepared = prepare(spark.read.parquet(str(folder / "messages.parquet")), "messages")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from quick_spark import QUICK
+from quick_spark import QUICK, configure
 
 from nearcast.spark.session import session
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # workers get it from their parent
+        configure()
 
 
 @pytest.fixture(scope="session")

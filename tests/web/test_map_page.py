@@ -375,7 +375,7 @@ def test_an_administrator_sees_the_events_of_all_subscribers(
 
         # Somebody else's feed, and back. Until its stream is open, the page does not say "live".
         held: list[Route] = []
-        page.page.route(re.compile("/v1/events"), held.append)
+        page.page.route(re.compile("/v1/events"), lambda route: held.append(route))
         whose.fill("eve")
         expect(page.page.get_by_text("matched a subscription of eve")).to_be_visible()
         expect(page.page.locator(".stream")).to_contain_text("connecting")

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from nearcast.compiled.deferred import defer
-from nearcast.compiled.first_calls import FirstCalls, interpreted
+from nearcast.compiled.first_calls import interpreted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,24 +78,10 @@ def _dispatcher(
     function: Callable[..., Any], inline: str, nogil: bool, interpreted_s: float
 ) -> Any:
     """Return Numba's dispatcher of a kernel."""
-    import numba
+    from nearcast.compiled.dispatchers import Kernel
 
-    from nearcast.compiled.kernel_cache import KernelCache
-
-    dispatcher = numba.njit(
-        function, nogil=nogil, error_model="numpy", boundscheck=False, inline=inline
-    )
-    dispatcher._cache = cache = KernelCache(function)
-    load_or_compile = dispatcher.compile
-
-    @functools.wraps(load_or_compile)
-    def compile_once(signature: Any) -> Any:
-        with cache.compiling():
-            return load_or_compile(signature)
-
-    dispatcher.compile = compile_once
-    dispatcher._compile_for_args = FirstCalls(dispatcher, cache, interpreted_s)
-    return dispatcher
+    options = {"nopython": True, "nogil": nogil, "error_model": "numpy", "boundscheck": False}
+    return Kernel(function, None, options | {"inline": inline}, interpreted_s)
 
 
 def instruction(generate: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:

@@ -39,6 +39,8 @@ class KernelCache(_Cache):  # type: ignore[misc]
     No method raises: without a usable cache, nothing is found and nothing is saved.
     """
 
+    _suffix = ""
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._folder = module_folder(function.__module__)
@@ -53,7 +55,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
             warn(error)
             return None
         name = re.sub(r"\W+", ".", self._function.__qualname__)
-        return f"{name}-{digest}"
+        return f"{name}-{digest}{self._suffix}"
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
@@ -96,7 +98,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
             return
         try:
             key = _key(signature, data.codegen)
-            content = dumps((key, data._reduce()))
+            content = dumps((key, self._reduce(data)))
             content = hashlib.sha256(content).digest() + content
             self._folder.tidy()
             try:
@@ -115,10 +117,17 @@ class KernelCache(_Cache):  # type: ignore[misc]
                 return None
             note_use(file)
             found, payload = pickle.loads(content)
-            return CompileResult._rebuild(target_context, *payload) if found == key else None
+            return self._rebuild(target_context, payload) if found == key else None
         except Exception as error:
             warn(error)
             return None
+
+    def _reduce(self, result: CompileResult) -> tuple[Any, ...]:
+        parts: tuple[Any, ...] = result._reduce()
+        return parts
+
+    def _rebuild(self, context: Any, parts: tuple[Any, ...]) -> CompileResult:
+        return CompileResult._rebuild(context, *parts)
 
     def _file(self, key: tuple[Any, ...]) -> Path:
         digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]

@@ -320,6 +320,44 @@ def test_geo_data_frames(reference: str | None, name: str) -> None:
         assert (len(found), len(rejects)) == (1, 2)
 
 
+@pytest.mark.parametrize("reference", [None, "EPSG:4326", "EPSG:3857"])
+def test_tables_of_geoarrow_say_where_their_geometries_are(reference: str | None) -> None:
+    geopandas = pytest.importorskip("geopandas", reason="needs geopandas")
+    area = geopandas.GeoSeries([shapely.box(13, 52, 14, 53)], crs=reference and "EPSG:4326")
+    area = area if reference is None else area.to_crs(reference)
+    frame = geopandas.GeoDataFrame({"id": [1], "keywords": [["tea"]], "area": area})
+    table = pa.table(frame.set_geometry("area").to_arrow())
+    for given in (table, frame.set_geometry("area").to_arrow()):
+        engine = Engine()
+        assert not len(engine.subscribe_table(given))
+        assert engine.get(1).region.to_bbox() == pytest.approx((13, 52, 14, 53))
+    assert table.schema.field("area").metadata[b"ARROW:extension:name"] == b"geoarrow.wkb"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        (b'{"crs": "EPSG:999999"}', "is in EPSG:999999, which pyproj cannot convert"),
+        (b"{", "the GeoArrow metadata of the column 'area' cannot be read"),
+        (b"[]", "the GeoArrow metadata of the column 'area' cannot be read"),
+        (b"", None),
+        (b'{"crs": "OGC:CRS84", "crs_type": "authority_code"}', None),
+    ],
+)
+def test_metadata_of_geoarrow(metadata: bytes, problem: str | None) -> None:
+    pytest.importorskip("pyproj", reason="needs pyproj")
+    said = {"ARROW:extension:name": "geoarrow.wkb", "ARROW:extension:metadata": metadata}
+    schema = pa.schema(
+        [("id", pa.int64()), ("keywords", pa.string()), pa.field("area", pa.binary(), metadata=said)]
+    )
+    table = pa.table([[1], ["tea"], [shapely.to_wkb(shapely.box(13, 52, 14, 53))]], schema=schema)
+    if problem is None:
+        assert not len(Engine().subscribe_table(table))
+    else:
+        with pytest.raises(UnsupportedFile, match=problem):
+            Engine().subscribe_table(table)
+
+
 def test_a_table_of_geoparquet_is_converted_once(tmp_path: Path) -> None:
     geopandas = pytest.importorskip("geopandas", reason="needs geopandas")
     places = geopandas.GeoSeries([shapely.box(13, 52, 14, 53)], crs="EPSG:4326").to_crs(3857)

@@ -313,6 +313,7 @@ def test_meaning(text: str, clauses: list[tuple[tuple[str, ...], tuple[str, ...]
         ("tea and (milk or cake)", [5, 15]),
         ("(tea) not milk", [7]),
         ("not milk tea", [1]),
+        ("Tea Or milk Not sugar aNd ice", [5, 13, 23]),
         ("rum and coke NOT not", [5]),
         ('tea "or" milk', []),
         ("tea OR milk", []),
@@ -323,7 +324,7 @@ def test_meaning(text: str, clauses: list[tuple[tuple[str, ...], tuple[str, ...]
         ('tea or "milk', []),
     ],
 )
-def test_hints_about_operators_in_lower_case(text: str, positions: list[int]) -> None:
+def test_hints_about_operators_not_in_capitals(text: str, positions: list[int]) -> None:
     found = expression_hints(text)
     assert [hint.rpartition("character ")[2] for hint in found] == [f"{at})" for at in positions]
     for hint in found:

@@ -84,18 +84,16 @@ class CalledKernel(CPUDispatcher):  # type: ignore[misc]
         )
 
     def compile(self, sig: Any) -> None:
-        """Load what is in the cache for types of arguments, or compile it."""
-        # What Numba's own `compile` does beside this are timers, for each kernel around all kernels
-        # that it calls, and an entry point, which there is none.
+        """Compile for types of arguments, or load what is in the cache."""
         with self._cache.compiling():
-            if sig in self.overloads:
-                return
-            found = self._cache.load_overload(sig, self.targetctx)
-            if found is None:
-                found = self._compiler.compile(sig, None)
-                self._cache.save_overload(sig, found)
-            self.overloads[sig] = found
-            self.targetctx.insert_user_function((self, sig), found.fndesc, [found.library])
+            if sig not in self.overloads:
+                super().compile(sig)
+
+    def add_overload(self, cres: CompileResult) -> None:
+        """Make a form known to kernels that are compiled; Python never calls it."""
+        arguments = tuple(cres.signature.args)
+        self.overloads[arguments] = cres
+        self.targetctx.insert_user_function((self, arguments), cres.fndesc, [cres.library])
 
     def get_overload(self, sig: Any) -> Any:
         """Return the key of the form for a signature."""

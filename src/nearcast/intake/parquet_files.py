@@ -1,4 +1,4 @@
-"""Parquet files in batches, and the geometry column of GeoParquet."""
+"""Parquet files in batches, and the geometry column of GeoParquet and GeoArrow."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["GeoColumn", "geometry_column", "in_lon_lat", "is_lon_lat", "read_parquet"]
 
 _POINT, _POLYGON, _MULTIPOLYGON = 1, 3, 6
+_GEOARROW_WKB = (b"geoarrow.wkb", b"ogc.wkb")
 
 
 class GeoColumn(NamedTuple):
-    """The primary geometry column of GeoParquet, and its coordinate reference system.
+    """The primary geometry column, and its coordinate reference system.
 
     ``reference`` is None if that is longitude and latitude.
     """
@@ -70,10 +71,10 @@ def read_parquet(
 
 
 def geometry_column(schema: pa.Schema) -> GeoColumn | None:
-    """Return the primary geometry column of a schema with GeoParquet metadata."""
+    """Return the primary geometry column of a schema with metadata of GeoParquet or GeoArrow."""
     raw = (schema.metadata or {}).get(b"geo")
     if raw is None:
-        return None
+        return _geoarrow_column(schema)
     try:
         geo = json.loads(raw)
         primary = geo["primary_column"]
@@ -88,6 +89,21 @@ def geometry_column(schema: pa.Schema) -> GeoColumn | None:
             f"the geometry column {primary!r} must be WKB, is {encoding}; convert it"
         )
     return GeoColumn(primary, None if is_lon_lat(reference) else reference)
+
+
+def _geoarrow_column(schema: pa.Schema) -> GeoColumn | None:
+    """Return the first column of WKB that says with GeoArrow's metadata what it is."""
+    for field in schema:
+        said = field.metadata or {}
+        if said.get(b"ARROW:extension:name") not in _GEOARROW_WKB:
+            continue
+        try:
+            reference = json.loads(said.get(b"ARROW:extension:metadata") or b"{}").get("crs")
+        except (ValueError, AttributeError):
+            problem = f"the GeoArrow metadata of the column {field.name!r} cannot be read"
+            raise UnsupportedFile(problem) from None
+        return GeoColumn(field.name, None if is_lon_lat(reference) else reference)
+    return None
 
 
 def in_lon_lat(table: pa.Table, column: GeoColumn) -> pa.Array:
@@ -148,7 +164,7 @@ def _wkb_type(value: bytes | None) -> int | None:
 
 def _reference_name(reference: Any) -> str:
     """Return the name of a coordinate reference system."""
-    known = reference if isinstance(reference, dict) else {}
+    known = reference if isinstance(reference, dict) else {"name": reference}
     own = known.get("id") if isinstance(known.get("id"), dict) else {}
     code = f"{own.get('authority')}:{own.get('code')}" if own else known.get("name")
     return str(code or "an unknown coordinate reference system")
@@ -158,6 +174,8 @@ def is_lon_lat(reference: Any) -> bool:
     """Whether a coordinate reference system is that of GeoJSON, or is not given."""
     if reference is None:
         return True
+    if isinstance(reference, str):
+        return reference.upper() in {"OGC:CRS84", "EPSG:4326"}
     known = reference.get("id", {}) if isinstance(reference, dict) else {}
     return (known.get("authority"), str(known.get("code"))) in {
         ("OGC", "CRS84"),

@@ -48,7 +48,7 @@ _LEXEME = re.compile(
 # What phones and word processors make of ".
 _CURLY_QUOTES = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f", '"'))
 _ESCAPED = re.compile(r'\\(["\\])')
-_LOWER_OPERATOR = re.compile(r"(?<![^\s()])(?:and|or|not)(?![^\s()])")
+_LIKE_OPERATOR = re.compile(r"(?<![^\s()])(?:and|or|not)(?![^\s()])", re.IGNORECASE | re.ASCII)
 _WORD, _QUOTED, _END = "word", "quoted", "end"
 
 
@@ -124,7 +124,7 @@ def expression_hints(expression: str) -> list[str]:
     >>> expression_hints('tea "or" milk OR cake')
     []
     """
-    if not _LOWER_OPERATOR.search(expression):
+    if not _LIKE_OPERATOR.search(expression):
         return []
     try:
         lexemes = _lexemes(expression)
@@ -135,9 +135,9 @@ def expression_hints(expression: str) -> list[str]:
         f'operator, or "{here.text}" for the word (at character {here.position + 1})'
         for before, here, after in zip([None, *lexemes], lexemes, lexemes[1:], strict=False)
         if here.kind == _WORD
-        and _LOWER_OPERATOR.fullmatch(here.text)
+        and _LIKE_OPERATOR.fullmatch(here.text)
         and after.kind in {_WORD, _QUOTED, "("}
-        and (here.text == "not" or (before is not None and before.kind in {_WORD, _QUOTED, ")"}))
+        and (here.text.lower() == "not" or (before is not None and before.kind in {_WORD, _QUOTED, ")"}))
     ]
 
 

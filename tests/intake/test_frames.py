@@ -347,9 +347,8 @@ def test_tables_of_geoarrow_say_where_their_geometries_are(reference: str | None
 def test_metadata_of_geoarrow(metadata: bytes, problem: str | None) -> None:
     pytest.importorskip("pyproj", reason="needs pyproj")
     said = {"ARROW:extension:name": "geoarrow.wkb", "ARROW:extension:metadata": metadata}
-    schema = pa.schema(
-        [("id", pa.int64()), ("keywords", pa.string()), pa.field("area", pa.binary(), metadata=said)]
-    )
+    area = pa.field("area", pa.binary(), metadata=said)
+    schema = pa.schema([("id", pa.int64()), ("keywords", pa.string()), area])
     table = pa.table([[1], ["tea"], [shapely.to_wkb(shapely.box(13, 52, 14, 53))]], schema=schema)
     if problem is None:
         assert not len(Engine().subscribe_table(table))

@@ -137,7 +137,7 @@ def expression_hints(expression: str) -> list[str]:
         if here.kind == _WORD
         and _LIKE_OPERATOR.fullmatch(here.text)
         and after.kind in {_WORD, _QUOTED, "("}
-        and (here.text.lower() == "not" or (before is not None and before.kind in {_WORD, _QUOTED, ")"}))
+        and (here.text.lower() == "not" or (before and before.kind in {_WORD, _QUOTED, ")"}))
     ]
 
 

@@ -1,6 +1,7 @@
 """How much tests do: little in `make test`, much in `make test-all`.
 
-Both forms have the same tests, but for those marked ``long``. What the short form does less of are
+Both forms have the same tests, but for those marked ``long`` and for the suites that
+`tools/suites.py` marks so. What the short form does less of are
 repetitions: examples that Hypothesis draws, kills, malformed rows.
 """
 

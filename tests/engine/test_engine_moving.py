@@ -461,9 +461,9 @@ def test_a_move_does_not_look_at_all_living_messages() -> None:
     def seconds(engine: Engine) -> float:
         took = []
         for i in range(101):
-            began = time.perf_counter()
+            began = time.thread_time()  # of this thread, whatever else the machine does
             engine.move("s", Rect(i / 50, 0, i / 50 + 0.01, 1))
-            took.append(time.perf_counter() - began)
+            took.append(time.thread_time() - began)
         return sorted(took)[50]
 
     rounds = [(seconds(few), seconds(many)) for _ in range(5)]

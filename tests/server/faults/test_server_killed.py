@@ -14,7 +14,7 @@ from pathlib import Path
 from effort import repeated
 from tested_server import LiveServer
 
-KILLS = repeated("NEARCAST_SERVER_KILLS", 2, 10)
+KILLS = repeated("NEARCAST_SERVER_KILLS", 3, 12)
 SEED = int(os.environ.get("NEARCAST_TEST_SEED", "0"))
 CHECKER = Path(__file__).with_name("kill_checker.py")
 
@@ -35,9 +35,11 @@ def ask(checker: subprocess.Popen[str], command: str) -> str:
     return checker.stdout.readline()
 
 
-def kill_in_some_way(server: LiveServer, rng: random.Random) -> None:
+WAYS = ("working", "ending", "starting")
+
+
+def kill(server: LiveServer, way: str, rng: random.Random) -> None:
     """Kill a server: while it works, while it ends, or while it starts again."""
-    way = rng.choice(["working", "ending", "starting"])
     if way == "ending":
         assert server.process is not None
         server.process.send_signal(signal.SIGTERM)
@@ -60,10 +62,10 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as checker:
-            for _ in range(KILLS):
+            for number in range(KILLS):
                 time.sleep(rng.uniform(0.1, 2))
                 assert checker.poll() is None
-                kill_in_some_way(server, rng)
+                kill(server, WAYS[number % 3], rng)
                 server.start()
                 tell(url_file, server)
             answer = ask(checker, "finish").split()

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearcast import Engine
+from nearcast import Engine, Polygon
 from nearcast.server.kafka.intake import Intake, Value
 from nearcast.server.kafka.rows import message_rows
 from nearcast.server.log.committer import Written
@@ -110,13 +110,12 @@ class World:
 
     async def put(self, number: int) -> None:
         lon = self.draw.randrange(0, 40, 10)
-        row = {
-            "keywords": self.draw.sample(WORDS, self.draw.randint(1, 2)),
-            "west": lon,
-            "south": 0,
-            "east": lon + 20,
-            "north": 10,
-        }
+        row: dict[str, Any] = {"keywords": self.draw.sample(WORDS, self.draw.randint(1, 2))}
+        if self.draw.random() < 0.5:
+            row |= {"west": lon, "south": 0, "east": lon + 20, "north": 10}
+        else:
+            triangle = [(lon, 0), (lon + 20, 0), (lon + self.draw.randrange(20), 10)]
+            row["geometry"] = Polygon([triangle]).to_wkb()
         definition = Definition("ann", row, (lon, 0, lon + 20, 10), "boolean", {})
         [outcome] = await self.service.change(0, [Change(f"s{number}", definition)])
         assert not outcome.code, outcome

@@ -69,7 +69,7 @@ run: .venv/library-installed
 	@echo
 	@$(if $(ONCE),$(BIN)/python examples/live_server.py out/first --port $(PORT) --seconds $(RUN_SECONDS),$(BIN)/nearcast serve --demo --port $(PORT))
 
-# All suites, two at a time (tools/suites.py): progress while they run, failures as they happen, times at the end.
+# All suites, two at a time and a third that mostly waits (tools/suites.py): progress while they run, failures as they happen, times at the end.
 SUITES = $(BIN)/python tools/suites.py
 test: install tested-with
 	@$(SUITES)

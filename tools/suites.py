@@ -1,4 +1,4 @@
-"""Runs the suites of tests, two at a time, and shows how far each is.
+"""Runs the suites of tests, two or three at a time, and shows how far each is.
 
     python tools/suites.py                  what `make test` runs
     python tools/suites.py --long           what `make test-all` runs: the long form of every suite
@@ -32,6 +32,8 @@ ROOT = Path(__file__).parents[1]
 OUT = ROOT / "out" / "tests"
 BIN = ROOT / ".venv" / "bin"
 AT_ONCE = 2
+"""Suites that run beside each other. One that mostly waits runs beside them."""
+
 SLOWEST = 20
 SHOWN_LINES = 40
 EVERY_S = 20.0
@@ -42,20 +44,38 @@ OTHERS = ("spark", "kafka", "server", "client", "web", "package", "versions")
 
 @dataclass
 class Suite:
-    """A command, its environment, and whether it belongs to the long form only."""
+    """A command and its environment.
+
+    Parameters
+    ----------
+    what
+        What it tests.
+    command, environment
+        What runs, and what that gets beside the environment of this process.
+    waits
+        Whether it mostly waits, so that others do not notice it.
+    long_only
+        Whether it belongs to the long form only.
+    """
 
     what: str
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
+    waits: bool = False
     long_only: bool = False
 
 
 def _tests(
-    what: str, *arguments: str, workers: int = 2, long_only: bool = False, **environment: str
+    what: str,
+    *arguments: str,
+    workers: int = 2,
+    waits: bool = False,
+    long_only: bool = False,
+    **environment: str,
 ) -> Suite:
     parallel = ["-n", str(workers)] if workers > 1 else []
     command = [str(BIN / "pytest"), "-p", "recording", *parallel, *arguments]
-    return Suite(what, command, environment, long_only)
+    return Suite(what, command, environment, waits, long_only)
 
 
 def _shell(what: str, *commands: str) -> Suite:
@@ -111,8 +131,10 @@ SUITES = {
         long_only=True,
         NEARCAST_VERSIONS="1",
     ),
-    "web": _tests("the map, in a browser", "tests/web", workers=1),
-    "package": _tests("wheel and extras", "tests/package", workers=1, NEARCAST_PACKAGE="1"),
+    "web": _tests("the map, in a browser", "tests/web", workers=1, waits=True),
+    "package": _tests(
+        "wheel and extras", "tests/package", workers=1, waits=True, NEARCAST_PACKAGE="1"
+    ),
     "kafka": _tests(
         "streams through a Kafka broker",
         "tests/kafka",
@@ -271,8 +293,8 @@ def _run(suites: dict[str, Suite], long: bool) -> list[Run]:
     start = shown = time.monotonic()
     try:
         while waiting or running:
-            while waiting and len(running) < AT_ONCE:
-                name = waiting.pop(0)
+            for name in _next(suites, waiting, [run.suite for run in running]):
+                waiting.remove(name)
                 running.append(Run(name, suites[name], long))
                 _say(start, f"{name:12} begins: {suites[name].what}")
             time.sleep(0.5)
@@ -292,6 +314,17 @@ def _run(suites: dict[str, Suite], long: bool) -> list[Run]:
         for run in running:
             run.stop()
     return ended
+
+
+def _next(suites: dict[str, Suite], waiting: list[str], running: list[Suite]) -> list[str]:
+    """Return which suites begin now: one that mostly waits, and so many others as are missing."""
+    missing = {True: 1, False: AT_ONCE}
+    for suite in running:
+        missing[suite.waits] -= 1
+    chosen = []
+    for kind, count in missing.items():
+        chosen += [name for name in waiting if suites[name].waits == kind][: max(count, 0)]
+    return chosen
 
 
 def _clock(seconds: float) -> str:

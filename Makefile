@@ -71,11 +71,14 @@ run: .venv/library-installed
 
 # All suites, two at a time and a third that mostly waits (tools/suites.py): progress while they run, failures as they happen, times at the end.
 SUITES = $(BIN)/python tools/suites.py
-test: install tested-with
+INSTALL_TIMED = @$(MAKE) --no-print-directory tested-with && echo "Installing what is tested, and what with, took $$SECONDS s."
+test:
+	$(INSTALL_TIMED)
 	@$(SUITES)
 
 # The long form of every suite: more examples, more kills, all versions. Before a release, and every night.
-test-all: install tested-with
+test-all:
+	$(INSTALL_TIMED)
 	@$(SUITES) --long
 
 # One suite: make tests-server. LONG=1: its long form.

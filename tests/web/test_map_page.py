@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -374,10 +375,11 @@ def test_an_administrator_sees_the_events_of_all_subscribers(
         expect(event.locator(".why h4")).to_have_text([f"rain of {name}" for name in names[:3]])
 
         # Somebody else's feed, and back. Until its stream is open, the page does not say "live".
-        held: list[Route] | None = []
+        held: list[Route] = []
+        opened_up = Event()
 
         def hold(route: Route) -> None:
-            if held is None:
+            if opened_up.is_set():
                 route.continue_()
             else:
                 held.append(route)
@@ -386,8 +388,8 @@ def test_an_administrator_sees_the_events_of_all_subscribers(
         whose.fill("eve")
         expect(page.page.get_by_text("matched a subscription of eve")).to_be_visible()
         expect(page.page.locator(".stream")).to_contain_text("connecting")
-        waiting, held = held, None  # not `unroute`: that may let go what is held
-        for route in waiting:
+        opened_up.set()  # not `unroute`: that may let go what is held
+        for route in held:
             route.continue_()
         page.is_live()
         publish(api, "Snow in the evening", "Rain at night")

@@ -49,7 +49,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         targetoptions: dict[str, Any] | None = None,
         interpreted_s: float = 0.0,
     ) -> None:
-        super().__init__(py_func, locals, targetoptions)
+        super().__init__(py_func, locals or {}, targetoptions)
         self._cache = KernelCache(py_func)
         self._compile_for_args = FirstCalls(self, self._cache, interpreted_s)
 
@@ -77,7 +77,7 @@ class CalledKernel(CPUDispatcher):  # type: ignore[misc]
         locals: Any = None,
         targetoptions: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(py_func, locals, {**(targetoptions or {}), "no_cpython_wrapper": True})
+        super().__init__(py_func, locals or {}, {**(targetoptions or {}), "no_cpython_wrapper": True})
         self._cache = _CalledCache(py_func)
         self._compiler = _CalledCompiler(
             py_func, self.targetdescr, self.targetoptions, self.locals, Compiler

@@ -215,6 +215,8 @@ class Environments:
         # All packages go into uv's cache, from where it links them into environments.
         self.uv.build(spark_requirement())
         self._make(",".join(EXTRAS))
+        self.lowest = self._make_lowest()
+        """Without extras, and with the lowest versions that are promised; None on other Pythons."""
         self.uv.go_offline()
 
     def get(self, extras: str) -> Environment:
@@ -223,11 +225,21 @@ class Environments:
 
     def _make(self, extras: str) -> Environment:
         """Make an environment with the wheel and the extras, and nothing else: not even pip."""
-        made = Environment(extras, self._folder / (extras or "plain"))
-        self.uv("venv", "--quiet", "--python", sys.executable, made.folder)
         wanted = f"{self._wheel}[{extras}]" if extras else str(self._wheel)
-        self.uv("pip", "install", "--quiet", "--python", made.python, wanted)
-        self._made[extras] = made
+        self._made[extras] = self._install(extras or "plain", wanted)
+        return self._made[extras]
+
+    def _make_lowest(self) -> Environment | None:
+        """Make the environment of the lowest versions, whose wheels are for the lowest Python."""
+        if PROJECT["requires-python"] != f">={sys.version_info[0]}.{sys.version_info[1]}":
+            return None
+        wanted = (str(self._wheel), *PROJECT["dependencies"])  # named, they are "direct"
+        return self._install("lowest", "--resolution", "lowest-direct", *wanted)
+
+    def _install(self, name: str, *wanted: str) -> Environment:
+        made = Environment(name, self._folder / name)
+        self.uv("venv", "--quiet", "--python", sys.executable, made.folder)
+        self.uv("pip", "install", "--quiet", "--python", made.python, *wanted)
         return made
 
     def import_all(self, extras: str) -> dict[str, str]:

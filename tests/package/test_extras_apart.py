@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .environments import EXTRAS, ROOT, SCRIPTS, run
+from .environments import EXTRAS, PROJECT, ROOT, SCRIPTS, run
 from .processes import serving
 
 if TYPE_CHECKING:
@@ -60,6 +60,25 @@ def test_a_users_script_is_typed_and_runs(environment: MakeEnvironment, tmp_path
         "4",
         "geometry",
     ]
+
+
+def test_kernels_are_compiled_with_the_lowest_versions(
+    environments: Environments, tmp_path: Path
+) -> None:
+    lowest = environments.lowest
+    if lowest is None:
+        pytest.skip("the lowest versions have wheels for the lowest Python only")
+    (numba,) = (line for line in PROJECT["dependencies"] if line.startswith("numba>="))
+    cache = tmp_path / "cache"
+    settings = {"NEARCAST_COMPILE": "at-once", "NEARCAST_CACHE_DIR": str(cache)}
+    kept = []
+    for _ in range(2):  # compiled, then loaded
+        said = run(lowest.python, SCRIPTS / "match_one.py", folder=tmp_path, settings=settings)
+        version, matched = said.splitlines()
+        assert version.startswith(numba), said
+        assert matched == "['ann']"
+        kept.append({path.name for path in cache.rglob("*.nbc")})
+    assert kept[0] == kept[1] != set()
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,9 @@ class CalledKernel(CPUDispatcher):  # type: ignore[misc]
         locals: Any = None,
         targetoptions: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(py_func, locals or {}, {**(targetoptions or {}), "no_cpython_wrapper": True})
+        super().__init__(
+            py_func, locals or {}, {**(targetoptions or {}), "no_cpython_wrapper": True}
+        )
         self._cache = _CalledCache(py_func)
         self._compiler = _CalledCompiler(
             py_func, self.targetdescr, self.targetoptions, self.locals, Compiler

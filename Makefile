@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install java first-look pipeline server-kernels run test test-all tested-with check mutants lint types postgres chromium web coverage docs soak bench clean
+.PHONY: install java first-look pipeline server-kernels run test test-all tested-with check attack mutants lint types postgres chromium web coverage docs soak bench clean
 
 install: .venv/installed
 
@@ -93,6 +93,11 @@ tested-with: install
 REV ?= HEAD
 check: install
 	@$(SUITES) --since $(REV)
+
+# Attacks on a server in another process, with a table of what each did to it. LONG=1: ten times as many; ONLY=headers: one of them.
+ATTACK_PATH = tests:tests/server/faults
+attack: install
+	PYTHONPATH=$(ATTACK_PATH) $(BIN)/python -m attack $(if $(LONG),--long) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
 # Faults planted in our code, and whether tests find them. It takes hours.
 mutants: install

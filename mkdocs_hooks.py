@@ -1,8 +1,8 @@
 """What MkDocs adds to the pages of `docs/`: the command reference, documents and examples.
 
-The command reference comes from the commands themselves. ARCHITECTURE, CHANGELOG, CONTRIBUTING and
-the examples, scripts and notebooks, are pages of the site, too. Links between them and the pages of
-`docs/` lead to the right place in the repository and on the site.
+The command reference comes from the commands themselves. ARCHITECTURE, CHANGELOG, CONTRIBUTING,
+SECURITY and the examples, scripts and notebooks, are pages of the site, too. Links between them and
+the pages of `docs/` lead to the right place in the repository and on the site.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ DOCUMENTS = {
     "ARCHITECTURE.md": "project/architecture.md",
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
 }
 """Documents at the top of the repository, and their pages on the site."""
 

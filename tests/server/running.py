@@ -12,8 +12,9 @@ import httpx
 import uvicorn
 
 from nearcast.server.http.app import create_app
+from nearcast.server.http.connections import http_protocol
 from nearcast.server.http.context import Settings
-from nearcast.server.http.running import NearcastServer
+from nearcast.server.http.running import WEBSOCKETS, NearcastServer
 from nearcast.server.opening import Where, first_key, open_service
 from nearcast.server.service import Service
 
@@ -111,9 +112,16 @@ def running_server(
     def open_folder() -> Service:
         return Service.open(folder, clock=clock) if clock else open_service(Where(folder))
 
-    app = create_app(opens or open_folder, Settings(**settings))
+    opened = Settings(**settings)
+    app = create_app(opens or open_folder, opened)
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=5
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_level="warning",
+        timeout_graceful_shutdown=5,
+        http=http_protocol(opened.connections),
+        **WEBSOCKETS,
     )
     server = NearcastServer(config, app)
     started = threading.Event()

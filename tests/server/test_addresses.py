@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from ipaddress import ip_address
 
 import aiohttp
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.errors import InvalidInput
-from nearcast.server.delivery.addresses import SinkNetworks, ThreadResolver, check_sink_url
+from nearcast.server.delivery.addresses import SinkNetworks, check_sink_url, system_resolver
 
 LOCAL = SinkNetworks.of(["127.0.0.0/8", "::1/128"])
 
@@ -219,8 +220,79 @@ def test_the_resolver_of_the_system() -> None:
     async def run() -> None:
         async with Requests() as receiver:
             url = f"http://localhost:{receiver.port}/"
-            assert await _get(LOCAL, ThreadResolver(), url) == 200
+            assert await _get(LOCAL, system_resolver(), url) == 200
             with pytest.raises(aiohttp.ClientConnectorError, match="not allowed"):
-                await _get(SinkNetworks(), ThreadResolver(), url)
+                await _get(SinkNetworks(), system_resolver(), url)
 
     asyncio.run(run())
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """A name server on this machine that knows one name, and never answers for others."""
+
+    def __init__(self, known: str) -> None:
+        self.known, self.port = known, 0
+        self.asked: set[str] = set()
+        self.changed = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "NameServer":
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.create_datagram_endpoint(lambda: self, ("127.0.0.1", 0))
+        self.port = self._transport.get_extra_info("sockname")[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._transport.close()
+
+    def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
+        name, at = [], 12
+        while data[at]:
+            name.append(data[at + 1 : at + 1 + data[at]].decode().lower())
+            at += 1 + data[at]
+        kind = struct.unpack_from("!H", data, at + 1)[0]
+        question = data[12 : at + 5]
+        if ".".join(name) != self.known:
+            task = asyncio.ensure_future(self._note(".".join(name)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        has_answer = kind == 1  # an IPv4 address
+        head = data[:2] + struct.pack("!HHHHH", 0x8180, 1, has_answer, 0, 0)
+        answer = b"\xc0\x0c" + struct.pack("!HHIH", 1, 1, 60, 4) + bytes([127, 0, 0, 1])
+        self._transport.sendto(head + question + answer * has_answer, address)
+
+    async def _note(self, name: str) -> None:
+        async with self.changed:
+            self.asked.add(name)
+            self.changed.notify_all()
+
+
+def test_names_whose_servers_do_not_answer_delay_no_other() -> None:
+    async def run() -> None:
+        async with NameServer("good.example") as names:
+            resolver = system_resolver(
+                nameservers=["127.0.0.1"], udp_port=names.port, timeout=600.0, tries=1
+            )
+            slow: list[asyncio.Future[object]] = []
+            while len(slow) < 200:  # more at once than fit into the buffer of a socket are lost
+                for _ in range(20):
+                    asked = resolver.resolve(f"slow-{len(slow)}.example", 0, socket.AF_UNSPEC)
+                    slow.append(asyncio.ensure_future(asked))
+                async with names.changed:
+                    await names.changed.wait_for(lambda: len(names.asked) == len(slow))
+            assert not any(task.done() for task in slow)
+            found = await resolver.resolve("good.example", 443, socket.AF_UNSPEC)
+            assert [one["host"] for one in found] == ["127.0.0.1"]
+            assert not any(task.done() for task in slow)
+            # Its address is checked as any other is.
+            async with Requests() as receiver:
+                url = f"http://good.example:{receiver.port}/"
+                with pytest.raises(aiohttp.ClientConnectorError, match="not allowed"):
+                    await _get(SinkNetworks(), resolver, url)
+                assert receiver.count == 0
+            for task in slow:
+                task.cancel()
+            await asyncio.gather(*slow, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(run(), 60))

@@ -213,3 +213,34 @@ def test_another_tenants_event_is_not_found(server: Running) -> None:
         problems = [stranger.get(path) for path in paths]
     assert {problem.status_code for problem in problems} == {404}
     assert len({json.dumps({**p.json(), "instance": ""}) for p in problems}) == 1
+
+
+def test_a_subscriber_explains_only_what_it_was_or_would_be_sent(server: Running) -> None:
+    tenant = server.make_tenant("shared")
+    ann = server.make_key("subscribe", tenant="shared", subscriber="ann")
+    with server.client(tenant) as client, server.client(ann) as reader:
+        [before] = publish(client, "milk before there was a subscription")
+        for name, word in (("a", "tea"), ("b", "milk"), ("c", "tea")):
+            body = resource(word, subscriber="bob" if name == "b" else "ann")
+            client.put(f"/v1/subscriptions/{name}", json=body).raise_for_status()
+        secret, sent = publish(client, "secret milk for bob", "tea for ann")
+        reader.put("/v1/subscriptions/new", json=resource("milk")).raise_for_status()
+        wait_for(reader, sent)
+        nothing = [
+            *(f"{id}/explain?subscriptionId={name}" for id in (before, secret) for name in "abc"),
+            f"{secret}/explain?subscriptionId=new",
+            f"{before}/explain?subscriptionId=new",
+            f"{secret}/explain",
+        ]
+        problems = [reader.get(f"/v1/events/{path}") for path in nothing]
+        assert [(one.status_code, "milk" in one.text) for one in problems] == [(404, False)] * 9
+        assert len({json.dumps({**one.json(), "instance": ""}) for one in problems}) == 1
+        for name in "ac":
+            found = reader.get(f"/v1/events/{sent}/explain?subscriptionId={name}").json()
+            assert found["message"]["text"] == "tea for ann"
+            assert found["explanations"][0]["matches"]
+        # Also why another subscription of the subscriber did not match what it was sent.
+        assert reader.get(f"/v1/events/{sent}/explain?subscriptionId=new").status_code == 200
+        # Who reads for the whole tenant finds everything, as before.
+        found = client.get(f"/v1/events/{secret}/explain?subscriptionId=a").json()
+        assert found["explanations"][0]["matches"] is False

@@ -90,6 +90,8 @@ def test_assets_are_cached_and_compressed_for_those_who_can(built: Running) -> N
         "/assets/secret.pem",
         "/assets/index-1a2b.js.gz",
         "/assets/..%2Findex.html",
+        f"/assets/{'a' * 300}.js",
+        f"/assets/{'a' * 252}.js",
         "/assets/%2e%2e%2f%2e%2e%2foutside.js",
         "/assets/",
         "/assets",

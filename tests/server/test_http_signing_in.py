@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from nearcast import __version__
@@ -14,8 +15,6 @@ from running import Running, running_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    import httpx
 
 ROLES = ["publish", "subscribe", "admin"]
 
@@ -107,8 +106,9 @@ def test_attempts_are_limited(tmp_path: Path) -> None:
         assert {answer.status_code for answer in answers} == {401, 429}
         assert int(limited[-1].headers["retry-after"]) >= 1
         assert limited[-1].json()["code"] == "TOO_MANY_REQUESTS"
-        server.app.state.context.one_time_code._attempts._level = 1.0
-        assert client.post("/v1/sign-in", json={"code": code}).status_code == 200
+        elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(base_url=server.url, transport=elsewhere, timeout=30) as other:
+            assert other.post("/v1/sign-in", json={"code": code}).status_code == 200
 
 
 def test_in_the_demo_this_machine_needs_no_code(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from httpx_sse import connect_sse
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from running import BERLIN, Running, resource, running_server
@@ -68,6 +70,35 @@ def test_a_stream_ends_when_its_token_expires(server: Running) -> None:
         server.loop.call_soon_threadsafe(server.app.state.context.service.feeds.beat)
         stream.join(0.1)
     assert not stream.is_alive()
+
+
+def test_a_token_that_expires_ends_its_streams_at_once(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds = server.app.state.context.service.feeds
+    monkeypatch.setattr(feeds, "beat", lambda: None)  # nobody looks whether they may go on
+    with server.client() as client:
+        body = {"subscriber": "late", "expiresInS": 1}
+        token = client.post("/v1/tokens", json=body).raise_for_status().json()["token"]
+    address = server.url.replace("http", "ws") + f"/v1/events?access_token={token}"
+    stream = reading(server, token)
+    with connect(address) as websocket:
+        with suppress(ConnectionClosed):
+            for _ in websocket:  # what says that the token expires
+                pass
+        assert websocket.close_code == 1012
+    stream.join(30)
+    assert not stream.is_alive()
+
+
+def test_a_poll_waits_no_longer_than_its_token(server: Running) -> None:
+    with server.client() as client:
+        body = {"subscriber": "short", "expiresInS": 1}
+        token = client.post("/v1/tokens", json=body).raise_for_status().json()["token"]
+    with server.client(token) as client:  # which waits for 30 s
+        answer = client.get("/v1/events?poll=1&waitS=60").raise_for_status()
+        assert answer.json()["events"] == []
+        assert client.get("/v1/events?poll=1").status_code == 401
 
 
 def test_a_poll_returns_as_many_events_as_were_asked_for(server: Running) -> None:

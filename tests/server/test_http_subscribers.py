@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cloudevents.core.formats.json import JSONFormat
 from httpx_sse import connect_sse
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from running import BERLIN, Running, resource, running_server
@@ -247,6 +248,32 @@ def test_the_stream_of_a_tenant_follows_new_subscribers(server: Running) -> None
             assert json.loads(socket.recv(timeout=30)) == event.json()
             names = [match["subscriber"] for match in event.json()["data"]["matches"]]
             assert names == ["held", "late"]
+
+
+def test_what_a_websocket_says_is_short_never_inflated_and_ignored(server: Running) -> None:
+    key = server.make_tenant("talking")
+    headers = {"Authorization": f"Bearer {key}"}
+    address = f"{server.url.replace('http', 'ws')}/v1/events"
+    with server.client(key) as client:
+        with connect(address, additional_headers=headers, compression="deflate") as socket:
+            assert socket.protocol.extensions == []
+            socket.send("x" * 4_096)
+            socket.send(b"\0" * 4_096)
+            subscribe(client, "default")
+            [id] = publish(client, 1)
+            while json.loads(socket.recv(timeout=30))["id"] != id:
+                pass
+            socket.send("x" * 4_097)
+            with pytest.raises(ConnectionClosed) as closed:
+                socket.recv(timeout=30)
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1009
+        # The stream of a client that went away after bytes has ended.
+        with connect(address, additional_headers=headers) as socket:
+            socket.send(b"bytes")
+        metrics = ""
+        while 'nearcast_streams{kind="websocket"} 0.0' not in metrics:
+            metrics = client.get("/metrics").text
 
 
 def test_an_event_of_a_tenant_names_who_started(server: Running) -> None:

@@ -228,3 +228,83 @@ def test_plain_records_are_read_together() -> None:
     others = [RESOURCE, RECORD, circle | {"lat": 91}, box | {"west": 170, "east": -170}, 7]
     found = plain_definitions([box, circle, *others])
     assert [one is not None for one in found] == [True, True, *[False] * 5]
+
+
+_json_values = st.recursive(
+    st.one_of(st.none(), st.integers(), st.text('ab"\\[]{},: \n', max_size=6)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text('a"\\,]', max_size=3), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(_json_values, max_size=5), st.sampled_from([None, 1]))
+def test_the_elements_of_an_array_are_found(values: list[Any], indent: int | None) -> None:
+    array = json.dumps(values, indent=indent).encode()
+    found = [json.loads(one) for one in imports._elements(memoryview(array))]
+    assert found == values
+
+
+def test_a_collection_may_have_its_members_in_any_order_and_spaces() -> None:
+    feature = {
+        "type": "Feature",
+        "properties": {"note": ["a]", 'b",{'], "id": "f", "keywords": ["tea"], "radius_m": 5},
+        "geometry": POINT,
+    }
+    for features, count in (([], 0), ([feature], 1), ([feature, feature], 2)):
+        body = {"name": [{}], "features": features, "crs": {"a": []}, "type": "FeatureCollection"}
+        read = read_import(json.dumps(body, indent=2).encode(), now_us=NOW_US)
+        assert (len(read.definitions), read.rejected) == (count, [])
+        assert all(one["row"]["radius_m"] == 5 for one in read.definitions)
+
+
+@pytest.mark.parametrize("body", [b"{}\n" * 5_000, b"no json\n" * 5_000, b"[]\n" * 5_000])
+def test_reading_stops_when_too_many_lines_are_refused(body: bytes) -> None:
+    valid = b"".join(lines(RECORD | {"id": number}) + b"\n" for number in range(30))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(imports, "_RECORDS_AT_ONCE", 20)
+        read = read_import(valid + body, now_us=NOW_US, max_rejected=100)
+    assert len(read.definitions) == 30
+    assert 100 < len(read.rejected) <= 160
+    moves = read_moves(body, max_rejected=100)
+    assert (len(moves.moves), len(moves.rejected)) == (0, 101)
+
+
+def test_a_record_of_empty_arrays_is_never_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    huge = b'{"id": 1, "a": [' + b"[]," * 200_000 + b"1]}"
+    decoded: list[int] = []
+    decode = imports._decode
+
+    def counted(line: bytes) -> Any:
+        decoded.append(len(line))
+        return decode(line)
+
+    monkeypatch.setattr(imports, "_decode", counted)
+    collection = b'{"type":"FeatureCollection","features":[%b]}' % huge
+    for body in (huge + b"\n" + lines(RECORD), collection):
+        read = read_import(body, now_us=NOW_US)
+        assert read.rejected[0].line == 1
+        assert "brackets and commas; at most 180,000" in read.rejected[0].reason
+    assert read_moves(huge).rejected[0].line == 1
+    assert max(decoded) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ({"keywords": ["a"] * 1_001}, "1001 keywords"),
+        ({"keywords": ["tea", "a" * 257]}, "a keyword has 257"),
+        ({"keywords": "tea " * 5_000}, "20,000 characters"),
+        ({"Expression": "tea " * 5_000}, "20,000 characters"),
+        ({"expression": "tea " + "a" * 257}, "a word has 257"),
+    ],
+)
+def test_long_texts_are_refused_before_they_are_parsed(
+    words: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = {"id": 1, "lon": 1, "lat": 2, "radius_m": 3}
+    monkeypatch.setattr(model, "Subscription", None)
+    [rejected] = read_import(lines(place | words), now_us=NOW_US).rejected
+    assert reason in rejected.reason
+    assert rejected.field == next(iter(words)).lower()

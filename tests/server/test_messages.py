@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import random
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,12 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from effort import examples
+from crafted_tables import CRAFTED, VALID, bounded, damaged, stream_of
+from effort import examples, repeated
 from nearcast.errors import InvalidInput
 from nearcast.intake import messages_from, read_messages
 from nearcast.model import Message
-from nearcast.server.http.messages import ARROW, JSON, NDJSON, parse_messages
+from nearcast.server.http.messages import ARROW, JSON, NDJSON, parse_at_once, parse_messages
 from nearcast.server.http.problems import Problem
+from nearcast.server.log import messages as messages_module
 from nearcast.server.log.messages import (
     MessageLimits,
     Rejected,
@@ -307,6 +311,92 @@ def test_arrow_streams_that_are_refused() -> None:
         assert caught.value.status == 400
 
 
+@pytest.mark.parametrize("place", ["tokens", "properties", "id"])
+@pytest.mark.parametrize("name", CRAFTED)
+def test_a_crafted_arrow_column_is_refused_before_it_is_read(name: str, place: str) -> None:
+    """The elements of lists are counted before they become objects of Python."""
+    column = CRAFTED[name]()
+    table = pa.table({"text": pa.array(["tea"] * len(column)), place: column})
+    body = stream_of(table)
+    parse_messages(arrow([GOOD]), ARROW, LIMITS)
+    with bounded((8 << 20) + 4 * len(body)), pytest.raises(Problem) as caught:
+        parse_messages(body, ARROW, LIMITS)
+    assert caught.value.status == 400
+    assert caught.value.errors[0].field == "body"
+
+
+def test_arrow_values_are_bounded_by_the_bytes_of_the_body() -> None:
+    limits = MessageLimits(messages=1_000)
+    for count, fits in ((31_800, True), (36_000, False)):
+        kind = pa.struct([("a", pa.list_(pa.struct([])))])
+        properties = pa.array([{"a": [{}] * count}], kind)
+        body = stream_of(
+            pa.table({"text": ["a"], "lon": [1.0], "lat": [1.0], "properties": properties})
+        )
+        if fits:  # and is too large a message
+            [rejected] = parse_messages(body, ARROW, limits).rejected
+            assert rejected.reason.startswith("has 95,")
+            continue
+        with pytest.raises(Problem) as caught:
+            parse_messages(body, ARROW, limits)
+        allowed = f"{32 * limits.messages + len(body):,}"
+        assert "stands for 36,005 values" in caught.value.detail
+        assert f"at most {allowed} are read of so few bytes" in caught.value.detail
+
+
+def test_arrow_columns_that_are_unknown_or_there_twice() -> None:
+    for names, field, reason in [
+        (("text", "color"), "color", "is not a column of messages (id, text"),
+        (("text", "text"), "text", "occurs twice"),
+    ]:
+        table = pa.Table.from_arrays([pa.array(["a"])] * 2, [*names])
+        with pytest.raises(Problem) as caught:
+            parse_messages(stream_of(table), ARROW, LIMITS)
+        [error] = caught.value.errors
+        assert (caught.value.status, error.field) == (400, field)
+        assert error.reason.startswith(reason)
+
+
+def test_arrow_types_that_polars_and_pandas_write_are_read() -> None:
+    columns = {
+        "text": pa.array(["a text of more than twelve bytes", "tea"], pa.string_view()),
+        "lon": pa.array([1, 2], pa.uint8()),
+        "lat": pa.array([1.5, None], pa.float32()),
+        "time": pa.array([0, 1], pa.timestamp("ns", "Europe/Berlin")),
+        "properties": pa.array([{"a": [], "b": [None], "c": [{}], "d": None}, None]),
+    }
+    blobs, [rejected] = parse_messages(stream_of(pa.table(columns)), ARROW, LIMITS)
+    assert json.loads(blobs[0]) == {
+        "text": "a text of more than twelve bytes",
+        "lon": 1.0,
+        "lat": 1.5,
+        "time": "1970-01-01T01:00:00+01:00",
+        "properties": {"a": [], "b": [None], "c": [{}], "d": None},
+    }
+    assert (rejected.line, rejected.field) == (2, "lat")
+    lists = {"tokens": pa.array([["a"], ["b", "c"]], pa.list_view(pa.string_view()))}
+    table = pa.table({**lists, "lon": [1.0, 2.0], "lat": [1.0, 2.0]})
+    blobs, _ = parse_messages(stream_of(table), ARROW, LIMITS)
+    assert [json.loads(blob)["tokens"] for blob in blobs] == [["a"], ["b", "c"]]
+
+
+def test_generated_arrow_streams_are_problems_or_messages() -> None:
+    bodies = [stream_of(table()) for table in VALID.values()]
+    refused: Counter[int] = Counter()
+    parse_messages(arrow([GOOD]), ARROW, LIMITS)
+    for seed in range(repeated("NEARCAST_DAMAGED_TABLES", 500, 10_000)):
+        chance = random.Random(seed)
+        body = damaged(chance.choice(bodies), chance)
+        with bounded(32 << 20):
+            try:
+                found = parse_messages(body, ARROW, LIMITS)
+            except Problem as problem:
+                refused[problem.status] += 1
+            else:
+                assert len(found.blobs) + len(found.rejected) <= 3, seed
+    assert refused.keys() <= {400, 413}
+
+
 @given(st.integers(0, 10_000), st.binary(min_size=1, max_size=8))
 @settings(max_examples=examples(200))
 def test_damaged_arrow_streams_never_raise_anything_else(place: int, damage: bytes) -> None:
@@ -401,3 +491,148 @@ def test_columns_of_points_have_nothing_else() -> None:
         "ttl_s": [None, 5.0],
     }
     assert columns_of([]) == {"text": [], "lon": [], "lat": []}
+
+
+# --- bodies that have more than they may ------------------------------------------------------
+
+
+class Counted:
+    """Stands for a decoder, and counts the bytes that it was given."""
+
+    def __init__(self, decode: Any) -> None:
+        self._decode = decode
+        self.bytes = 0
+
+    def __call__(self, value: Any) -> Any:
+        self.bytes += len(bytes(value))
+        return self._decode(value)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> dict[str, Counted]:
+    """Return what decoders of messages were given, by their names."""
+    names = ("_decode_object", "_decode_point", "_decode_points", "_decode_given")
+    counted = {name: Counted(getattr(messages_module, name)) for name in names}
+    for name, decode in counted.items():
+        monkeypatch.setattr(messages_module, name, decode)
+    return counted
+
+
+@pytest.mark.parametrize("element", [b"{}", b"[]", b"1", b'""', b'{"text":"a","lon":1,"lat":1}'])
+def test_reading_stops_at_the_limit_of_messages(
+    element: bytes, decoded: dict[str, Counted]
+) -> None:
+    body = b"[" + b",".join([element] * 200_000) + b"]"
+    with pytest.raises(Problem) as caught:
+        parse_messages(body, JSON, LIMITS)
+    assert (caught.value.status, caught.value.code) == (413, "CONTENT_TOO_LARGE")
+    assert "more than 10,000 messages" in caught.value.detail
+    assert sum(one.bytes for one in decoded.values()) == 0  # no message was even looked at
+
+
+def test_a_body_that_is_cut_off_is_refused_where_its_messages_are_too_many() -> None:
+    with pytest.raises(Problem) as caught:
+        parse_messages(b"[" + b"{}," * 10_001, JSON, LIMITS)
+    assert caught.value.status == 413
+
+
+@pytest.mark.parametrize(
+    "inside", [b'"properties":{"a":[%b1]}' % (b"[]," * 200_000), b'"text":"%b"' % (b"a" * 600_000)]
+)
+@pytest.mark.parametrize("kind", [JSON, NDJSON])
+def test_a_message_that_is_too_large_is_never_decoded(
+    inside: bytes, kind: str, decoded: dict[str, Counted]
+) -> None:
+    huge, good = b'{"lon":1,"lat":1,%b}' % inside, line()
+    body = b"\n".join([good, huge, good])
+    if kind == JSON:
+        body = b"[%b]" % body.replace(b"\n", b",")
+    blobs, [rejected] = parse_messages(body, kind, LIMITS)
+    assert len(blobs) == 2
+    assert rejected.line == 2
+    assert "at most 65,536 are allowed" in rejected.reason
+    assert sum(one.bytes for one in decoded.values()) < 1_000
+    if kind == JSON:
+        assert parse_messages(huge, kind, LIMITS).rejected[0].line == 1
+        assert sum(one.bytes for one in decoded.values()) < 1_000
+
+
+@pytest.mark.parametrize("kind", [JSON, NDJSON])
+def test_a_large_body_is_decoded_in_small_parts(kind: str, decoded: dict[str, Counted]) -> None:
+    given: list[Any] = [{**GOOD, "text": f"{number} " * 50} for number in range(1_000)]
+    given[17] = {**GOOD, "lat": 91}
+    given[500] = {"tokens": ["tea"], "west": 1, "south": 2, "east": 3, "north": 4}
+    given[777] = {**GOOD, "text": "a\0b"}
+    body = b"\n".join(json.dumps(one).encode() for one in given)
+    small = [parse_messages(json.dumps(one).encode(), JSON, LIMITS) for one in given]
+    if kind == JSON:
+        body = b"[%b]" % body.replace(b"\n", b",")
+    found = parse_messages(body, kind, LIMITS)
+    assert found.blobs == [blob for one in small for blob in one.blobs]
+    assert [one.line for one in found.rejected] == [18]
+    assert decoded["_decode_points"].bytes == 0
+
+
+def test_spaces_and_escapes_do_not_count() -> None:
+    spaced = line(text="\u00e9" * 10_000)  # six bytes each, as it is written
+    assert len(spaced) > 60_000
+    padded = spaced[:-1] + b" " * 200_000 + b"}"
+    for body in (spaced, padded):
+        assert len(parse_messages(body, JSON, LIMITS).blobs[0]) < 21_000
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.just(GOOD),
+            st.sampled_from([{}, 7, None, {**GOOD, "lat": 99}, {**GOOD, "properties": {"a": [1]}}]),
+            st.just({"tokens": ["tea"], "lon": 1, "lat": 2}),
+        ),
+        max_size=12,
+    ),
+    st.sampled_from(["lines", "lines of an array", "array", "object"]),
+)
+@settings(max_examples=examples(100))
+def test_what_is_parsed_at_once_is_what_would_be_parsed(given: list[Any], form: str) -> None:
+    body = b"\n".join(json.dumps(one).encode() for one in given)
+    kind = NDJSON if form.startswith("lines") else JSON
+    if form.endswith("array"):
+        body = b"[%b]" % body.replace(b"\n", b",")
+    at_once = parse_at_once_or_problem(body, kind)
+    if at_once is not None:
+        assert at_once == parsed_or_problem(body, kind)
+
+
+def parse_at_once_or_problem(body: bytes, kind: str) -> Any:
+    try:
+        return parse_at_once(body, kind, LIMITS)
+    except Problem as problem:
+        return problem.to_dict()
+
+
+def parsed_or_problem(body: bytes, kind: str) -> Any:
+    try:
+        return parse_messages(body, kind, LIMITS)
+    except Problem as problem:
+        return problem.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"{}\n" * 9_000, NDJSON),
+        (b"[" + b"{}," * 9_000 + b"{}]", JSON),
+        (b"\n" * 20_000, NDJSON),
+        (line(properties={"a": [[]] * 5_000}), JSON),
+        (line(properties={str(n): {} for n in range(2_000)}), JSON),
+        (b"\n".join([line()] * 2_000), NDJSON),
+        (arrow([GOOD]), ARROW),
+    ],
+)
+def test_bodies_that_take_longer_are_not_parsed_at_once(body: bytes, kind: str) -> None:
+    assert parse_at_once(body, kind, LIMITS) is None
+
+
+def test_the_usual_body_is_parsed_at_once() -> None:
+    lines_of_points = b"\n".join([line(properties={"shop": 7, "tags": {"a": 1}})] * 100)
+    assert parse_at_once(lines_of_points, NDJSON, LIMITS) == read_lines(lines_of_points)

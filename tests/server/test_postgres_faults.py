@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 import threading
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from nearcast.errors import NoSpace, StorageError
+import nearcast.server.log.postgres
+from nearcast.errors import NoSpace, StorageError, Unavailable
 from nearcast.server.log import Entry
 from nearcast.server.log.postgres import PostgresLog
+from nearcast.server.state import Postgres as StatePostgres
+from nearcast.server.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,6 +212,89 @@ def test_a_server_that_stays_away(postgres: Postgres, database: str) -> None:
         assert log.find(1).body == b"first"
     with PostgresLog(database) as log:
         assert bodies(log) == [b"first"]
+
+
+def test_publishers_wait_until_the_server_returns(
+    postgres: Postgres, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes: nothing ends the log, and what waited is there once."""
+    monkeypatch.setattr(nearcast.server.log.postgres, "_AWAY_S", 0.0)
+    monkeypatch.setattr(nearcast.server.log.postgres, "_READ_AWAY_S", 0.1)
+    with PostgresLog(database) as log:
+        log.append([Entry(1, b"first")])
+        assert not log.away
+        postgres.kill()
+        appended: list[int] = []
+        thread = threading.Thread(target=lambda: appended.append(log.append([Entry(1, b"second")])))
+        try:
+            thread.start()
+            while not log.away:  # each look waits for a tenth of a second
+                with pytest.raises(Unavailable, match=r"stayed away for 0\.1 s"):
+                    log.find(1)
+            assert not appended
+        finally:
+            postgres.start()
+        thread.join(60)
+        assert appended == [2]
+        assert not log.away
+        assert bodies(log) == [b"first", b"second"]
+
+
+def test_the_event_loop_does_not_wait_for_the_state(postgres: Postgres, database: str) -> None:
+    """Keys are looked up there. It waited for a minute, and answered nobody meanwhile."""
+    state = State(StatePostgres(database, schema="loop"))
+
+    async def look() -> None:
+        for _ in range(100):  # the second one is refused at once
+            with pytest.raises(Unavailable):
+                state.key("4f6k0a9d2mxq")
+
+    postgres.kill()
+    tried: list[None] = []
+    connect = state._database._connection  # type: ignore[attr-defined]
+    state._database._connection = lambda: tried.append(None) or connect()  # type: ignore
+    try:
+        asyncio.run(look())
+    finally:
+        postgres.start()
+    assert len(tried) < 50
+    assert state.tenants() == []  # in another thread, which tries
+    asyncio.run(asyncio.to_thread(state.key, "4f6k0a9d2mxq"))
+    state.close()
+
+
+def test_who_shuts_down_waits_no_longer(
+    postgres: Postgres, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearcast.server.log.postgres, "_READ_AWAY_S", 0.1)
+    with PostgresLog(database) as log:
+        postgres.kill()
+        log.stop_waiting()
+        try:
+            with pytest.raises(StorageError, match=r"stayed away for 0\.1 s"):
+                log.append([Entry(1, b"first")])
+        finally:
+            postgres.start()
+
+
+def test_a_patient_transaction_waits_until_the_server_returns(
+    postgres: Postgres, database: str
+) -> None:
+    state = State(StatePostgres(database, schema="patient", patience_s=0.1))
+    state.apply([], 1)
+    postgres.kill()
+    thread = threading.Thread(target=state.apply, args=([], 2))
+    try:
+        thread.start()
+        with pytest.raises(Unavailable):
+            state.tenants()
+        assert thread.is_alive()
+    finally:
+        postgres.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert state.applied_seq == 2
+    state.close()
 
 
 def test_a_full_disk_is_an_error_after_which_writing_works(database: str) -> None:

@@ -14,6 +14,7 @@ from effort import examples
 from nearcast.server.delivery.readers import KINDS, Readers
 from nearcast.server.matching.events import EventStore
 from nearcast.server.matching.postings import ALL, Position, Postings
+from nearcast.server.matching.segments import DamagedEvents
 
 if TYPE_CHECKING:
     from nearcast.server.delivery.readers import Reader, ReaderKind
@@ -153,5 +154,36 @@ def test_a_position_that_readers_have_not_heard_of_counts_once(tmp_path: Any) ->
         world.readers.remove(reader)
         assert (await world.readers.pending())["stream"] == 0
         world.store.close()
+
+    asyncio.run(run())
+
+
+def test_readers_of_damaged_events_are_counted_when_these_are_there_again() -> None:
+    async def run() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            world = World(folder)
+            for _ in range(4):
+                world.append([(0, 1), (1, 1), (2, 2)], seen=True)
+            store: Any = world.store
+            counts = store.counts
+            found: list[DamagedEvents] = []
+
+            def damaged(*given: Any) -> Any:
+                raise DamagedEvents(1, 3, "no such file")
+
+            world.readers.on_damage = found.append
+            store.counts = damaged
+            await world.step("add", "stream", 1, (0, 0))
+            await world.step("add", "webhook", 2, (0.5, ALL))
+            await world.step("add", "cursor", 1, (0, 0))
+            await world.step("read", 0, 2)
+            await world.step("remove", 2)
+            assert len(found) == 3
+            store.counts = counts
+            await world.readers.recount()
+            await world.check()
+            await world.readers.recount()
+            await world.check()
+            world.store.close()
 
     asyncio.run(run())

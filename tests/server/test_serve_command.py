@@ -6,10 +6,14 @@ import re
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
+
+from nearcast.cli import app
+from nearcast.server.http import running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +45,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert re.fullmatch(r"nc_[0-9a-z]{12}_[\w-]{43}", made)
     listed = run("keys", "list", tmp_path, "--json").stdout
     assert '"feed"' in listed
-    assert made.split("_")[2] not in listed
+    assert made.split("_", 2)[2] not in listed
     assert run("keys", "revoke", made, tmp_path).returncode == 0
     assert run("keys", "revoke", "000000000000", tmp_path).returncode == 1
 
@@ -57,6 +61,26 @@ def test_a_wrong_address_of_tiles_is_one_line(tmp_path: Path) -> None:
     done = run("serve", tmp_path / "data", "--tiles", "https://example.com/tiles")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("nearcast: --tiles: must be an address with {z}, {x} and {y}")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "192.0.2.1"])
+def test_it_warns_when_other_machines_can_reach_it(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listen(
+        where: object, host: str, port: int, settings: object, ready: Any, _: object
+    ) -> None:
+        ready(running.Ready(f"http://{host}:{port}", None, "link"))
+
+    monkeypatch.setattr(running, "serve", listen)
+    done = CliRunner().invoke(app, ["serve", str(tmp_path), "--host", host])
+    assert done.exit_code == 0
+    if host in ("127.0.0.1", "::1", "localhost"):
+        assert done.stderr == ""
+    else:
+        assert done.stderr.startswith(f"Warning: other machines can reach {host}, and there is no")
+        assert done.stderr.count("\n") == 1
+    assert "Warning" not in done.stdout
 
 
 def test_it_prints_a_link_that_signs_a_browser_in_once(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import logging
 import shutil
 import threading
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ from nearcast.server.matching.pipeline import CheckpointPolicy
 from nearcast.server.matching.postings import Position
 from nearcast.server.matching.recovery import Seal
 from nearcast.server.matching.retention import Retention
+from nearcast.server.matching.segments import DamagedEvents
 from nearcast.server.service import Answer, IdempotencyMismatch, Service
 from nearcast.storage.log.disk import Disk
 
@@ -639,7 +641,15 @@ def test_feeds_beat_and_end(tmp_path: Path) -> None:
     run(work())
 
 
-def test_damaged_events_end_the_server_and_the_next_start_rebuilds_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["a bit", "no file", "no checkpoints"])
+def test_damaged_events_are_computed_again_in_place(
+    tmp_path: Path,
+    damage: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logging.getLogger("nearcast").propagate = True
+
     async def write() -> list[Rendered]:
         policy = CheckpointPolicy(changes=20)
         async with running(tmp_path, policy=policy) as service:
@@ -650,29 +660,83 @@ def test_damaged_events_end_the_server_and_the_next_start_rebuilds_them(tmp_path
             feed = await service.feed(0, "ann", Position(0))
             return await take(feed, 120)
 
-    async def damaged() -> None:
+    def break_it() -> None:
+        if damage == "no file":
+            path.unlink()
+            return
+        content = bytearray(path.read_bytes())
+        content[-2] ^= 4
+        path.write_bytes(content)
+
+    async def damaged(expected: list[Rendered]) -> None:
         async with running(tmp_path) as service:
-            failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-            service.on_failure = failed.set_result
-            feed = await service.feed(0, "ann", Position(0))
-            with pytest.raises(StorageError):
-                await feed.next()
-            assert "start the server again" in str(await failed)
+            failures: list[BaseException] = []
+            service.on_failure = failures.append
+            gate, rebuild = threading.Event(), service.pipeline.rebuild
+
+            def rebuild_later(damaged: DamagedEvents) -> None:
+                assert gate.wait(60)
+                rebuild(damaged)
+
+            monkeypatch.setattr(service.pipeline, "rebuild", rebuild_later)
+            break_it()
+            if damage == "no checkpoints":  # while it runs: the log has everything from the start
+                for folder in (tmp_path / "checkpoint").iterdir():
+                    shutil.rmtree(folder)
+            feeds = [await service.feed(0, "ann", Position(0)) for _ in range(3)]
+            for feed in feeds:
+                feed.wake()  # as a poll does, which does not wait
+                assert await feed.next() == []
+                assert "cannot be read" in str(feed.damage)
+            await publish(service, "meanwhile")
+            gate.set()
+            for feed in feeds:
+                assert (await take(feed, 121))[:120] == expected
+                assert feed.damage is None
+                feed.close()
+            service.events.flush()
+            assert files(segment) == before
+            assert not failures
 
     async def again(expected: list[Rendered]) -> None:
         async with running(tmp_path) as service:
             feed = await service.feed(0, "ann", Position(0))
-            assert await take(feed, 120) == expected
+            assert (await take(feed, 121))[:120] == expected
             feed.close()
 
     expected = asyncio.run(write())
-    segment = min((tmp_path / "events").glob("*.post"))
-    path = segment / "arrays.bin"
-    content = bytearray(path.read_bytes())
-    content[-2] ^= 4
-    path.write_bytes(content)
-    run(damaged())
+    segment = sorted((tmp_path / "events").glob("*.post"))[1]
+    path, before = segment / "arrays.bin", files(segment)
+    with caplog.at_level("WARNING", "nearcast.server"):
+        run(damaged(expected))
+    assert f"{segment} is damaged, and is computed again from the log" in caplog.text
+    assert "are there again" in caplog.text
+    assert caplog.text.count("is computed again") == 1
     run(again(expected))
+
+
+def test_events_that_cannot_be_computed_again_end_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with running(tmp_path) as service:
+            failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+            service.on_failure = failed.set_result
+
+            def rebuild(damaged: DamagedEvents) -> None:
+                raise StorageError("no checkpoint is whole")
+
+            monkeypatch.setattr(service.pipeline, "rebuild", rebuild)
+            service.damaged(DamagedEvents(1, 60, "no such file"))
+            text = str(await failed)
+            assert "no checkpoint is whole" in text
+            assert "start the server again, it computes them" in text
+
+    run(work())
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 # --- retention -----------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import socket
+import threading
+from contextlib import ExitStack, suppress
 
 from nearcast.server.http.starting import answering_while_starting
 
@@ -42,3 +44,30 @@ def test_one_who_sends_nothing_keeps_nobody_waiting() -> None:
         port = address.getsockname()[1]
         with answering_while_starting(address), socket.create_connection(("127.0.0.1", port)):
             assert ask(port, "GET", "/healthz")[0] == 200
+
+
+def test_who_does_not_end_a_request_is_gone_after_a_while() -> None:
+    with socket.socket() as address:
+        address.bind(("127.0.0.1", 0))
+        port = address.getsockname()[1]
+        with answering_while_starting(address, request_s=0.2):
+            for begun in (b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"):
+                with socket.create_connection(("127.0.0.1", port), timeout=30) as slow:
+                    slow.sendall(begun)
+                    assert slow.recv(1) == b""
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as large:
+                large.sendall(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 5_000)
+                with suppress(ConnectionResetError):
+                    assert large.recv(1) == b""
+
+
+def test_connections_while_starting_need_no_threads() -> None:
+    with socket.socket() as address, ExitStack() as stack:
+        address.bind(("127.0.0.1", 0))
+        port = address.getsockname()[1]
+        with answering_while_starting(address):
+            before = threading.active_count()
+            for _ in range(100):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            assert ask(port, "GET", "/healthz") == (200, b"ok")
+            assert threading.active_count() <= before

@@ -355,7 +355,7 @@ def test_a_host_gets_eight_requests_at_once_and_a_hanging_host_delays_no_other()
             await sender.settled()
             assert len(hanging.got) == 100
             assert hanging.max_in_flight == 8
-            assert sender._client._hosts == {}  # hosts without requests are forgotten
+            assert (sender._client.slots.in_flight, sender._client.slots.waiting) == (0, 0)
 
     asyncio.run(run())
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.errors import InvalidInput
+from nearcast.model.folding import fold
 from nearcast.text import TokenColumn, UnicodeWords, Vocabulary, tokenize_column, words
 
 if TYPE_CHECKING:
@@ -169,3 +170,22 @@ def test_a_tokenizer_that_gives_no_strings_is_refused() -> None:
 
     with pytest.raises(InvalidInput, match="token: must be a string"):
         tokenize_column(pa.array(["ab"]), numbers, Vocabulary(), add=False)
+
+
+def test_texts_are_folded_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def noted(text: str) -> str:
+        sizes.append(len(text.encode()))
+        return fold(text)
+
+    monkeypatch.setattr("nearcast.text.column.fold", noted)
+    long = "Straße 字\n" * 9_000
+    rows = ["É à", long, None, "", "é", *["Ünder a\nBRIDGE"] * 9_000, long, "ascii"]
+    known: dict[str, int] = {}
+    expected = plain_column([[row] for row in rows], known, add=True)
+    column = tokenize_column(pa.array(rows), words, Vocabulary(), add=True)
+    assert unpacked(column) == expected
+    assert len(sizes) > 4
+    assert max(sizes) <= len(long.encode())  # no other text is folded with it
+    assert sorted(sizes)[-3] < 2 << 16

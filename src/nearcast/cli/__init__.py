@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli import audit, bench, generate, indexes, match, plot, serve, spark
+from nearcast.cli import audit, bench, clock, generate, indexes, match, plot, serve, spark
 from nearcast.cli.commands import add_command, examples
 from nearcast.cli.output import OneLineErrors
 
@@ -65,6 +65,13 @@ add_command(
     "nearcast serve nearcast-data --port 9000",
     "nearcast serve --demo",
     "nearcast serve --database postgresql://nearcast@localhost/nearcast",
+)
+add_command(
+    app,
+    "clock",
+    clock.clock,
+    "nearcast clock nearcast-data",
+    "nearcast clock nearcast-data --repair",
 )
 app.add_typer(serve.keys_app, name="keys")
 app.add_typer(spark.app, name="spark")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from nearcast.cli.commands import FOLDER, NUMBER, add_command
+from nearcast.cli.commands import FILE, FOLDER, NUMBER, add_command
 from nearcast.cli.output import OneLineErrors, show_json, show_table
 from nearcast.extras import require
 
@@ -22,14 +22,19 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from nearcast.server.http.running import Ready
+    from nearcast.server.opening import Where
     from nearcast.server.service import Service
 
 T = TypeVar("T")
 
-__all__ = ["keys_app", "serve"]
+__all__ = ["DATA", "DATABASE", "DEFAULT_FOLDER", "SECRETS_KEY", "keys_app", "serve", "with_service"]
 
 _SLOW_S = 5.0
 _PROGRESS_S = 15.0
+_NO_TLS = (
+    "Warning: other machines can reach {host}, and there is no TLS: whoever is on the way reads "
+    "keys and messages. Let only a proxy with TLS reach it, or listen on 127.0.0.1 behind one."
+)
 DEFAULT_FOLDER = Path("nearcast-data")
 DATA = typer.Argument(metavar=FOLDER, help="The folder of the server; made if it is not there.")
 DEFAULT_DATA = typer.Argument(
@@ -42,6 +47,12 @@ DATABASE = typer.Option(
     "--database",
     metavar="URL",
     help="Keep log and state in PostgreSQL (postgresql://user@host/name) instead of the folder.",
+)
+SECRETS_KEY = typer.Option(
+    "--secrets-key-file",
+    metavar=FILE,
+    help="Encrypt secrets of webhooks and tokens with the key in this file, which must be outside "
+    "of the folder; or name it in NEARCAST_SECRETS_KEY_FILE.",
 )
 
 
@@ -113,19 +124,22 @@ def serve(
         bool,
         typer.Option("--repair", help="Skip damaged records of the log; subscribers see a gap."),
     ] = False,
+    secrets_key_file: Annotated[Path | None, SECRETS_KEY] = None,
 ) -> None:
     """Run the live server: publish over HTTP, receive events over SSE, nothing acknowledged lost.
 
-    It listens on this machine only unless --host says otherwise. The first time it prints an admin
-    key, which is shown only once; every time, a link with which a browser can sign in, once. Stop
-    it with Ctrl-C.
+    It listens on this machine only unless --host says otherwise, and then warns that it has no TLS
+    of its own: a proxy in front should. The first time it prints an admin key, which is shown only
+    once; every time, a link with which a browser can sign in, once. Stop it with Ctrl-C.
     """
     require("server", "nearcast serve")
     from nearcast.server.http.context import Settings
     from nearcast.server.http.running import serve as run
+    from nearcast.server.http.signing_in import is_loopback
     from nearcast.server.http.tiles import tile_origin
     from nearcast.server.matching.retention import Retention
     from nearcast.server.opening import Where, check_matches
+    from nearcast.server.private import private_files
 
     if tiles is not None:
         tile_origin(tiles)
@@ -136,6 +150,8 @@ def serve(
     def is_ready(ready: Ready) -> None:
         started.set()
         typer.echo("\n".join(_announcement(ready, folder, demo=demo)))
+        if not is_loopback(host):
+            typer.echo(_NO_TLS.format(host=host), err=True)
 
     settings = Settings(
         allow_sinks=tuple(allow_sink or ()),
@@ -151,7 +167,8 @@ def serve(
             signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         else:
             folder = data or DEFAULT_FOLDER
-        where = Where(folder, database, repair, keep, matches)
+        stack.enter_context(private_files())
+        where = Where(folder, database, repair, keep, matches, secrets_key_file)
         if matches is not None:
             require("kafka", "nearcast serve --matches")
         if database is not None:
@@ -237,11 +254,12 @@ def create(
         str, typer.Option("--tenant", metavar="NAME", help="Whose it is; made if it is new.")
     ] = "default",
     database: Annotated[str | None, DATABASE] = None,
+    secrets_key_file: Annotated[Path | None, SECRETS_KEY] = None,
 ) -> None:
     """Make a key and print it. The server keeps only a hash of it, so it is shown only once."""
     require("server", "nearcast keys")
     from nearcast.errors import InvalidInput
-    from nearcast.server.opening import make_tenant_key
+    from nearcast.server.opening import Where, make_tenant_key
     from nearcast.server.state.keys import ROLES
 
     roles = tuple(role or ("publish", "subscribe"))
@@ -256,17 +274,19 @@ def create(
             numbers[tenant] = (await service.administer(change)).handle
         return await make_tenant_key(service, numbers[tenant], roles, name, subscriber)
 
-    typer.echo(_with_service(data, database, make))
+    typer.echo(with_service(Where(data, database, secrets_key=secrets_key_file), make))
 
 
 def list_keys(
     data: Annotated[Path, DATA] = DEFAULT_FOLDER,
     database: Annotated[str | None, DATABASE] = None,
+    secrets_key_file: Annotated[Path | None, SECRETS_KEY] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List the keys, without their secrets."""
     require("server", "nearcast keys")
     from nearcast.server.delivery.rendering import rfc3339
+    from nearcast.server.opening import Where
 
     async def read(service: Service) -> list[dict[str, object]]:
         tenants = {tenant.number: tenant.name for tenant in service.state.tenants()}
@@ -283,7 +303,7 @@ def list_keys(
             for key in service.state.keys()
         ]
 
-    found = _with_service(data, database, read)
+    found = with_service(Where(data, database, secrets_key=secrets_key_file), read)
     if as_json:
         show_json(found)
         return
@@ -302,10 +322,12 @@ def revoke(
     id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, or the key.")],
     data: Annotated[Path, DATA] = DEFAULT_FOLDER,
     database: Annotated[str | None, DATABASE] = None,
+    secrets_key_file: Annotated[Path | None, SECRETS_KEY] = None,
 ) -> None:
     """Revoke a key: requests with it are refused from now on."""
     require("server", "nearcast keys")
     from nearcast.errors import UnknownId
+    from nearcast.server.opening import Where
 
     key_id = id.split("_")[1] if id.startswith("nc_") else id
 
@@ -314,16 +336,52 @@ def revoke(
             raise UnknownId(f"there is no key with the id {key_id!r}; see nearcast keys list")
         await service.administer({"op": "revoke", "id": key_id})
 
-    _with_service(data, database, end)
+    with_service(Where(data, database, secrets_key=secrets_key_file), end)
     typer.echo(f"Revoked {key_id}.")
 
 
-def _with_service(data: Path, database: str | None, work: Callable[[Service], Awaitable[T]]) -> T:
+def end_tokens(
+    data: Annotated[Path, DATA] = DEFAULT_FOLDER,
+    database: Annotated[str | None, DATABASE] = None,
+    secrets_key_file: Annotated[Path | None, SECRETS_KEY] = None,
+) -> None:
+    """End all tokens: the secret that signs them is replaced. Keys stay as they are.
+
+    Run it when somebody may have read the folder, who could sign tokens for everything.
+    """
+    require("server", "nearcast keys")
+    from nearcast.server.opening import Where
+
+    async def forget(service: Service) -> None:
+        service.state.forget_secret("tokens")
+
+    with_service(Where(data, database, secrets_key=secrets_key_file), forget)
+    typer.echo("All tokens have ended; browsers and phones have to ask for new ones.")
+
+
+def new_secrets_key(
+    path: Annotated[
+        Path, typer.Argument(metavar=FILE, help="Where to write it; it must not exist yet.")
+    ],
+) -> None:
+    """Make a key for --secrets-key-file, in a file that only you can read.
+
+    Keep a copy: without it, a server whose secrets were encrypted with it does not start.
+    """
+    require("server", "nearcast keys")
+    from nearcast.server.state.vault import new_key_file
+
+    new_key_file(path)
+    typer.echo(f"Wrote {path}. Keep a copy in a safe place, apart from backups of the server.")
+
+
+def with_service(where: Where, work: Callable[[Service], Awaitable[T]]) -> T:
     """Open a server that is not running, do something with it, and close it."""
-    from nearcast.server.opening import Where, first_key, open_service
+    from nearcast.server.opening import first_key, open_service
+    from nearcast.server.private import private_files
 
     async def run() -> T:
-        service = await asyncio.to_thread(open_service, Where(data, database))
+        service = await asyncio.to_thread(open_service, where)
         service.start()
         try:
             await first_key(service)
@@ -331,7 +389,8 @@ def _with_service(data: Path, database: str | None, work: Callable[[Service], Aw
         finally:
             await service.close()
 
-    return asyncio.run(run())
+    with private_files():
+        return asyncio.run(run())
 
 
 add_command(
@@ -343,3 +402,10 @@ add_command(
 )
 add_command(keys_app, "list", list_keys, "nearcast keys list nearcast-data")
 add_command(keys_app, "revoke", revoke, "nearcast keys revoke 4f6k0a9d2mxq")
+add_command(keys_app, "end-tokens", end_tokens, "nearcast keys end-tokens nearcast-data")
+add_command(
+    keys_app,
+    "new-secrets-key",
+    new_secrets_key,
+    "nearcast keys new-secrets-key /etc/nearcast/secrets.key",
+)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import starts
-from nearcast.errors import InvalidInput
+from nearcast.errors import InvalidInput, UnsupportedFile
 from nearcast.intake.rejects import cell_value
 from nearcast.model.checks import NUMBER
 from nearcast.model.keywords import split_list
@@ -72,8 +72,11 @@ def column_array(table: pa.Table, name: str) -> pa.Array | None:
 
     Dictionaries, views and extension types are converted to the types that they represent.
     """
-    if name not in table.column_names:
+    names = table.column_names
+    if name not in names:
         return None
+    if names.count(name) > 1:
+        raise UnsupportedFile(f"the column {name} occurs twice; rename one of them")
     column = table.column(name)
     if column.null_count == len(column):
         return None
@@ -82,8 +85,7 @@ def column_array(table: pa.Table, name: str) -> pa.Array | None:
         column = pa.chunked_array([chunk.storage for chunk in column.chunks])
         kind = column.type
     if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        column = column.cast(kind)
+        column, kind = _without_dictionary(column), kind.value_type
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         chunks = [_from_list_view(chunk) for chunk in column.chunks]
         column = pa.chunked_array(chunks)
@@ -91,6 +93,15 @@ def column_array(table: pa.Table, name: str) -> pa.Array | None:
     if wide is not None:
         column = column.cast(wide)
     return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
+
+
+def _without_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a dictionary column as its values; views as large text, which PyArrow can take."""
+    kind, index = column.type.value_type, column.type.index_type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        kind = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+        column = column.cast(pa.dictionary(index, kind))
+    return column.cast(kind)
 
 
 def read_numbers(table: pa.Table, name: str, errors: RowErrors) -> Numbers:

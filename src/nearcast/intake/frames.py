@@ -11,6 +11,7 @@ import shapely
 
 from nearcast.errors import InvalidInput
 from nearcast.intake.parquet_files import GeoColumn, in_lon_lat, is_lon_lat
+from nearcast.intake.table_checks import check_table
 
 __all__ = ["is_table", "table_from"]
 
@@ -35,7 +36,9 @@ def table_from(value: Any) -> pa.Table:
     InvalidInput
         When it is none of these, or has columns that Arrow does not know.
     UnsupportedFile
-        When a GeoDataFrame is in a coordinate reference system that cannot be converted.
+        When a GeoDataFrame is in a coordinate reference system that cannot be converted, or when
+        the table is damaged, has columns of types that are not read, or stands for far more than
+        its bytes; see `nearcast.intake.table_checks`.
 
     Examples
     --------
@@ -43,6 +46,12 @@ def table_from(value: Any) -> pa.Table:
     >>> table_from(pd.DataFrame({"id": [1, 2]}, index=["a", "b"])).to_pydict()
     {'id': [1, 2]}
     """
+    table = _converted(value)
+    check_table(table)
+    return table
+
+
+def _converted(value: Any) -> pa.Table:
     if isinstance(value, pa.Table):
         return value
     if isinstance(value, pa.RecordBatch):

@@ -13,6 +13,7 @@ from nearcast.errors import UnsupportedFile
 from nearcast.intake.arrow_columns import column_array
 from nearcast.intake.batches import Batch
 from nearcast.intake.byte_streams import open_native
+from nearcast.intake.parquet_checks import open_parquet
 from nearcast.intake.rejects import Rejects
 
 if TYPE_CHECKING:
@@ -51,22 +52,20 @@ def read_parquet(
     piece
         The first row group to read, and the one after the last; None for all.
     """
-    from pyarrow import parquet  # brings file systems and their clients
-
-    with open_native(path) as opened, parquet.ParquetFile(opened) as source:
+    with open_native(path) as opened, open_parquet(opened, batch_rows) as (source, plan):
         total, metadata = opened.size(), source.metadata
         first_group, end_group = piece or (0, metadata.num_row_groups)
         groups = range(first_group, min(end_group, metadata.num_row_groups))
         first = sum(metadata.row_group(group).num_rows for group in range(first_group))
         rows, done = max(metadata.num_rows, 1), 0
-        for part in source.iter_batches(batch_rows, row_groups=[*groups]):
-            table = pa.Table.from_batches([part])
-            number = np.arange(first, first + len(part))
-            first += len(part)
-            done += len(part)
-            yield Batch(table, number, Rejects.empty(), total * done // rows, total, file)
+        for part in source.iter_batches(plan.batch_rows, row_groups=[*groups]):
+            for table in plan.written_out(part):
+                number = np.arange(first, first + len(table))
+                first += len(table)
+                done += len(table)
+                yield Batch(table, number, Rejects.empty(), total * done // rows, total, file)
         if not done:
-            empty = source.schema_arrow.empty_table()
+            empty = plan.schema.empty_table()
             yield Batch(empty, np.empty(0, np.int64), Rejects.empty(), total, total, file)
 
 

@@ -224,7 +224,7 @@ def cell_value(table: pa.Table, name: str | int, row: int) -> Any:
         return timedelta(microseconds=scalar.value // 1000)
     try:
         return scalar.as_py()
-    except (ValueError, OverflowError):  # invalid UTF-8, or years beyond 9999
+    except (ValueError, ArithmeticError, LookupError):  # UTF-8, years beyond 9999, time zones
         is_text = kind in (pa.string(), pa.large_string(), pa.string_view())
         return scalar.cast(pa.binary()).as_py() if is_text else f"unreadable {kind}"
 

@@ -136,6 +136,7 @@ class _Expansion:
     def __init__(self, expression: str, tokenize: Tokenize) -> None:
         self._expression = expression
         self._tokenize = tokenize
+        self._token_of: dict[tuple[str, bool], str] = {}
         self._number: dict[str, int] = {}
         self._tokens: list[str] = []
         self._negated_at: dict[int, int] = {}
@@ -144,7 +145,7 @@ class _Expansion:
     def clauses(self, node: Node, negated_at: int | None) -> set[_Clause]:
         """Return the clauses of a node, or of its negation if the position of a NOT is given."""
         if isinstance(node, Word):
-            return self._literal(self._token(node), negated_at)
+            return self._literal(self._token_once(node), negated_at)
         if isinstance(node, Prefix):
             return self._literal(node.token, negated_at)
         if isinstance(node, Not):
@@ -165,6 +166,13 @@ class _Expansion:
             raise ExpressionError(self._expression, position, problem)
         negative = sorted(self._tokens[-literal - 1] for literal in clause if literal < 0)
         return Conjunction(tuple(positive), tuple(negative))
+
+    def _token_once(self, word: Word) -> str:
+        """Return the token of a word; one that is repeated is split only once."""
+        known = self._token_of.get((word.text, word.quoted))
+        if known is None:
+            known = self._token_of[word.text, word.quoted] = self._token(word)
+        return known
 
     def _token(self, word: Word) -> str:
         """Return the token of a word or a phrase."""

@@ -18,7 +18,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from nearcast.errors import ExpressionError
-from nearcast.model.typed_words import Problem, other_search, prefix_of, typed_word
+from nearcast.model.typed_words import (
+    Problem,
+    TypedWord,
+    other_search,
+    prefix_of,
+    typed_word,
+)
 
 __all__ = [
     "MAX_DEPTH",
@@ -178,6 +184,7 @@ class _Parser:
         self._lexemes = _lexemes(expression)
         self._next = 0
         self._depth = 0
+        self._typed: dict[str, TypedWord | Problem] = {}
 
     def parse(self) -> Node:
         node = self._either()
@@ -235,7 +242,10 @@ class _Parser:
         self._missing()
 
     def _word(self, lexeme: _Lexeme) -> Node:
-        typed = other_search(lexeme.text) or typed_word(lexeme.text)
+        typed = self._typed.get(lexeme.text)
+        if typed is None:  # looked at once, however often it occurs
+            typed = other_search(lexeme.text) or typed_word(lexeme.text)
+            self._typed[lexeme.text] = typed
         if isinstance(typed, Problem):
             raise ExpressionError(self._expression, lexeme.position + typed.at, typed.reason)
         position = lexeme.position + typed.at

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import logging
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import InvalidInput, StorageError
 from nearcast.extras import require
+from nearcast.server.private import close_to_others
 from nearcast.server.service import Service
+from nearcast.server.shadow import Shadow, ShadowDisk, why_unwritable
 from nearcast.server.state import Postgres, Sqlite, State
 from nearcast.server.state.keys import ROLES, make_key
+from nearcast.server.state.vault import KEY_VARIABLE, Vault, read_key
 from nearcast.storage.log import Log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nearcast.server.kafka.topics import Topics
     from nearcast.server.log import Log as AnyLog
     from nearcast.server.matching.retention import Retention
     from nearcast.server.service import Link
+    from nearcast.server.state import Database
+    from nearcast.storage.log.disk import Disk
 
 __all__ = [
     "DEFAULT_TENANT",
@@ -29,6 +35,7 @@ __all__ = [
     "open_service",
 ]
 
+_log = logging.getLogger("nearcast.server")
 DEFAULT_TENANT = "default"
 KAFKA_FOLDER = "kafka"
 """What a server keeps that does not match by itself; only its folder has one."""
@@ -52,6 +59,9 @@ class Where:
     matches
         Topics of Kafka (``kafka://…``), if a stream of Spark matches instead of the server; see
         `nearcast.server.kafka`.
+    secrets_key
+        The file of the key that secrets are encrypted with; see `nearcast.server.state.vault`.
+        None reads its name from ``NEARCAST_SECRETS_KEY_FILE``, if that is set.
     """
 
     folder: Path
@@ -59,22 +69,52 @@ class Where:
     repair: bool = False
     retention: Retention | None = None
     matches: str | None = None
+    secrets_key: Path | None = None
 
 
 def open_service(where: Where) -> Service:
-    """Open the log and the state, and bring matching to the end of the log."""
+    """Open the log and the state, and bring matching to the end of the log.
+
+    A folder that cannot be written, because its disk is full or read-only, is only read.
+    """
+    try:
+        return _opened(where)
+    except OSError as error:
+        why = why_unwritable(error)
+        known = (where.folder / "log").is_dir() and (where.folder / "state.db").exists()
+        if why is None or not known or where.database or where.repair or _is_remote(where):
+            raise
+        return _only_read(where, why, error)
+
+
+def _only_read(where: Where, why: str, error: OSError) -> Service:
+    """Open the shadow of a folder that cannot be written."""
+    _log.error("%s cannot be written, %s: it is only read (%s)", where.folder, why, error)
+    shadow = Shadow(where.folder)
+    try:
+        service = _opened(replace(where, folder=shadow.path), ShadowDisk())
+        service.only_read(f"{where.folder} cannot be written: {why}", shadow.close)
+        return service
+    except BaseException:
+        shadow.close()
+        raise
+
+
+def _opened(where: Where, disk: Disk | None = None) -> Service:
     if where.database is not None:
         require("postgres", "--database")
     remote = _is_remote(where)
-    where.folder.mkdir(parents=True, exist_ok=True)
+    vault = _vault(where)
+    close_to_others(where.folder)
     if remote:
         (where.folder / KAFKA_FOLDER).mkdir(exist_ok=True)
-    log = _open_log(where)
+    log = _open_log(where, disk)
     try:
         if where.database is None:
-            state = State(Sqlite(where.folder / "state.db"))
+            database: Database = Sqlite(where.folder / "state.db")
         else:
-            state = State(Postgres(where.database, schema=_state_schema(where.database)))
+            database = Postgres(where.database, schema=_state_schema(where.database))
+        state = _open_state(database, vault)
         try:
             service = Service(where.folder, log, state, retention=where.retention, remote=remote)
             if where.matches is not None:
@@ -85,6 +125,21 @@ def open_service(where: Where) -> Service:
             raise
     except BaseException:
         log.close()
+        raise
+
+
+def _vault(where: Where) -> Vault:
+    """Return what seals secrets: with the key that was given, if one was."""
+    named = os.environ.get(KEY_VARIABLE)
+    path = where.secrets_key or (Path(named) if named else None)
+    return Vault() if path is None else Vault(read_key(path, where.folder))
+
+
+def _open_state(database: Database, vault: Vault) -> State:
+    try:
+        return State(database, vault)
+    except BaseException:
+        database.close()
         raise
 
 
@@ -140,9 +195,10 @@ def _link(url: str, service: Service) -> Link:
     return KafkaLink(_topics(url), service)
 
 
-def _open_log(where: Where) -> AnyLog:
+def _open_log(where: Where, disk: Disk | None) -> AnyLog:
     if where.database is None:
-        return Log(where.folder / "log", repair=where.repair)
+        options: dict[str, Any] = {} if disk is None else {"disk": disk}
+        return Log(where.folder / "log", repair=where.repair, **options)
     if where.repair:
         raise StorageError("repair is for logs in files; PostgreSQL has its own tools")
     from nearcast.server.log.postgres import PostgresLog

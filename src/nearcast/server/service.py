@@ -7,10 +7,12 @@ import hashlib
 import logging
 import threading
 import time as clocks
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
 
 from nearcast.errors import InvalidInput, StorageError, Trimmed
 from nearcast.server.delivery.feeds import Feed, Feeds
@@ -32,6 +34,8 @@ from nearcast.server.matching.postings import ALL, Position
 from nearcast.server.matching.recovery import Seal, recover
 from nearcast.server.matching.registry import Channel
 from nearcast.server.matching.retention import Retention, retain, seq_at
+from nearcast.server.matching.segments import segment_path
+from nearcast.server.private import close_to_others
 from nearcast.server.state import Sqlite, State
 from nearcast.storage.log import Log as FileLog
 
@@ -65,6 +69,8 @@ __all__ = [
 
 _log = logging.getLogger("nearcast.server")
 _RETAIN_S = 60.0
+_PACKED_HERE, _PACKED_HERE_BYTES = 2_000, 1 << 20
+_STALE_S = 5.0
 IDEMPOTENCY_S = 24 * 3600
 """How long an idempotency key is remembered, at least."""
 
@@ -188,12 +194,16 @@ class Service:
         self._trimming = threading.Lock()
         self._closed = False
         self._failure: StorageError | None = None
+        self._rebuilding: set[int] = set()
+        self.read_only: str | None = None
+        self._ended: Callable[[], object] = lambda: None
         self._applying: dict[int, _Request] = {}
         self._publishing: dict[tuple[int, str], tuple[bytes, asyncio.Task[Answer]]] = {}
         self._unnoted: list[tuple[int, tuple[int, str]]] = []
         self._written_at: list[tuple[int, float]] = []
         self.observer: Observer | None = None
         self.on_failure: Callable[[BaseException], None] = lambda error: None
+        self.on_rebuilt: list[Callable[[], object]] = []
         self.on_block: list[Callable[[Block], None]] = [self.feeds.put]
 
     @classmethod
@@ -208,6 +218,7 @@ class Service:
         **log: Any,
     ) -> Service:
         """Open the server in a folder, with its log in files and its state in SQLite."""
+        close_to_others(folder)
         files = FileLog(folder / "log", **log)
         try:
             state = State(Sqlite(folder / "state.db"))
@@ -219,6 +230,21 @@ class Service:
         except BaseException:
             files.close()
             raise
+
+    def only_read(self, why: str, ended: Callable[[], object]) -> None:
+        """Refuse everything that would have to be stored, before `start`.
+
+        Parameters
+        ----------
+        why
+            The reason, for operators.
+        ended
+            Is called when everything is closed.
+        """
+        self.read_only, self._ended = why, ended
+        self._recovered.checkpoints.read_only = True
+        self.state.secret("tokens")  # a server that has never run has none yet
+        self.state.freeze(why)
 
     def start(self) -> None:
         """Start the threads."""
@@ -239,6 +265,7 @@ class Service:
         await asyncio.to_thread(self._close_threads)
         self.log.close()
         self.state.close()
+        self._ended()
 
     def _close_threads(self) -> None:
         with self._trimming:
@@ -253,7 +280,7 @@ class Service:
 
     def _retain(self) -> None:
         with self._trimming:
-            if not self._closed:
+            if not self._closed and self.read_only is None:
                 now_us = self.clock.now_us()
                 self.state.forget_idempotency(now_us - IDEMPOTENCY_S * 1_000_000)
                 retain(self.pipeline, self.retention, now_us)
@@ -294,7 +321,8 @@ class Service:
         if not messages:
             return Answer(None, note)
         if key is None:
-            record = await self._write(messages_body(tenant, messages), len(messages))
+            entry = await _messages_entry(tenant, messages)
+            record = await self._write(entry, len(messages))
             return Answer(self._stretch(record.seq, record.count, record.epoch), note)
         return await self._publish_once(tenant, messages, Idempotency(key, digest, note))
 
@@ -327,7 +355,7 @@ class Service:
                 epoch = self.log.epoch_of(stored.first_seq)
                 del self._publishing[name]
                 return Answer(self._stretch(stored.first_seq, count, epoch), stored.response)
-            entry = messages_body(name[0], messages, idempotency)
+            entry = await _messages_entry(name[0], messages, idempotency)
             record = await self._write(entry, len(messages))
         except BaseException:
             self._publishing.pop(name, None)
@@ -341,20 +369,51 @@ class Service:
         """Change subscriptions; return what became of each when it is on disk and applied."""
         if not changes:
             return []
-        outcomes: list[Outcome] = await self._write(changes_body(tenant, changes), 0)
-        return outcomes
+        return await self.write(self.entry_of(tenant, changes))
+
+    def entry_of(self, tenant: int, changes: Sequence[Change]) -> Entry:
+        """Return what `write` takes for changes: their secrets are sealed if there is a key."""
+        return changes_body(tenant, [self._sealed(change) for change in changes])
+
+    def _sealed(self, change: Change) -> Change:
+        """Return a change whose secrets can be read only with the key, if there is one."""
+        definition, vault = change.definition, self.state.vault
+        if definition is None or definition.sink is None or not vault.has_key:
+            return change
+        sink = vault.seal_sink(definition.sink)
+        return change._replace(definition=msgspec.structs.replace(definition, sink=sink))
 
     async def move(self, tenant: int, moves: Sequence[tuple[str, dict[str, Any]]]) -> list[Outcome]:
         """Move subscriptions; return what became of each when it is on disk and applied."""
         if not moves:
             return []
-        outcomes: list[Outcome] = await self._write(moves_body(tenant, moves), 0)
+        return await self.write(moves_body(tenant, moves))
+
+    async def write(self, entry: Entry) -> list[Outcome]:
+        """Write changes or moves that are an entry already; packing many takes milliseconds."""
+        outcomes: list[Outcome] = await self._write(entry, 0)
         return outcomes
 
     async def administer(self, change: dict[str, Any]) -> Outcome:
         """Change a tenant, a key or a subscriber; see `nearcast.server.matching.administration`."""
         [outcome] = await self._write(admin_body(change), 0)
         return outcome  # type: ignore[no-any-return]
+
+    @property
+    def lead_us(self) -> int:
+        """By how much the last record is ahead of the clock of the machine."""
+        return self.pipeline.lead_us
+
+    async def repair_clock(self) -> int:
+        """Let new records have the time of the clock; return by how much the log was ahead."""
+        lead_us = self.lead_us
+        if lead_us:
+            written = Written()
+            self.pipeline.step_back(written)
+            error = (await asyncio.to_thread(written.wait)).error
+            if error is not None:
+                raise error
+        return lead_us
 
     async def _write(self, entry: Entry, messages: int) -> Any:
         if self._failure is not None:
@@ -440,7 +499,8 @@ class Service:
 
     def seq_at(self, time_us: int) -> int:
         """Return the number of the first record that is not before a time."""
-        return seq_at(self.log, time_us, self.feeds.first_seq, self.events.last_seq)
+        steps = self.pipeline.matcher.clocks.steps
+        return seq_at(self.log, time_us, self.feeds.first_seq, self.events.last_seq, steps)
 
     def epoch_at(self, position: Position) -> int:
         """Return the epoch in which a position was written."""
@@ -481,10 +541,46 @@ class Service:
         self._loop.call_soon_threadsafe(self._on_failed, error)
 
     def damaged(self, error: DamagedEvents) -> None:
-        """Hear that events cannot be read: they are computed again when the server starts."""
-        self.events.discard(error)
-        problem = f"{error}; start the server again, it computes them from its log"
-        self._on_failed(StorageError(problem))
+        """Hear that events cannot be read: they are computed again, from the log.
+
+        Whoever reads them meanwhile has to wait. If the log and the checkpoints are not enough, the
+        process ends, and the next start makes the best of what there is.
+        """
+        if error.first_seq in self._rebuilding or self._closed:
+            return
+        path = segment_path(self.folder / "events", error.first_seq)
+        _log.error("%s is damaged, and is computed again from the log: %s", path, error)
+        self._rebuilding.add(error.first_seq)
+        threading.Thread(target=self._rebuild, args=(error,), name="rebuild", daemon=True).start()
+
+    def _rebuild(self, error: DamagedEvents) -> None:
+        failure: Exception | None = None
+        try:
+            self.pipeline.rebuild(error)
+        except Exception as problem:
+            failure = problem
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._on_rebuilt, error, failure)
+
+    def _on_rebuilt(self, error: DamagedEvents, failure: Exception | None) -> None:
+        if failure is None:
+            _log.warning(
+                "the events of seqs %d to %d are there again", error.first_seq, error.last_seq
+            )
+            self.feeds.wake_all()
+            for listener in self.on_rebuilt:
+                listener()
+            self._loop.call_later(_STALE_S, self._forget_rebuilt, error)
+        elif not self._closed:
+            self.events.discard(error)
+            problem = f"{error}; that failed here ({failure})"
+            again = "start the server again, it computes them from its log"
+            self._on_failed(StorageError(f"{problem}; {again}"))
+
+    def _forget_rebuilt(self, error: DamagedEvents) -> None:
+        """Wake those who had begun to read a segment before it was replaced, and met damage."""
+        self._rebuilding.discard(error.first_seq)
+        self.feeds.wake_all()
 
     @contextmanager
     def _noticing_damage(self) -> Iterator[None]:
@@ -546,6 +642,15 @@ class Service:
         self._unnoted = [item for item in self._unnoted if item[0] > seq]
         for name in noted:
             self._publishing.pop(name, None)
+
+
+async def _messages_entry(
+    tenant: int, messages: Sequence[bytes], idempotency: Idempotency | None = None
+) -> Entry:
+    """Return messages as an entry of the log; joining large ones takes milliseconds."""
+    if len(messages) <= _PACKED_HERE and sum(map(len, messages)) <= _PACKED_HERE_BYTES:
+        return messages_body(tenant, messages, idempotency)
+    return await asyncio.to_thread(messages_body, tenant, messages, idempotency)
 
 
 def digest_of(body: bytes) -> bytes:

@@ -228,7 +228,7 @@ def _by_groups(piece: Piece, limit: int, reading: Reading) -> list[Piece]:
                 file.metadata.row_group(group).total_byte_size
                 for group in range(file.metadata.num_row_groups)
             ]
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, ValueError):
         return [piece]  # the reader says what is wrong
     share = piece.size / max(sum(sizes), 1)  # of what is compressed
     return [

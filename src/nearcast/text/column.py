@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 __all__ = ["Sequences", "TokenColumn", "Words", "tokenize_column"]
 
 _ROWS = 8192  # the words of this many short texts fit in the L2 cache
+_FOLDED_AT_ONCE_BYTES = 1 << 16
+"""Python folds that much without letting other threads run."""
+
 _ROWS_ARE_TEXTS = frozen(np.empty(0, np.uint8))
 _NOT_STEMMED = frozen(np.empty(0, np.int32))
 
@@ -511,11 +514,27 @@ def _split(
 
 
 def _folded(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Fold all texts at once: no character composes with a line break or folds to one."""
+    """Fold texts, many at once: no character composes with a line break or folds to one."""
+    byte = _joined([_folded_lines(some) for some in _groups(texts)])
+    # The line breaks stay between the texts: they separate words anyway.
+    return np.concatenate([[0], np.flatnonzero(byte == ord("\n")) + 1]), byte
+
+
+def _folded_lines(texts: pa.Array) -> NDArray[np.uint8]:
+    """Fold texts, and end each with a line break."""
     try:
         lines = [text.replace("\n", " ") for text in texts.to_pylist()]
     except UnicodeDecodeError as error:
         raise InvalidInput("text", error.object, "must be valid UTF-8") from None
-    byte = np.frombuffer((fold("\n".join(lines)) + "\n").encode(), np.uint8)
-    # The line breaks stay between the texts: they separate words anyway.
-    return np.concatenate([[0], np.flatnonzero(byte == ord("\n")) + 1]), byte
+    return np.frombuffer((fold("\n".join(lines)) + "\n").encode(), np.uint8)
+
+
+def _groups(texts: pa.Array) -> Iterator[pa.Array]:
+    """Yield texts in groups of bounded length; a longer text has a group of its own."""
+    start, _ = string_buffers(texts)
+    begin = 0
+    while begin < len(texts):
+        most = start[begin] + _FOLDED_AT_ONCE_BYTES
+        end = max(begin + 1, int(start.searchsorted(most, "right")) - 1)
+        yield texts.slice(begin, end - begin)
+        begin = end

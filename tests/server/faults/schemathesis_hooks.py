@@ -14,7 +14,12 @@ def _bytes_of(value: Any) -> bytes:
     return (value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "replace")
 
 
-@schemathesis.serializer("application/x-ndjson", "application/vnd.apache.arrow.stream")
+@schemathesis.serializer(
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/vnd.apache.arrow.stream",
+)
 def as_it_is(context: schemathesis.SerializationContext, value: Any) -> bytes:
     """Send text and bytes as they are."""
     return _bytes_of(value)

@@ -18,6 +18,8 @@
     How long webhooks wait after each failed attempt.
 ``shifted_s``
     How many seconds the clock of the server is ahead.
+``connections``
+    Other limits of connections, by the names of `ConnectionLimits`.
 ``failing_sync``
     From the time at which this file exists, syncing the log fails.
 """
@@ -29,21 +31,27 @@ import functools
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nearcast.server.delivery.feeds as feeds
 import nearcast.server.http.app as app
 import nearcast.server.http.context as context
+import nearcast.server.http.running as running
 import nearcast.server.matching.checkpoint as checkpoint
 import nearcast.server.opening as opening
 from nearcast.cli import main
 from nearcast.server.delivery.posting import SinkClient
 from nearcast.server.delivery.webhooks import Retries, SystemClock, WebhookSender
+from nearcast.server.http.connections import HttpProtocol, http_protocol
+from nearcast.server.http.door import ConnectionLimits
 from nearcast.server.matching.pipeline import CheckpointPolicy
 from nearcast.server.matching.recovery import Seal
 from nearcast.server.service import Service
 from nearcast.storage.log import Log
 from nearcast.storage.log.disk import Disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class FailingDisk(Disk):
@@ -70,6 +78,13 @@ class ShiftedClock(SystemClock):
         return super().now_us() + self._ahead_us
 
 
+def _protocol_with(
+    limits: ConnectionLimits, usual: ConnectionLimits, refused: Callable[[int], None]
+) -> type[HttpProtocol]:
+    """Return the protocol of a server with other limits than the usual ones."""
+    return http_protocol(limits, refused)
+
+
 def change(seams: dict[str, Any]) -> None:
     """Change what the server is made of."""
     log: dict[str, Any] = {}
@@ -93,6 +108,10 @@ def change(seams: dict[str, Any]) -> None:
         feeds._STUCK_S = seams["stuck_s"]
     if "beat_s" in seams:
         app._BEAT_S = seams["beat_s"]
+    if "connections" in seams:
+        limits = ConnectionLimits(**seams["connections"])
+        protocol = functools.partial(_protocol_with, limits)
+        setattr(running, "http_protocol", protocol)  # noqa: B010
     if "sink_answer_s" in seams:
         client = functools.partial(SinkClient, timeout_s=seams["sink_answer_s"])
         setattr(context, "SinkClient", client)  # noqa: B010

@@ -33,8 +33,8 @@ class Data(NamedTuple):
 
 def answers(client: Client) -> dict[str, Any]:
     """Return everything that damage could change."""
-    subscriptions = client.request("GET", "/v1/subscriptions?limit=1000").json
-    messages = client.request("GET", "/v1/messages?limit=1000").json
+    subscriptions = client.patient("/v1/subscriptions?limit=1000").json
+    messages = client.patient("/v1/messages?limit=1000").json
     events = {name: client.events(name) for name in ("ann", "bob")}
     return {"subscriptions": subscriptions, "messages": messages, **events}
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
@@ -95,7 +96,7 @@ class Client:
         found: list[dict[str, Any]] = []
         while True:
             path = f"/v1/events?poll=1&limit=1000&subscriber={subscriber}&cursor={cursor}"
-            answer = self.request("GET", path)
+            answer = self.patient(path)
             assert answer.status == 200, answer
             page = answer.json
             if "gap" in page:
@@ -104,6 +105,14 @@ class Client:
                 return found
             found += page["events"]
             cursor = page["cursor"]
+
+    def patient(self, path: str) -> Answer:
+        """Return the answer to a GET, when what it reads is there again."""
+        while True:
+            answer = self.request("GET", path)
+            if answer.status != 503 or b"computed again" not in answer.body:
+                return answer
+            time.sleep(0.05)
 
     def wait_for_events(self, subscriber: str, count: int) -> list[dict[str, Any]]:
         """Return the events of a subscriber when there are this many."""

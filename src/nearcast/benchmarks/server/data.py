@@ -66,7 +66,7 @@ def prepare_folder(
             await service.change(0, [*_changes(workload, first, count)])
         return await make_tenant_key(service, 0, ("publish", "subscribe"), "bench", None)
 
-    folder.mkdir(parents=True)
+    folder.mkdir(mode=0o700, parents=True)
 
     async def run() -> str:
         service = Service.open(folder)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nearcast.columns import NEVER
 from nearcast.model.json_form import BOX, CIRCLE
 from nearcast.server.audit.scanning import Living, Scanner, Table
+from nearcast.server.log.clocks import Clocks
 from nearcast.server.log.records import (
     ADMIN,
     CHANGES,
+    CLOCK,
     MESSAGES,
     MOVES,
     read_admin,
@@ -153,6 +155,7 @@ class Replay:
         self._ranked = self._counted = 0
         self._run: list[tuple[int, int, int, bytes]] = []  # seq, tenant, time, message
         self._posted: list[Posting] = []
+        self.clocks = Clocks()
 
     def resume(
         self,
@@ -197,9 +200,14 @@ class Replay:
         """Keep the messages of an earlier record that stay alive; nothing is posted."""
         if record.kind == MESSAGES:
             self._keep(*_messages(record))
+        elif record.kind == CLOCK:
+            self.clocks = self.clocks.after(record)
 
     def process(self, record: Record) -> None:
         """Process the next record; `take` returns what it leads to."""
+        if record.kind == CLOCK:
+            self._match()
+            self.clocks = self.clocks.after(record)
         time_us = time_of(record)
         if record.kind != MESSAGES or len(self._run) >= _RUN_MESSAGES or self._is_due(time_us):
             self._match()
@@ -207,9 +215,9 @@ class Replay:
         if record.kind == MESSAGES:
             self._run += _messages(record)[1]
         elif record.kind == CHANGES:
-            self._change(record, time_us)
+            self._change(record, self.clocks.engine_us(time_us))
         elif record.kind == MOVES:
-            self._move(record, time_us)
+            self._move(record, self.clocks.engine_us(time_us))
         elif record.kind == ADMIN:
             self._administer(read_admin(record).change, record.seq)
 
@@ -257,7 +265,8 @@ class Replay:
         living = self._living.setdefault(tenant, Living())
         for row, (seq, _, time_us, blob) in enumerate(run):
             if ttl_us[row] > 0:
-                living.add(seq, min(time_us + ttl_us[row], NEVER), batch.box[row], blob)
+                ends_us = self.clocks.engine_us(time_us) + ttl_us[row]
+                living.add(seq, min(ends_us, NEVER), batch.box[row], blob)
         return batch
 
     def _post(self, updates: Iterable[_Update]) -> None:
@@ -286,21 +295,23 @@ class Replay:
     # --- time ------------------------------------------------------------------------------------
 
     def _is_due(self, time_us: int) -> bool:
-        return time_us >= min(self._next_expiry_us, self._next_waiting_us)
+        real_us, engine_us = self.clocks.real_us(time_us), self.clocks.engine_us(time_us)
+        return real_us >= self._next_expiry_us or engine_us >= self._next_waiting_us
 
     def _pass_time(self, seq: int, time_us: int) -> None:
         """Let subscriptions expire, and post what has lasted long enough."""
         if not self._is_due(time_us):
             return
-        expired = sorted((at, handle) for handle, at in self._expiring.items() if at <= time_us)
+        real_us, engine_us = self.clocks.real_us(time_us), self.clocks.engine_us(time_us)
+        expired = sorted((at, handle) for handle, at in self._expiring.items() if at <= real_us)
         for _, handle in expired:
             self._end(self.subscriptions[handle], seq, ENDED_EXPIRED)
         self._next_expiry_us = min(self._expiring.values(), default=NEVER)
-        due = [pair for pair, waiting in self._waiting.items() if waiting.due_us <= time_us]
+        due = [pair for pair, waiting in self._waiting.items() if waiting.due_us <= engine_us]
         updates = []
         for handle, message in due:
             _, kind, score, ends_us = self._waiting.pop((handle, message))
-            if kind == UNMATCH or ends_us > time_us:  # a message that has expired begins nothing
+            if kind == UNMATCH or ends_us > engine_us:  # a message that has expired begins nothing
                 updates.append(_Update(seq, message, handle, kind, score))
         waiting = (one.due_us for one in self._waiting.values())
         self._next_waiting_us = min(waiting, default=NEVER)

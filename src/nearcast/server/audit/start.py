@@ -23,6 +23,7 @@ from nearcast.server.audit.replay import (
 from nearcast.server.audit.scanning import Restored
 from nearcast.server.audit.stored import checkpoint_seqs
 from nearcast.server.log.records import Definition, SinkDefinition
+from nearcast.server.matching.checkpoint import clocks_in
 from nearcast.server.matching.postings import MATCH, UNMATCH
 from nearcast.storage import nested, read_arrays, strings_from_arrays
 
@@ -95,10 +96,13 @@ def _resumed(checkpoint: Path, log: LogReader, seq: int) -> Replay:
     }
     subscriptions = _subscriptions(nested("registry", arrays), rows, since, replay.channels)
     replay.resume(subscriptions, waiting, current, int(meta["counted"]))
+    clocks = clocks_in(meta)
+    replay.clocks = clocks.before(log.first_seq)
     for record in log.read(log.first_seq):
         if record.seq > seq:
             break
         replay.remember(record)
+    replay.clocks = clocks
     return replay
 
 

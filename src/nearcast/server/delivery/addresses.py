@@ -11,17 +11,14 @@ Special addresses are those of the IANA registries of special-purpose addresses 
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from nearcast.errors import InvalidInput
@@ -30,14 +27,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from ipaddress import IPv4Network, IPv6Network
 
+    from aiohttp.abc import AbstractResolver
     from aiohttp.connector import AddrInfoType
 
     Network = IPv4Network | IPv6Network
     Address = IPv4Address | IPv6Address
 
-__all__ = ["AddressRefused", "SinkNetworks", "ThreadResolver", "check_sink_url"]
+__all__ = ["AddressRefused", "SinkNetworks", "check_sink_url", "system_resolver"]
 
 MAX_URL = 2_048
+_TRY_S: Final = 2.0
+_TRIES: Final = 3
 
 _SPECIAL_IPV4 = tuple(
     ip_network(network)
@@ -143,35 +143,19 @@ class SinkNetworks:
         return aiohttp.TCPConnector(limit=0, resolver=resolver, socket_factory=make_socket)
 
 
-class ThreadResolver(AbstractResolver):
-    """Resolves names in threads of its own, so that slow name servers block nothing else."""
+def system_resolver(**options: Any) -> AbstractResolver:
+    """Return a resolver that asks the name servers of the system. It is made in the event loop.
 
-    def __init__(self, threads: int = 16) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="nearcast-dns")
+    It waits for any number of answers at once, in no thread: slow name servers delay only the names
+    that they know. Names are also read from ``/etc/hosts``, but from nothing else that the system
+    may be configured to ask, such as mDNS.
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Return the addresses of a host."""
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(
-            self._threads, lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
-        )
-        return [
-            ResolveResult(
-                hostname=host,
-                host=cast("str", target[0]),
-                port=port,
-                family=address_family,
-                proto=protocol,
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for address_family, _, protocol, _, target in found
-        ]
-
-    async def close(self) -> None:
-        """Let the threads end, without waiting for them."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    Parameters
+    ----------
+    options
+        Of `aiodns.DNSResolver`, such as ``nameservers``.
+    """
+    return aiohttp.AsyncResolver(**{"timeout": _TRY_S, "tries": _TRIES, **options})
 
 
 def check_sink_url(url: str, networks: SinkNetworks | None = None) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.errors import Trimmed
+from nearcast.errors import Trimmed, Unavailable
 from nearcast.server.matching.events import DamagedEvents
 from nearcast.server.matching.postings import Position
 
@@ -124,13 +124,20 @@ class Feeds:
         """End the feeds of those who may not read them any more."""
         for feeds in self._of_channel.values():
             for feed in feeds:
-                if not feed.allowed():
-                    feed.end()
+                with suppress(Unavailable):  # nobody can say; the next beat asks again
+                    if not feed.allowed():
+                        feed.end()
 
     def wake(self, channel: int) -> None:
         """Wake the feeds of a channel: it may be time for events that wait."""
         for feed in self._of_channel.get(channel, ()):
             feed.wake()
+
+    def wake_all(self) -> None:
+        """Wake all feeds: what could not be read may be there again."""
+        for feeds in self._of_channel.values():
+            for feed in feeds:
+                feed.wake()
 
     def end(self) -> None:
         """End all feeds."""
@@ -202,6 +209,8 @@ class Feed:
         After the last event that was taken.
     ended
         Whether the server is ending.
+    damage
+        Why the next events could not be read at the last try; they are computed again.
     allowed
         Tells whether its reader may still read it: keys are revoked, and tokens expire.
     closed
@@ -225,6 +234,7 @@ class Feed:
         self._waiting = False
         self._writer: tuple[Callable[[], object] | None, float] | None = None
         self.ended = False
+        self.damage: DamagedEvents | None = None
         self.allowed: Callable[[], bool] = lambda: True
         self.closed: Callable[[], object] = lambda: None
         self.is_free: Callable[[], bool] = lambda: False
@@ -341,13 +351,15 @@ class Feed:
         """Return events that are there already."""
         self._awake.clear()
         was_behind, self._behind = self._behind, False
-        after = self.position
+        after, self.damage = self.position, None
         try:
             return await self._read_store(after) if was_behind else self._read_blocks()
-        except BaseException as error:  # also if nobody waits any more: nothing may be skipped
+        except DamagedEvents as error:  # they are computed again; whoever waits is woken then
+            self._behind, self.position, self.damage = True, after, error
+            self._feeds.on_damage(error)
+            return []
+        except BaseException:  # also if nobody waits any more: nothing may be skipped
             self._behind, self.position = True, after
-            if isinstance(error, DamagedEvents):
-                self._feeds.on_damage(error)
             raise
 
     async def _read_store(self, after: Position) -> list[Rendered]:

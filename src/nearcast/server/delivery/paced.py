@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from contextvars import Context
 from typing import TYPE_CHECKING
 
 from nearcast.errors import StorageError
@@ -138,7 +139,8 @@ class Paces:
     def _note(self, channel: int) -> None:
         self._unsaved.add(channel)
         if self._saving is None or self._saving.done():
-            self._saving = asyncio.create_task(self._save_later())
+            # For all subscribers, and so for nobody's turn.
+            self._saving = asyncio.create_task(self._save_later(), context=Context())
 
     async def _save_later(self) -> None:
         while self._unsaved and not self._closing.is_set():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -13,11 +13,12 @@ import aiohttp
 from yarl import URL
 
 from nearcast.errors import one_line
-from nearcast.server.delivery.addresses import SinkNetworks, ThreadResolver
+from nearcast.server.delivery.addresses import SinkNetworks, system_resolver
+from nearcast.server.delivery.slots import Slots
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
     from types import SimpleNamespace
 
     from aiohttp.abc import AbstractResolver
@@ -26,8 +27,6 @@ __all__ = ["Answer", "SinkClient", "retry_after_s"]
 
 TIMEOUT_S: Final = 15.0
 MAX_ANSWER: Final = 64 * 1024
-PER_HOST: Final = 8
-MAX_IN_FLIGHT: Final = 512
 MAX_RETRY_AFTER_S: Final = 24 * 3600.0
 RESOLVE_S: Final = 2.0
 _MAX_ERROR = 200
@@ -41,6 +40,11 @@ class Answer(NamedTuple):
     error: str | None = None
     retry_after: str = ""
 
+    @property
+    def is_of_receiver(self) -> bool:
+        """Whether the receiver answered in time, and its host is not in trouble."""
+        return self.status is not None and self.status < 500
+
 
 class SinkClient:
     """Sends requests to sinks. It is made and closed in a running event loop.
@@ -51,10 +55,10 @@ class SinkClient:
         The networks that sinks may be in.
     timeout_s
         The time for a whole request: name, connection, request and answer.
-    per_host, max_in_flight
-        How many requests may be in flight to one host, and in all.
+    slots
+        Who may send a request when.
     resolver
-        Resolves names; by default in threads of its own.
+        Resolves names; by default with the name servers of the system.
     tls
         What to trust; by default what the system trusts.
     """
@@ -64,15 +68,15 @@ class SinkClient:
         networks: SinkNetworks,
         *,
         timeout_s: float = TIMEOUT_S,
-        per_host: int = PER_HOST,
-        max_in_flight: int = MAX_IN_FLIGHT,
+        slots: Slots | None = None,
         resolver: AbstractResolver | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        self.slots = slots or Slots()
         self._networks = networks
         self._timeout_s = timeout_s
         self._tls = tls
-        self._resolver = resolver or ThreadResolver()
+        self._resolver = resolver or system_resolver()
         # A connector of its own for each scheme: http is for allowed networks only.
         self._sessions = {
             scheme: aiohttp.ClientSession(
@@ -85,9 +89,6 @@ class SinkClient:
             )
             for scheme in ("https", "http")
         }
-        self._hosts: dict[str, _Host] = {}
-        self._per_host = per_host
-        self._in_flight = asyncio.Semaphore(max_in_flight)
 
     async def may_reach(self, url: str) -> bool:
         """Return whether requests may go to an address that the host of a URL has now.
@@ -97,28 +98,15 @@ class SinkClient:
         parsed = URL(url)
         try:
             async with asyncio.timeout(RESOLVE_S):
-                found = await self._resolver.resolve(parsed.host or "", parsed.port or 0)
+                found = await self._resolver.resolve(
+                    parsed.host or "", parsed.port or 0, socket.AF_UNSPEC
+                )
         except (OSError, UnicodeError):  # a time-out is an OSError
             return True
         return any(self._networks.permits(one["host"], parsed.scheme) for one in found)
 
-    @asynccontextmanager
-    async def slot(self, host: str) -> AsyncIterator[None]:
-        """Wait until a request to a host may be sent, and count it as in flight."""
-        slots = self._hosts.get(host)
-        if slots is None:
-            slots = self._hosts[host] = _Host(self._per_host)
-        slots.users += 1
-        try:
-            async with slots.free, self._in_flight:
-                yield
-        finally:
-            slots.users -= 1
-            if not slots.users:
-                del self._hosts[host]
-
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send one request within a `slot`, and return its status or what went wrong."""
+        """Send one request in a slot, and return its status or what went wrong."""
         session = self._sessions["http" if url[:5].lower() == "http:" else "https"]
         give_up_s = time.monotonic() + _STALE_S
         while True:
@@ -163,14 +151,6 @@ def _tracing() -> aiohttp.TraceConfig:
     tracing = aiohttp.TraceConfig()
     tracing.on_connection_reuseconn.append(_note_reuse)
     return tracing
-
-
-class _Host:
-    """The slots of a host, and who holds one or waits for one."""
-
-    def __init__(self, slots: int) -> None:
-        self.free = asyncio.Semaphore(slots)
-        self.users = 0
 
 
 def _problem(error: Exception) -> str:

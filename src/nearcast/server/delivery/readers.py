@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -64,6 +63,8 @@ class Readers:
         self._channel = array("I")
         self._kind = array("B")
         self._free: list[int] = []
+        self._uncounted: list[tuple[Reader, Position]] = []
+        self.on_damage: Callable[[DamagedEvents], None] = lambda error: None
 
     def put(self, block: Block) -> None:
         """Count new events; blocks come long before they are trimmed."""
@@ -107,6 +108,16 @@ class Readers:
             self._seq[row] = position.seq
             self._moves[row] += 1
 
+    async def recount(self) -> None:
+        """Count for those for whom it was not possible, because events were damaged."""
+        given, self._uncounted = self._uncounted, []
+        alive = [(reader, after) for reader, after in given if reader.row >= 0]
+        places = []
+        for reader, after in alive:
+            seq = self._seq[reader.row]
+            places.append(after if seq == after.seq else Position(seq))
+        await self._place([reader for reader, _ in alive], places)
+
     def remove(self, reader: Reader) -> None:
         """Forget a reader."""
         if reader.row >= 0:
@@ -145,8 +156,11 @@ class Readers:
         moves = np.asarray(self._moves)[numbers]
         counts = np.zeros(len(numbers), np.int64)
         if any(position != Position(until) for position in after):
-            with suppress(DamagedEvents):  # whoever reads them notices
+            try:
                 counts = await asyncio.to_thread(self._events.counts, channels, after, until)
+            except DamagedEvents as error:
+                self._uncounted += zip(readers, after, strict=True)
+                self.on_damage(error)
         same = np.asarray(self._moves)[numbers] == moves
         chosen = numbers[same]
         np.asarray(self._read)[chosen] = (total - counts)[same]

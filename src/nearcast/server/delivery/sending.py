@@ -14,6 +14,7 @@ from nearcast.errors import Trimmed
 from nearcast.server.delivery.pacing import PacingSettings
 from nearcast.server.delivery.sinks import Attempt, RenderedEvent, Sink
 from nearcast.server.matching.changes import sink_id
+from nearcast.server.matching.events import DamagedEvents
 from nearcast.server.matching.postings import Position
 from nearcast.server.state import Attempt as AttemptRow
 from nearcast.server.state import DeadLetter
@@ -145,6 +146,7 @@ class StoredSinks:
             "DISABLED" if disabled else status,
             pacing,
             progress.send_times_us,
+            row.tenant,
         )
 
     def _load(self, sink_id: str) -> tuple[SinkRow | None, SinkProgress | None, PacingSettings]:
@@ -196,6 +198,9 @@ class StoredSinks:
                 position = self._counted[sink.id] = Position(first_seq - 1)
             try:
                 return await asyncio.to_thread(self._read, row, position, limit)
+            except DamagedEvents as error:
+                self._feeds.on_damage(error)
+                raise
             except Trimmed:
                 if self._feeds.first_seq == first_seq:  # not because of trimming
                     raise

@@ -40,6 +40,8 @@ class Sink:
         ``DISABLED`` sinks get nothing.
     pacing, sent
         Caps, digest and quiet hours, and the recent sends that `Pacing.remember` returned.
+    tenant
+        Whose sink it is; tenants share what is in flight.
     """
 
     id: str
@@ -52,6 +54,7 @@ class Sink:
     status: SinkStatus = "ACTIVE"
     pacing: PacingSettings = field(default_factory=PacingSettings)
     sent: tuple[int, ...] = ()
+    tenant: int = 0
 
 
 class RenderedEvent(NamedTuple):

@@ -193,7 +193,7 @@ class WebhookSender:
         """Send a test event, once. The cursor of the sink and its retries stay as they are."""
         now_us = self._clock.now_us()
         event = _test_event(now_us, sink)
-        async with self._client.slot(URL(sink.url).host or ""):
+        async with self._client.slots.take(sink.tenant, _host(sink)):
             attempt, _ = await self._send(sink, [event], Pacing(sink.pacing).is_digest)
         return attempt
 
@@ -297,6 +297,7 @@ class WebhookSender:
             **signed_headers(keys, event_id, started_us // 1_000_000, body),
         }
         answer = await self._client.post(sink.url, headers, body)
+        self._client.slots.note(sink.tenant, _host(sink), answered=answer.is_of_receiver)
         duration_us = self._clock.now_us() - started_us
         attempt = Attempt(started_us, event_id, answer.status, answer.error, duration_us)
         await self._events.note_attempt(sink.id, attempt)
@@ -358,10 +359,10 @@ class _Worker:
         return None
 
     async def _turn(self, sink: Sink) -> _Turn:
-        """Send some events of a sink: sinks of one host take turns."""
+        """Send some events of a sink when it has a slot: sinks of one host take turns."""
         self._interruptible = True
         try:
-            async with self._sender._client.slot(URL(sink.url).host or ""):
+            async with self._sender._client.slots.take(sink.tenant, _host(sink)):
                 self._interruptible = False
                 return await self._send_some(sink)
         except asyncio.CancelledError:
@@ -442,6 +443,10 @@ class _Worker:
             status=sink.status,
             sent=sink.sent,
         )
+
+
+def _host(sink: Sink) -> str:
+    return (URL(sink.url).host or "").rstrip(".")
 
 
 def _batch(

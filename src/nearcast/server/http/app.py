@@ -31,6 +31,7 @@ from nearcast.server.http import (
 from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.correlators import CorrelatorMiddleware
 from nearcast.server.http.description import complete_description
+from nearcast.server.http.gate import GateMiddleware
 from nearcast.server.http.logs import RequestLogMiddleware
 from nearcast.server.http.metrics import Metrics
 from nearcast.server.http.monitoring import MetricsObserver
@@ -106,11 +107,13 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # the address would come from the header Host
     )
     app.include_router(monitoring)
     problems.install(app)
+    # From the inside to the outside.
+    app.add_middleware(GateMiddleware)
     app.add_middleware(RequestLogMiddleware, metrics=metrics)
-    app.add_middleware(CorrelatorMiddleware)
     if settings is not None and settings.allow_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -119,6 +122,7 @@ def create_app(open_service: Callable[[], Service], settings: Settings | None = 
             allow_headers=_REQUEST_HEADERS,
             expose_headers=["ETag", "Location", "Retry-After", "x-correlator"],
         )
+    app.add_middleware(CorrelatorMiddleware)
     for router in _ROUTERS:
         app.include_router(router, prefix="/v1")
     app.include_router(pages.router)

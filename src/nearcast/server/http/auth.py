@@ -23,13 +23,21 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
-__all__ = ["EVENTS_PATH", "Authenticator", "Principal", "unauthenticated"]
+__all__ = [
+    "EVENTS_PATH",
+    "Authenticator",
+    "Principal",
+    "principal_of",
+    "remember",
+    "unauthenticated",
+]
 
 EVENTS_PATH = "/v1/events"
 """The only path that takes a token in its query."""
 
 _BEARER = re.compile(rb"bearer +([\x21-\x7e]+)", re.IGNORECASE)
 _TOKEN = "nct_"
+_PRINCIPAL = "nearcast.principal"
 _MAX_CACHED = 4_096
 _CACHED_S = 5.0
 
@@ -138,6 +146,17 @@ class Authenticator:
             return None
         roles = frozenset(claims.roles)
         return Principal(claims.tenant, "", roles, claims.subscriber, claims.expires_s)
+
+
+def remember(scope: Scope, principal: Principal) -> None:
+    """Note who sends a request, for the route."""
+    scope["state"][_PRINCIPAL] = principal
+
+
+def principal_of(scope: Scope) -> Principal:
+    """Return who sends a request that was let in."""
+    found: Principal = scope["state"][_PRINCIPAL]
+    return found
 
 
 def unauthenticated(detail: str) -> Problem:

@@ -22,8 +22,12 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["subscriptions"])
 
-_OTHER_METHODS = ["DELETE", "OPTIONS", "PATCH", "POST", "PUT"]
-"""Those of /subscriptions/{id} would be taken for this path otherwise."""
+_OTHER_METHODS = (
+    "ACL BIND CHECKOUT CONNECT COPY DELETE HEAD LINK LOCK M-SEARCH MERGE MKACTIVITY MKCALENDAR "
+    "MKCOL MOVE NOTIFY OPTIONS PATCH POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH "
+    "SOURCE SUBSCRIBE TRACE UNBIND UNLINK UNLOCK UNSUBSCRIBE"
+).split()
+"""All that a request can have. /subscriptions/{id} would say its own for this path otherwise."""
 
 
 class Cell(Resource):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import msgspec
 from fastapi import Depends
@@ -20,12 +22,15 @@ from nearcast.server.delivery.posting import SinkClient
 from nearcast.server.delivery.readers import Readers
 from nearcast.server.delivery.sending import SinkChannels, StoredSinks
 from nearcast.server.delivery.webhooks import WebhookSender
-from nearcast.server.http.auth import Authenticator, Principal
+from nearcast.server.http.auth import Authenticator, Principal, principal_of
 from nearcast.server.http.definitions import DefinitionLimits
+from nearcast.server.http.door import ConnectionLimits
+from nearcast.server.http.fair_pool import TENANT, FairPool
 from nearcast.server.http.limits import RateLimiter, Rates
 from nearcast.server.http.one_time import OneTimeCode
 from nearcast.server.http.parameters import check_parameters
 from nearcast.server.http.problems import FieldError, Problem
+from nearcast.server.http.quotas import Quotas
 from nearcast.server.log.messages import MessageLimits
 from nearcast.server.matching.registry import Channel
 from nearcast.server.state.keys import same_hash
@@ -59,8 +64,18 @@ WEB = Path(__file__).parent / "web"
 
 _STREAM_KINDS = ("sse", "ndjson", "websocket", "poll")
 _BODY_BYTES = 16 << 20
+_PARSING_THREADS = max(2, min(4, os.cpu_count() or 1))
+_READING_THREADS = 2 * min(32, (os.cpu_count() or 1) + 4)
+_MAX_WAITING = 64
+_MAX_HELD_BYTES = 128 << 20
+"""How many requests of a tenant may wait to be parsed, and how large their bodies may be."""
+
+_DOCUMENT_BYTES, _VERTEX_BYTES = 64 << 10, 128
 _LIVE_S = 60.0
 """Older events were not delivered as they came."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _bearer = HTTPBearer(auto_error=False, description="A key (nc_...) or a token (nct_...).")
 
@@ -86,6 +101,8 @@ class Settings:
         `nearcast.server.http.tiles`.
     web
         The folder of the built page.
+    connections
+        What connections may cost.
     """
 
     rates: Rates = field(default_factory=Rates)
@@ -95,16 +112,35 @@ class Settings:
     demo: bool = False
     tiles: str | None = None
     web: Path = WEB
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:
-    """The limits of a tenant."""
+    """The limits of a tenant.
+
+    Parameters
+    ----------
+    rates, messages, definitions
+        What it may send a second, in a request with messages, and as a subscription.
+    subscriptions, subscribers
+        How many there may be.
+    cursors
+        How many cursors the server keeps for one subscriber.
+    """
 
     rates: Rates
     messages: MessageLimits
     definitions: DefinitionLimits
     subscriptions: int
+    subscribers: int = 10_000_000
+    cursors: int = 1_000
+
+    @property
+    def document_bytes(self) -> int:
+        """The size of the document of one subscription: a region with all vertices, and more."""
+        enough = _DOCUMENT_BYTES + _VERTEX_BYTES * self.definitions.vertices
+        return min(self.messages.body_bytes, enough)
 
     @classmethod
     def of(cls, given: dict[str, Any], settings: Settings) -> TenantLimits:
@@ -123,9 +159,14 @@ class TenantLimits:
             DefinitionLimits(
                 clauses=given.get("clauses") or DefinitionLimits().clauses,
                 vertices=given.get("vertices") or DefinitionLimits().vertices,
+                keywords=given.get("keywords") or DefinitionLimits().keywords,
+                expression_length=given.get("expressionLength")
+                or DefinitionLimits().expression_length,
+                word_length=given.get("wordLength") or DefinitionLimits().word_length,
                 networks=SinkNetworks.of(settings.allow_sinks),
             ),
             settings.subscriptions if (n := given.get("subscriptions")) is None else n,
+            **{name: n for name in ("subscribers", "cursors") if (n := given.get(name))},
         )
 
 
@@ -151,11 +192,16 @@ class Context:
         self.one_time_code = OneTimeCode()
         self.administering = asyncio.Lock()
         self.limiter = RateLimiter(lambda tenant: self.limits(tenant).rates)
+        self.parsing = FairPool(_PARSING_THREADS, _PARSING_THREADS // 2, "parsing")
+        self._held_bytes: Counter[int | None] = Counter()
+        self.quotas = Quotas(service.registry, self.limits)
         self._limits: dict[int, TenantLimits] = {}
         self._paces = Paces(service.state, service.clock.now_us)
         self.readers = Readers(service.events, lambda: service.feeds.first_seq)
         self._cursors: dict[tuple[int, str, str], Reader] = {}
+        self._saving_cursors: dict[int, asyncio.Lock] = {}
         self._counting: asyncio.Task[None] | None = None
+        self._recounting: asyncio.Task[None] | None = None
         self.sinks = StoredSinks(
             service.state,
             service.feeds,
@@ -175,9 +221,14 @@ class Context:
 
     async def start(self) -> None:
         """Send what webhooks have not sent yet, and what comes from now on."""
+        reading = FairPool(_READING_THREADS, _READING_THREADS // 2, "reading")
+        asyncio.get_running_loop().set_default_executor(reading)
         self.service.on_block += [self.readers.put, self._wake_sinks]
+        self.readers.on_damage = self.service.damaged
+        self.service.on_rebuilt.append(self._recount)
         self._counting = asyncio.create_task(self._count_cursors())
-        self.webhooks.start(await self.sinks.all())
+        if self.service.read_only is None:  # otherwise nobody would know what was sent
+            self.webhooks.start(await self.sinks.all())
 
     async def close(self) -> None:
         """Stop webhooks, and save how far they are and what streams have sent."""
@@ -188,6 +239,32 @@ class Context:
         await self.webhooks.close()
         await self.sinks.close()
         await self._client.close()
+        self.parsing.shutdown(wait=False)
+
+    async def parse(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do work that takes as long as a request is large, beside the loop, when it is its turn.
+
+        Raises
+        ------
+        Problem
+            Of status 429, if too many requests of the tenant wait for this.
+        """
+        tenant = TENANT.get()
+        held, size = self._held_bytes[tenant], sum(len(one) for one in args if type(one) is bytes)
+        too_large = held and held + size > _MAX_HELD_BYTES
+        if too_large or self.parsing.waiting(tenant) >= _MAX_WAITING:
+            detail = "too many large requests of the tenant wait already; try again in 1 s"
+            raise Problem(429, "TOO_MANY_REQUESTS", detail, headers={"Retry-After": "1"})
+        self._held_bytes[tenant] += size
+        try:
+            return await asyncio.wrap_future(self.parsing.submit(work, *args, **kwargs))
+        finally:
+            self._held_bytes[tenant] -= size
+            if not self._held_bytes[tenant]:
+                del self._held_bytes[tenant]
+
+    def _recount(self) -> None:
+        self._recounting = asyncio.create_task(self.readers.recount())
 
     def _wake_sinks(self, block: Block) -> None:
         self.webhooks.wake(self._sink_channels.of_block(block))
@@ -216,6 +293,8 @@ class Context:
         Without a subscriber, those of all subscribers of the tenant as they come. The feed must be
         closed.
         """
+        if subscriber is not None:
+            await self.make_subscriber(tenant, subscriber)
         feed = await self.service.feed(tenant, subscriber, after)
         try:
             pace = await self._paces.of(tenant, subscriber, feed.channel)
@@ -225,6 +304,28 @@ class Context:
             raise
         feed.closed = lambda: self.readers.remove(reader)
         return PacedFeed(feed, pace, self.readers, reader)
+
+    async def make_subscriber(self, tenant: int, subscriber: str) -> None:
+        """Make a subscriber unless there is one, if the tenant may have another."""
+        if not self.service.registry.channel_of(Channel(tenant, subscriber)):
+            async with self.quotas.one_subscriber(tenant):
+                await self.service.channel(tenant, subscriber)
+
+    async def save_cursor(
+        self, tenant: int, subscriber: str, name: str, value: str, time_us: int
+    ) -> None:
+        """Keep a cursor, unless it is new and the subscriber has as many as it may have."""
+        await self.make_subscriber(tenant, subscriber)
+        state, limit = self.service.state, self.limits(tenant).cursors
+        # Otherwise several new ones could all find that there is room for one.
+        async with self._saving_cursors.setdefault(tenant, asyncio.Lock()):
+            if (tenant, subscriber, name) not in self._cursors:
+                kept = await asyncio.to_thread(state.cursor_names, tenant, subscriber)
+                if name not in kept and len(kept) >= limit:
+                    detail = f"a subscriber may have {limit:,} cursors; use one of them again"
+                    raise Problem(403, "PERMISSION_DENIED", detail)
+            await asyncio.to_thread(state.save_cursor, tenant, subscriber, name, value, time_us)
+        await self.keep_cursor(tenant, subscriber, name, value)
 
     async def change_pace(
         self, tenant: int, subscriber: str, channel: int, settings: PacingSettings
@@ -328,14 +429,15 @@ def context_of(connection: HTTPConnection) -> Context:
 
 
 def may(*roles: str) -> Callable[..., Awaitable[Principal]]:
-    """Return a dependency: who sends a request, if one of the roles allows it and the rate too."""
+    """Return a dependency: who sends a request, if one of the roles allows it.
+
+    The key itself, and the rate of its tenant, were checked at the `nearcast.server.http.gate`.
+    """
 
     async def principal(
         connection: HTTPConnection, _: Annotated[object, Depends(_bearer)] = None
     ) -> Principal:
-        context = context_of(connection)
-        found = context.authenticator.principal(connection.scope)
-        context.limiter.check_request(found.tenant)
+        found = principal_of(connection.scope)
         found.require(*roles)
         check_parameters(connection)
         return found

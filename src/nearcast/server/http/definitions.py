@@ -7,9 +7,11 @@ library agree, and names the property that the client wrote. `patched` applies a
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 from pydantic import ValidationError
 
@@ -42,8 +44,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "READ_ONLY",
     "Definition",
     "DefinitionLimits",
+    "check_marks",
+    "check_texts",
     "definition_of",
     "definition_of_subscription",
     "merge_patch",
@@ -53,6 +58,7 @@ __all__ = [
     "region_resource",
     "request_of",
     "without_read_only",
+    "word_length",
 ]
 
 Definition = dict[str, Any]
@@ -78,8 +84,11 @@ _PATHS = {
     "north": _REGION + ".north",
     "radius_m": _REGION + ".radius",
 }
-_READ_ONLY = ("startsAt", "expiresAt", "version", "warnings")
+READ_ONLY = ("startsAt", "expiresAt", "version", "warnings")
 _ENDED = ("EXPIRED", "DELETED")
+_SPARE_MARKS, _MARKS_OF_VERTEX = 100_000, 8
+_SMALL_BYTES = 64 << 10
+_BETWEEN_WORDS = re.compile(r'[\s()"\u201c\u201d\u201e\u201f]+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,10 @@ class DefinitionLimits:
         The positions of its region.
     keywords
         Its keywords.
+    expression_length
+        The characters of its expression.
+    word_length
+        The characters of a word of its expression, and of a keyword.
     networks
         The networks in which sinks may be although they are private.
     """
@@ -101,10 +114,92 @@ class DefinitionLimits:
     clauses: int = MAX_CLAUSES
     vertices: int = 10_000
     keywords: int = 1_000
+    expression_length: int = 16_384
+    word_length: int = 256
     networks: SinkNetworks = field(default_factory=SinkNetworks)
+
+    @property
+    def marks(self) -> int:
+        """How many brackets and commas its JSON may have: what it takes to read it."""
+        return _SPARE_MARKS + _MARKS_OF_VERTEX * self.vertices
 
 
 DEFAULT_LIMITS = DefinitionLimits()
+
+
+def check_marks(body: bytes, limits: DefinitionLimits = DEFAULT_LIMITS) -> None:
+    """Raise `InvalidInput` if reading JSON would take more than a subscription can be worth.
+
+    Empty arrays take 50 times as much memory as bytes, so they are counted before.
+
+    Examples
+    --------
+    >>> check_marks(b'{"a":' + b"[[],[]," * 200_000)
+    Traceback (most recent call last):
+        ...
+    nearcast.errors.InvalidInput: : has 1,000,001 brackets and commas; at most 180,000...
+    """
+    if len(body) <= _SMALL_BYTES:
+        return
+    marks = body.count(b"[") + body.count(b"{") + body.count(b",")
+    if marks > limits.marks:
+        most = f"at most {limits.marks:,} are allowed, simplify it"
+        raise InvalidInput("", None, f"has {marks:,} brackets and commas; {most}")
+
+
+def check_texts(keywords: object, expression: object, limits: DefinitionLimits) -> None:
+    """Raise `InvalidInput` if keywords or an expression are too long to be parsed.
+
+    Examples
+    --------
+    >>> check_texts(["tea"], "tea " * 5_000, DEFAULT_LIMITS)
+    Traceback (most recent call last):
+        ...
+    nearcast...: expression: has 20,000 characters; at most 16,384 are allowed...
+    """
+    if isinstance(expression, str):
+        _check_length("expression", expression, limits.expression_length)
+        for word in _BETWEEN_WORDS.split(expression):
+            _check_word("expression", word, limits.word_length, "a word ")
+    if isinstance(keywords, str):
+        _check_length("keywords", keywords, limits.expression_length)
+    elif isinstance(keywords, list):
+        if len(keywords) > limits.keywords:
+            problem = f"has {len(keywords)} keywords; at most {limits.keywords} are allowed"
+            raise _TooLong("keywords", None, problem)
+        for keyword in keywords:
+            if isinstance(keyword, str):
+                _check_word("keywords", keyword, limits.word_length, "a keyword ")
+
+
+class _TooLong(InvalidInput):
+    """A text that is longer than a limit."""
+
+
+def word_length(word: str) -> int:
+    """Return how many characters a word has; one of Unicode may be compared as 18 others.
+
+    Examples
+    --------
+    >>> word_length("tea"), word_length("\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}")
+    (3, 18)
+    """
+    return len(word) if word.isascii() else max(len(word), len(normalize("NFKC", word)))
+
+
+def _check_word(field: str, word: str, most: int, what: str) -> None:
+    if len(word) <= most:  # otherwise it is refused without a look at it
+        length = word_length(word)
+        if length > most:
+            problem = f"{what}has {length:,} characters as it is compared"
+            raise _TooLong(field, None, f"{problem}; at most {most:,} are allowed")
+    _check_length(field, word, most, what)
+
+
+def _check_length(field: str, text: str, most: int, what: str = "") -> None:
+    if len(text) > most:
+        problem = f"{what}has {len(text):,} characters; at most {most:,} are allowed"
+        raise _TooLong(field, None, problem + ", split it into several subscriptions" * (not what))
 
 
 def request_of(document: object) -> SubscriptionRequest:
@@ -125,7 +220,7 @@ def without_read_only(document: Any) -> Any:
     """
     if not isinstance(document, dict):
         return document
-    kept = {name: value for name, value in document.items() if name not in _READ_ONLY}
+    kept = {name: value for name, value in document.items() if name not in READ_ONLY}
     if kept.get("status") in _ENDED:
         del kept["status"]
     return kept
@@ -296,7 +391,7 @@ def patched(given: Mapping[str, Any], patch: object) -> SubscriptionRequest:
     """
     if not isinstance(patch, dict):
         raise Problem.of_fields([FieldError("", "a merge patch must be a JSON object")])
-    for name in _READ_ONLY:
+    for name in READ_ONLY:
         if name in patch:
             raise Problem.of_fields([FieldError(name, "is set by the server")])
     if "id" in patch and patch["id"] != given.get("id"):
@@ -317,12 +412,8 @@ def _at(document: Any, *names: str) -> dict[str, Any]:
 
 def _subscription(resource: SubscriptionRequest, limits: DefinitionLimits) -> model.Subscription:
     config, detail = resource.config, resource.config.subscriptionDetail
-    if len(detail.keywords or ()) > limits.keywords:
-        problem = (
-            f"has {len(detail.keywords or ())} keywords; at most {limits.keywords} are allowed"
-        )
-        raise _refused("keywords", problem, "OUT_OF_RANGE")
     try:
+        check_texts(detail.keywords, detail.expression, limits)
         region = region_of(detail.region, limits)
         return model.Subscription(
             resource.id or "new",
@@ -474,6 +565,8 @@ def _named(error: InvalidInput, detail: Detail | None = None) -> Problem:
         field = f"{_REGION}.center.{axis}"
     if field == _REGION and detail is not None and isinstance(detail.region, Feature):
         field = f"{_REGION}.geometry"
+    if isinstance(error, _TooLong):
+        return Problem.of_fields([FieldError(field, error.problem)], "OUT_OF_RANGE")
     if isinstance(error, ExpressionError):
         return Problem.of_fields([FieldError(field, error.problem, error.position)])
     reason = error.problem if field.startswith(_REGION) else error.problem + error.got()

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from nearcast.errors import InvalidInput
 from nearcast.server.delivery.rendering import event_id, json_text, sse_frame
 from nearcast.server.http.answers import accepted_type
-from nearcast.server.http.auth import Principal
+from nearcast.server.http.auth import Principal, principal_of
 from nearcast.server.http.connections import connection_of
 from nearcast.server.http.context import Context, context_of, may, named_reader
 from nearcast.server.http.correlators import correlator_of
@@ -115,12 +115,14 @@ async def read_events(
     position, gap = await resolved_position(context, principal, name, given)
     feed = await context.feed(principal.tenant, name, position)
     context.missing(gap, "poll" if poll else "ndjson" if lines else "sse")
+    feed.feed.allowed = lambda: context.authenticator.allows(request.scope)
     if poll:
+        if principal.expires_s is not None:
+            wait_s = max(0.0, min(wait_s, principal.expires_s - time.time()))
         try:
             return await _poll(context, feed, gap, limit, wait_s)
         finally:
             feed.feed.close()
-    feed.feed.allowed = lambda: context.authenticator.allows(request.scope)
     return EventStream(context, feed, gap, lines=lines, expires_s=principal.expires_s)
 
 
@@ -128,9 +130,8 @@ async def read_events(
 async def read_events_by_websocket(websocket: WebSocket) -> None:
     """Send events as text frames, one CloudEvent each; a gap is `{"gap": {...}}`."""
     context = context_of(websocket)
+    principal = principal_of(websocket.scope)
     try:
-        principal = context.authenticator.principal(websocket.scope)
-        context.limiter.check_request(principal.tenant)
         principal.require("subscribe")
         check_names(websocket.query_params, _WEBSOCKET_PARAMETERS)
         given = websocket.query_params
@@ -179,10 +180,10 @@ def _is_set(parameters: Mapping[str, str], name: str) -> bool:
 
 
 async def _watch(websocket: WebSocket, feed: Feed) -> None:
-    """End a feed when its client is gone; what the client says is ignored."""
-    with suppress(WebSocketDisconnect, RuntimeError):
-        while True:
-            await websocket.receive_text()
+    """End a feed when its client is gone; what the client says is ignored, text and bytes."""
+    with suppress(RuntimeError):
+        while (await websocket.receive())["type"] != "websocket.disconnect":
+            pass
     feed.end()
 
 
@@ -207,6 +208,8 @@ async def _poll(
         if not more:
             break
         events += more
+    if not events and paced.feed.damage is not None:  # nobody may take it for the end
+        raise paced.feed.damage
     events = events[:limit]
     context.delivered(events, "poll")
     position = events[-1].position if events else paced.position
@@ -222,7 +225,7 @@ async def _poll(
 
 
 class _Expiry:
-    """Tells once, a minute before it happens, that the token of a stream expires.
+    """Ends a stream when its token expires, and tells once, a minute before, that it will.
 
     For a stream that is opened less than two minutes before, it is after half of the time that is
     left: clients that renew their tokens then do not do it all the time.
@@ -230,13 +233,15 @@ class _Expiry:
 
     def __init__(self, feed: Feed, expires_s: int | None) -> None:
         self._feed, self._due = feed, False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: list[asyncio.TimerHandle] = []
         self.data = b""
         if expires_s is not None:
             self.data = b'{"expiresAt":%s}' % json_text(timestamp_text(expires_s * 1_000_000))
             left_s = expires_s - time.time()
             wait_s = max(left_s - _EXPIRING_S, left_s / 2)
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._wake)
+            loop = asyncio.get_running_loop()
+            self._timers.append(loop.call_later(wait_s, self._wake))
+            self._timers.append(loop.call_later(left_s, feed.end))
 
     def _wake(self) -> None:
         self._due = True
@@ -249,8 +254,8 @@ class _Expiry:
 
     def cancel(self) -> None:
         """Forget about it: the stream has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in self._timers:
+            timer.cancel()
 
 
 class EventStream(Response):

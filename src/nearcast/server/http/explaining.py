@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Depends, Query
-from pydantic import Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,8 +21,15 @@ from nearcast.server.http.auth import Principal
 from nearcast.server.http.context import context_of, may, named_reader
 from nearcast.server.http.definitions import definition_of
 from nearcast.server.http.messages import JSON, parse_messages
-from nearcast.server.http.models import Resource, SubscriptionRequest
+from nearcast.server.http.models import (
+    Resource,
+    SubscriptionRequest,
+    given_types,
+    in_first,
+    whole_number,
+)
 from nearcast.server.http.problems import FieldError, Problem
+from nearcast.server.http.publishing import MESSAGE_SCHEMA
 from nearcast.server.log.records import (
     MESSAGES,
     Definition,
@@ -36,6 +43,7 @@ from nearcast.server.service import parse_event_id
 if TYPE_CHECKING:
     from nearcast.engine import Engine
     from nearcast.model import Explanation
+    from nearcast.server.http.definitions import DefinitionLimits
     from nearcast.server.matching.postings import EventRef, JoinedEvent
     from nearcast.server.service import Service
 
@@ -73,13 +81,20 @@ _MESSAGE = {"text": "Hot tea", "lon": 13.4, "lat": 52.5}
 class PreviewRequest(Resource):
     """A subscription that may be made, and the messages that it is compared with."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [given_types(message="null"), given_types(messages="null")]}
+    )
     subscription: SubscriptionRequest
     messages: int | None = Field(
         default=None, ge=1, le=1_000, description="The last n messages of the tenant; 100."
     )
     message: dict[str, JsonValue] | None = Field(
-        default=None, description="A message as `POST /v1/messages` takes it, instead."
+        default=None,
+        description="A message as `POST /v1/messages` takes it, instead.",
+        json_schema_extra=in_first(**MESSAGE_SCHEMA),
     )
+
+    _whole = field_validator("messages", mode="before")(whole_number)
 
     @model_validator(mode="after")
     def _only_one(self) -> PreviewRequest:
@@ -119,23 +134,24 @@ async def preview(given: PreviewRequest, request: Request, principal: Reader) ->
     """
     context = context_of(request)
     limits = context.limits(principal.tenant)
-    definition = definition_of(given.subscription, limits.definitions)
-    subscription = Subscription.from_dict({"id": "new", **definition["row"]})
+    subscription = await context.parse(_asked_for, given.subscription, limits.definitions)
     if given.message is None:
         last = given.messages or 100
         messages = await asyncio.to_thread(_last, context.service, principal.tenant, last)
     else:
-        read = parse_messages(msgspec.json.encode(given.message), JSON, limits.messages)
+        body = _encoded(given.message)
+        read = await context.parse(parse_messages, body, JSON, limits.messages)
         if read.rejected:
             first = read.rejected[0]
             raise Problem.of_fields([FieldError(f"message.{first.field}", first.reason)])
         messages = [_Numbered(None, read.blobs[0])]
     engine = context.service.engine
-    shown = await asyncio.to_thread(_compare, engine, subscription, messages)
+    shown = await context.parse(_compare, engine, subscription, messages)
+    warnings = await context.parse(expression_hints, subscription.expression or "")
     return json_answer(
         {
             "weightsVersion": engine.stats().weights_version,
-            "warnings": expression_hints(subscription.expression or ""),
+            "warnings": warnings,
             "matched": sum(one["matches"] for one in shown),
             "messages": shown,
         }
@@ -181,7 +197,8 @@ async def explain(
     """Tell why an event came, or why a message did not match a subscription.
 
     The subscription is taken as it was then. Weights of words are those of now: `scoreThen` is the
-    score that the event had, and differs if they have changed.
+    score that the event had, and differs if they have changed. A key or token of one subscriber
+    finds only messages that this subscriber was sent, or that its subscription matched.
     """
     context = context_of(request)
     name = named_reader(principal, subscriber, everyone)
@@ -194,6 +211,20 @@ async def explain(
 
 
 # --- previews --------------------------------------------------------------------------------
+
+
+def _asked_for(given: SubscriptionRequest, limits: DefinitionLimits) -> Subscription:
+    """Return the subscription of a preview."""
+    return Subscription.from_dict({"id": "new", **definition_of(given, limits)["row"]})
+
+
+def _encoded(message: dict[str, Any]) -> bytes:
+    """Return a message as JSON, as `POST /v1/messages` would get it."""
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:
+        reason = "has half of a surrogate pair, which is no character; send whole characters"
+        raise Problem.of_fields([FieldError("message", reason)]) from None
 
 
 def _last(service: Service, tenant: int, limit: int) -> list[_Numbered]:
@@ -288,11 +319,25 @@ def _explained(
     blob = None if message is None else _blob(service, principal.tenant, message)
     if blob is None or not pairs:
         return None
+    explanations = [_explain_pair(service, position.seq, blob, pair) for pair in pairs]
+    if subscription_id is not None and principal.subscriber is not None:
+        matched = any(one.get("matches") for one in explanations)
+        if not (matched or _was_sent(service, principal, position.seq)):
+            return None  # as if there were no such message: numbers are easy to guess
     return {
         "weightsVersion": service.engine.stats().weights_version,
         "message": msgspec.Raw(blob),
-        "explanations": [_explain_pair(service, position.seq, blob, pair) for pair in pairs],
+        "explanations": explanations,
     }
+
+
+def _was_sent(service: Service, principal: Principal, message: int) -> bool:
+    """Return whether there is an event of the principal's subscriber about a message."""
+    channel = service.registry.channel_of(Channel(principal.tenant, str(principal.subscriber)))
+    if not channel:
+        return False
+    found = service.events.read(channel, Position(message - 1), 1, message)
+    return any(event.message == message for event in found)
 
 
 def _event(

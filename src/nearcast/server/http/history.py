@@ -111,7 +111,8 @@ def history_of(log: Log, tenant: int) -> History | None:
             break
     else:
         return None
-    from_us, to_us = time_of(oldest), time_of(newest)
+    to_us = time_of(newest)
+    from_us = min(time_of(oldest), to_us)  # later, if the clock was repaired since
     buckets = min(BUCKETS, to_us - from_us + 1)
     bucket_us = [from_us + (to_us - from_us + 1) * at // buckets for at in range(buckets)]
     messages = None

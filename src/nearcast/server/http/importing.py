@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
+import numpy as np
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,14 +13,14 @@ from starlette.responses import Response
 from nearcast.server.http.answers import json_answer
 from nearcast.server.http.auth import Principal
 from nearcast.server.http.context import DEFAULT_SUBSCRIBER, Context, context_of, may
-from nearcast.server.http.imports import GEOJSON, read_import, read_moves
+from nearcast.server.http.imports import GEOJSON, MAX_REJECTED, read_import, read_moves
 from nearcast.server.http.limits import read_body
 from nearcast.server.http.messages import JSON, NDJSON
-from nearcast.server.http.problems import Problem
+from nearcast.server.http.problems import FieldError, Problem
 from nearcast.server.http.stored import stored_definition
 from nearcast.server.http.subscriptions import known_secret
 from nearcast.server.log.messages import Rejected
-from nearcast.server.log.records import Change
+from nearcast.server.log.records import Change, moves_body
 from nearcast.server.matching.recovery import no_collections
 from nearcast.server.matching.registry import Channel
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from nearcast.server.http.definitions import Definition
+    from nearcast.storage.log import Entry
 
 __all__ = ["router"]
 
@@ -45,6 +47,9 @@ MAX_SHOWN = 1_000
 _PIECE_BYTES = 4 << 20
 _MAX_LINE_BYTES = 16 << 20
 _MAX_RECORD = 10_000
+_MIN_RECORD_BYTES = 32
+_NEWLINE = ord("\n")
+_MAX_ERRORS = 20
 _LINES = {NDJSON, "application/ndjson", "application/jsonl"}
 
 _RECORD = '{"id": "s1", "keywords": ["tea"], "lon": 13.4, "lat": 52.5, "radius_m": 500}\n'
@@ -85,6 +90,17 @@ class _Rejections:
         if len(self.first) < MAX_SHOWN:
             self.first.append(rejected._asdict())
 
+    def check(self, done: int) -> None:
+        """Raise a problem if there are many more than ``done``, the number of valid lines."""
+        if self.count > MAX_REJECTED + done:
+            more = f"{done:,} valid lines were stored, and reading stopped at {self.count:,} others"
+            detail = f"more than {MAX_REJECTED:,} lines are invalid: {more}"
+            errors = [
+                FieldError(f"line {one['line']}: {one['field']}", one["reason"])
+                for one in self.first[:_MAX_ERRORS]
+            ]
+            raise Problem(400, "INVALID_ARGUMENT", detail, errors)
+
 
 class _Piece(NamedTuple):
     """A part of a body that can be read by itself, and the number of lines before it."""
@@ -93,17 +109,30 @@ class _Piece(NamedTuple):
     body: bytes
 
 
-class _Chosen(NamedTuple):
-    """What will be changed, by line; and what will not."""
+class _Part(NamedTuple):
+    """What fits into a record of the log, and the lines that it was."""
 
     lines: list[int]
-    changes: list[Change]
+    entry: Entry
+
+
+class _Chosen(NamedTuple):
+    """What will be changed or moved, and the lines that were refused."""
+
+    parts: list[_Part]
     rejected: list[Rejected]
+
+
+class _Left(NamedTuple):
+    """How many subscriptions and subscribers there may be more."""
+
+    subscriptions: int
+    subscribers: int
 
 
 @router.post(
     "/subscriptions/import",
-    openapi_extra=_body(**{NDJSON: _RECORD, GEOJSON: _FEATURES}),
+    openapi_extra=_body(**dict.fromkeys(sorted(_LINES), _RECORD), **{GEOJSON: _FEATURES}),
     responses=_answers({"accepted": 2, "rejectedCount": 1, "rejected": _REJECTED}),
 )
 async def import_subscriptions(
@@ -116,24 +145,33 @@ async def import_subscriptions(
     """Import subscriptions: lines of JSON (up to 256 MiB), or a FeatureCollection (up to 64 MiB).
 
     A line is a subscription as `POST /v1/subscriptions` takes it, or a record of Nearcast's files.
-    Invalid lines are rejected with the reason; `rejected` names the first 1,000 of them.
+    Invalid lines are rejected with the reason; `rejected` names the first 1,000 of them. If 10,000
+    lines more are invalid than valid, it ends with an error; what came before is stored.
     """
-    context = context_of(request)
+    context, tenant = context_of(request), principal.tenant
     accepted, rejections = 0, _Rejections()
     async for piece in _pieces(request):
-        chosen = await asyncio.to_thread(_choose, context, principal, piece, upsert)
+        most = len(piece.body) // _MIN_RECORD_BYTES + 1
+        async with (
+            context.quotas.new_subscriptions(tenant, most) as subscriptions,
+            context.quotas.new_subscribers(tenant, most) as subscribers,
+        ):
+            left = _Left(subscriptions, subscribers)
+            room = MAX_REJECTED + accepted - rejections.count
+            chosen = await context.parse(_choose, context, principal, piece, upsert, left, room)
+            # All at once: they are written, matched and stored together.
+            writing = [context.service.write(part.entry) for part in chosen.parts]
+            outcomes = await asyncio.gather(*writing)
         for rejected in chosen.rejected:
             rejections.add(rejected)
-        parts = _parts([*zip(chosen.lines, chosen.changes, strict=True)])
-        given = [[one for _, one in part] for part in parts]
-        # All at once: they are written, matched and stored together.
-        changing = [context.service.change(principal.tenant, changes) for changes in given]
-        for part, outcomes in zip(parts, await asyncio.gather(*changing), strict=True):
-            for (line, _), outcome in zip(part, outcomes, strict=True):
+        for part, some in zip(chosen.parts, outcomes, strict=True):
+            for line, outcome in zip(part.lines, some, strict=True):
                 if outcome.code:
                     rejections.add(Rejected(line, "id", outcome.reason))
                 else:
                     accepted += 1
+            await asyncio.sleep(0)  # others get their turn
+        rejections.check(accepted)
     return json_answer(
         {"accepted": accepted, "rejectedCount": rejections.count, "rejected": rejections.first}
     )
@@ -152,29 +190,20 @@ async def move(request: Request, principal: Subscriber) -> Response:
     context = context_of(request)
     limits = context.limits(principal.tenant)
     body = await read_body(request, limits.messages.body_bytes)
-    found = await asyncio.to_thread(read_moves, body, limits.definitions)
+    chosen = await context.parse(_choose_moves, context, principal, body)
     rejections = _Rejections()
-    for rejected in found.rejected:
+    for rejected in chosen.rejected:
         rejections.add(rejected)
-    ordered = sorted(
-        zip(found.lines, found.moves, strict=True), key=lambda pair: pair[1].time_us or 0
-    )
-    own = []
-    for line, one in ordered:
-        if _is_hidden(context, principal, one.subscription_id):
-            rejections.add(Rejected(line, "subscriptionId", "there is no such subscription"))
-        else:
-            own.append((line, one))
     moved = 0
-    for part in _parts(own):
-        moves = [(one.subscription_id, one.row) for _, one in part]
-        outcomes = await context.service.move(principal.tenant, moves)
-        for (line, _), outcome in zip(part, outcomes, strict=True):
+    for part in chosen.parts:
+        outcomes = await context.service.write(part.entry)
+        for line, outcome in zip(part.lines, outcomes, strict=True):
             if outcome.code:
                 field = "subscriptionId" if outcome.code == "NOT_FOUND" else ""
                 rejections.add(Rejected(line, field, outcome.reason))
             else:
                 moved += 1
+    rejections.check(moved)
     shown = sorted(rejections.first, key=lambda one: int(one["line"]))
     return json_answer({"moved": moved, "rejectedCount": rejections.count, "rejected": shown})
 
@@ -204,11 +233,16 @@ async def _pieces(request: Request) -> AsyncIterator[_Piece]:
             body = bytes(waiting[:end])
             del waiting[:end]
             yield _Piece(lines, body)
-            lines += body.count(b"\n")
+            lines += _count_lines(body)
         if len(waiting) > _MAX_LINE_BYTES:
             raise _too_large(f"line {lines + 1}", _MAX_LINE_BYTES)
     if waiting:
         yield _Piece(lines, bytes(waiting))
+
+
+def _count_lines(body: bytes) -> int:
+    """Return how many lines end in a body; `bytes.count` takes long if there are many."""
+    return int(np.count_nonzero(np.frombuffer(body, np.uint8) == _NEWLINE))
 
 
 def _too_large(what: str, limit_bytes: int) -> Problem:
@@ -216,31 +250,83 @@ def _too_large(what: str, limit_bytes: int) -> Problem:
     return Problem(413, "CONTENT_TOO_LARGE", detail)
 
 
-def _choose(context: Context, principal: Principal, piece: _Piece, upsert: bool) -> _Chosen:
-    """Return the changes that a piece asks for and that are allowed."""
+def _choose(
+    context: Context,
+    principal: Principal,
+    piece: _Piece,
+    upsert: bool,
+    may_make: _Left,
+    max_rejected: int,
+) -> _Chosen:
+    """Return the changes that a piece asks for and that are allowed, as entries of the log."""
     limits = context.limits(principal.tenant)
     with no_collections():
-        found = read_import(piece.body, limits.definitions)
+        found = read_import(piece.body, limits.definitions, max_rejected=max_rejected)
     before = piece.lines_before
     rejected = [one._replace(line=one.line + before) for one in found.rejected]
-    chosen = _Chosen([], [], rejected)
-    left = limits.subscriptions - context.service.registry.per_tenant.get(principal.tenant, 0)
+    chosen: list[tuple[int, Change]] = []
+    left = may_make.subscriptions
+    is_known: dict[str, bool] = {}
+    names_left = may_make.subscribers
     for line, given in zip(found.lines, found.definitions, strict=True):
         refusal = _refusal(context, principal, given)
         version = -1 if given["id"] is None else _version(context, principal, given["id"])
         if refusal is None and version < 0 and left <= 0:
             reason = f"the tenant may have {limits.subscriptions:,} subscriptions"
             refusal = Rejected(0, "", reason)
+        subscriber = given["subscriber"]
+        if refusal is None and not _is_known(context, principal.tenant, subscriber, is_known):
+            if names_left <= 0:
+                reason = context.quotas.too_many_subscribers(principal.tenant)
+                refusal = Rejected(0, "subscriber", reason)
+            else:
+                names_left -= 1
+                is_known[subscriber] = True
         if refusal is not None:
-            chosen.rejected.append(refusal._replace(line=line + before))
+            rejected.append(refusal._replace(line=line + before))
+            if len(rejected) > max_rejected + len(chosen):
+                break
             continue
         left -= version < 0
         expected: int | None = 0
         if upsert:
             expected = None if principal.subscriber is None else max(version, 0)
-        chosen.lines.append(line + before)
-        chosen.changes.append(Change(given["id"], stored_definition(given), expected))
-    return chosen
+        change = Change(given["id"], stored_definition(given), expected)
+        chosen.append((line + before, change))
+    entry_of = context.service.entry_of
+    parts = [
+        _Part([line for line, _ in part], entry_of(principal.tenant, [c for _, c in part]))
+        for part in _parts(chosen)
+    ]
+    return _Chosen(parts, rejected)
+
+
+def _is_known(context: Context, tenant: int, subscriber: str, known: dict[str, bool]) -> bool:
+    """Return whether there is a subscriber, and remember that."""
+    if subscriber not in known:
+        channel = context.service.registry.channel_of(Channel(tenant, subscriber))
+        known[subscriber] = channel > 0
+    return known[subscriber]
+
+
+def _choose_moves(context: Context, principal: Principal, body: bytes) -> _Chosen:
+    """Return the moves of a body that are allowed, in the order of their times."""
+    found = read_moves(body, context.limits(principal.tenant).definitions)
+    rejected = [*found.rejected]
+    ordered = sorted(
+        zip(found.lines, found.moves, strict=True), key=lambda pair: pair[1].time_us or 0
+    )
+    own = []
+    for line, one in ordered:
+        if _is_hidden(context, principal, one.subscription_id):
+            rejected.append(Rejected(line, "subscriptionId", "there is no such subscription"))
+        else:
+            own.append((line, (one.subscription_id, one.row)))
+    parts = [
+        _Part([line for line, _ in part], moves_body(principal.tenant, [m for _, m in part]))
+        for part in _parts(own)
+    ]
+    return _Chosen(parts, rejected)
 
 
 def _refusal(context: Context, principal: Principal, given: Definition) -> Rejected | None:

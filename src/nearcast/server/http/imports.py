@@ -11,7 +11,10 @@ The properties of a Feature are such a record, and its geometry is the place; a 
 
 from __future__ import annotations
 
+import io
+import re
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -21,14 +24,18 @@ from pydantic_core import PydanticCustomError
 from nearcast import model
 from nearcast.errors import InvalidInput
 from nearcast.model.checks import time_us
+from nearcast.model.close_names import own_names
 from nearcast.model.json_form import read_fields, subscription_region
 from nearcast.server.http.definitions import (
     DEFAULT_LIMITS,
+    check_marks,
+    check_texts,
     definition_of,
     definition_of_subscription,
     place_row,
     region_of,
     request_of,
+    word_length,
 )
 from nearcast.server.http.models import Name, Region, Resource, parse_timestamp
 from nearcast.server.http.plain_records import plain_definitions
@@ -40,10 +47,24 @@ if TYPE_CHECKING:
 
     from nearcast.server.http.definitions import Definition, DefinitionLimits
 
-__all__ = ["GEOJSON", "Imported", "Move", "MoveRequest", "Moves", "read_import", "read_moves"]
+__all__ = [
+    "GEOJSON",
+    "MAX_REJECTED",
+    "Imported",
+    "Move",
+    "MoveRequest",
+    "Moves",
+    "read_import",
+    "read_moves",
+]
 
 GEOJSON = "application/geo+json"
 
+MAX_REJECTED = 10_000
+"""How many lines more than those that are taken may be refused until reading stops."""
+
+_RECORDS_AT_ONCE = 10_000
+_WIDEST = 18
 _BOM = b"\xef\xbb\xbf"
 _PLACE = ("lon", "lat", "radius_m", "west", "south", "east", "north", "geometry")
 _COLUMNS = {
@@ -56,6 +77,17 @@ _COLUMNS = {
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decode = msgspec.json.Decoder().decode
+_MARK = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{},]', re.DOTALL)
+
+
+class _Collection(msgspec.Struct):
+    """A FeatureCollection whose features are not read yet."""
+
+    type: msgspec.Raw = msgspec.Raw(b"null")
+    features: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_decode_collection = msgspec.json.Decoder(_Collection).decode
 
 
 class Imported(NamedTuple):
@@ -116,7 +148,11 @@ _move_lines = TypeAdapter(MoveRequest)
 
 
 def read_import(
-    body: bytes, limits: DefinitionLimits = DEFAULT_LIMITS, *, now_us: int | None = None
+    body: bytes,
+    limits: DefinitionLimits = DEFAULT_LIMITS,
+    *,
+    now_us: int | None = None,
+    max_rejected: int = MAX_REJECTED,
 ) -> Imported:
     r"""Return the definitions of an import, and what was refused, by line.
 
@@ -128,6 +164,8 @@ def read_import(
         What each subscription may be at most.
     now_us
         The time, which an expiry must be after; that of the clock if left out.
+    max_rejected
+        How many lines more than those that are taken may be refused; then reading stops.
 
     Examples
     --------
@@ -138,22 +176,42 @@ def read_import(
     """
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     found = Imported([], [], [])
-    numbered = [*_records(body, found.rejected)]
-    plain = plain_definitions([record for _, record in numbered])
-    for (line, record), known in zip(numbered, plain, strict=True):
-        try:
-            definition = _definition(record, limits, now_us) if known is None else known
-        except (InvalidInput, Problem) as error:
-            found.rejected.append(_rejected(line, error))
-        else:
-            found.lines.append(line)
-            found.definitions.append(definition)
+    records = _records(body, limits, found, max_rejected)
+    # A few at a time: a body of 4 MB can have a million records.
+    while numbered := [*islice(records, _RECORDS_AT_ONCE)]:
+        plain = plain_definitions([_if_short(record, limits) for _, record in numbered])
+        for (line, record), known in zip(numbered, plain, strict=True):
+            try:
+                definition = _definition(record, limits, now_us) if known is None else known
+            except (InvalidInput, Problem) as error:
+                found.rejected.append(_rejected(line, error))
+            else:
+                found.lines.append(line)
+                found.definitions.append(definition)
     found.rejected.sort(key=lambda one: one.line)
     return found
 
 
-def read_moves(body: bytes, limits: DefinitionLimits = DEFAULT_LIMITS) -> Moves:
+def _if_short(record: object, limits: DefinitionLimits) -> object:
+    """Return a record; None if its keywords are too many or too long to be read with others."""
+    words = record.get("keywords") if type(record) is dict else None
+    if type(words) is not list:
+        return record
+    longest = max((len(word) for word in words if type(word) is str), default=0)
+    if len(words) > limits.keywords or longest > limits.word_length:
+        return None
+    # One character may be compared as 18 others, and nearly all words are much shorter.
+    if longest * _WIDEST > limits.word_length:
+        longest = max(word_length(word) for word in words if type(word) is str)
+    return record if longest <= limits.word_length else None
+
+
+def read_moves(
+    body: bytes, limits: DefinitionLimits = DEFAULT_LIMITS, *, max_rejected: int = MAX_REJECTED
+) -> Moves:
     r"""Return the moves of lines of JSON, and what was refused, by line.
+
+    If ``max_rejected`` lines more are refused than are taken, reading stops.
 
     Examples
     --------
@@ -161,7 +219,7 @@ def read_moves(body: bytes, limits: DefinitionLimits = DEFAULT_LIMITS) -> Moves:
     [Move(subscription_id='s1', time_us=None, row={'lon': 13.0, 'lat': 52.0})]
     """
     found = Moves([], [], [])
-    for line, record in _lines(body, found.rejected):
+    for line, record in _lines(body, limits, found, max_rejected):
         try:
             move = _move(record, limits)
         except (InvalidInput, Problem) as error:
@@ -172,34 +230,56 @@ def read_moves(body: bytes, limits: DefinitionLimits = DEFAULT_LIMITS) -> Moves:
     return found
 
 
-def _records(body: bytes, rejected: list[Rejected]) -> Iterator[tuple[int, object]]:
+def _records(
+    body: bytes, limits: DefinitionLimits, found: Imported | Moves, max_rejected: int
+) -> Iterator[tuple[int, object]]:
     """Yield numbered records: of the features of a collection, or of lines."""
-    collection = _collection(body)
-    if collection is None:
-        yield from _lines(body, rejected)
+    features = _features(body)
+    if features is None:
+        yield from _lines(body, limits, found, max_rejected)
         return
-    features = collection.get("features")
-    if not isinstance(features, list):
+    if bytes(features[:1]) != b"[":
         raise Problem.of_fields([FieldError("features", "must be an array of features")])
-    for number, feature in enumerate(features, 1):
+    for number, feature in enumerate(_elements(features), 1):
+        if len(found.rejected) > max_rejected + len(found.lines):
+            return
         try:
-            record = _record_of_feature(feature)
+            check_marks(feature, limits)
+            record = _record_of_feature(_decode(feature))
         except InvalidInput as error:
-            rejected.append(_rejected(number, error))
+            found.rejected.append(_rejected(number, error))
+        except _UNREADABLE as error:
+            found.rejected.append(Rejected(number, "", f"is not valid JSON: {error}"))
         else:
             yield number, record
 
 
-def _collection(body: bytes) -> dict[str, Any] | None:
-    """Return a FeatureCollection; None if the body is something else."""
+def _features(body: bytes) -> memoryview | None:
+    """Return the features of a FeatureCollection as they are written; None if it is none."""
     if b'"FeatureCollection"' not in body:
         return None
     try:
-        document = _decode(body.removeprefix(_BOM))
+        document = _decode_collection(body.removeprefix(_BOM))
     except _UNREADABLE:
         return None
-    is_one = isinstance(document, dict) and document.get("type") == "FeatureCollection"
-    return document if is_one else None
+    is_one = bytes(document.type).strip() == b'"FeatureCollection"'
+    return memoryview(document.features) if is_one else None
+
+
+def _elements(array: memoryview) -> Iterator[bytes]:
+    """Yield the elements of a JSON array as they are written, one after the other."""
+    begin, depth = 1, 0
+    for mark in _MARK.finditer(array):
+        found = mark[0]
+        if found in (b"[", b"{"):
+            depth += 1
+        elif found in (b"]", b"}"):
+            depth -= 1
+        if (depth == 1 and found == b",") or not depth:
+            element = bytes(array[begin : mark.start()])
+            if begin > 1 or depth or (not element.isspace() and element):
+                yield element
+            begin = mark.end()
 
 
 def _record_of_feature(feature: object) -> dict[str, Any]:
@@ -221,14 +301,22 @@ def _record_of_feature(feature: object) -> dict[str, Any]:
     return record | {"lon": coordinates[0], "lat": coordinates[1], "radius_m": radius_m}
 
 
-def _lines(body: bytes, rejected: list[Rejected]) -> Iterator[tuple[int, object]]:
-    for number, line in enumerate(body.removeprefix(_BOM).split(b"\n"), 1):
-        if not line or line.isspace():
+def _lines(
+    body: bytes, limits: DefinitionLimits, found: Imported | Moves, max_rejected: int
+) -> Iterator[tuple[int, object]]:
+    """Yield numbered records of lines, until too many were refused."""
+    for number, line in enumerate(io.BytesIO(body.removeprefix(_BOM)), 1):
+        if line.isspace():
             continue
+        if len(found.rejected) > max_rejected + len(found.lines):
+            return
         try:
+            check_marks(line, limits)
             yield number, _decode(line)
+        except InvalidInput as error:
+            found.rejected.append(_rejected(number, error))
         except _UNREADABLE as error:
-            rejected.append(Rejected(number, "", f"is not valid JSON: {error}"))
+            found.rejected.append(Rejected(number, "", f"is not valid JSON: {error}"))
 
 
 def _definition(record: object, limits: DefinitionLimits, now_us: int) -> Definition:
@@ -238,7 +326,9 @@ def _definition(record: object, limits: DefinitionLimits, now_us: int) -> Defini
         return definition_of(request_of(record), limits, now_us=now_us)
     if "subscriber" in record and "owner" not in record:
         record = {**record, "owner": record["subscriber"]}
-    subscription = model.Subscription.from_dict(record)
+    named: dict[str, Any] = own_names(record, "subscriptions")
+    check_texts(named.get("keywords"), named.get("expression"), limits)
+    subscription = model.Subscription.from_dict(named)
     try:
         return definition_of_subscription(subscription, limits, now_us=now_us)
     except Problem as problem:

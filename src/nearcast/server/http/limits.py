@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RateLimiter", "Rates", "TokenBucket", "read_body"]
 
+_MAX_RETRY_S = 86_400
+"""Nobody is told to wait longer than a day: limits may be changed meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -136,7 +139,7 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
 
 def _refuse(wait_s: float, what: str) -> None:
     if wait_s > 0:
-        seconds = str(math.ceil(wait_s))
+        seconds = str(math.ceil(min(wait_s, _MAX_RETRY_S)))  # tiny rates: it may be infinite
         detail = f"too many {what}; try again in {seconds} s"
         raise Problem(429, "TOO_MANY_REQUESTS", detail, headers={"Retry-After": seconds})
 

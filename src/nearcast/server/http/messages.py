@@ -6,21 +6,27 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyarrow.lib import string_to_tzinfo
 
-from nearcast.errors import InvalidInput
+from nearcast.errors import InvalidInput, UnsupportedFile, one_line, shorten
+from nearcast.intake.table_checks import TableBounds, check_schema, check_table
 from nearcast.server.http.problems import FieldError, Problem, problem_of
 from nearcast.server.log.messages import (
+    FIELDS,
+    MAX_GROWTH,
     MessageLimits,
     ReadMessages,
+    TooManyMessages,
     read_array,
     read_lines,
+    read_plain,
     read_records,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ARROW", "JSON", "NDJSON", "media_type", "parse_messages"]
+__all__ = ["ARROW", "JSON", "NDJSON", "media_type", "parse_at_once", "parse_messages"]
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -34,6 +40,17 @@ _KINDS = {
     ARROW: ARROW,
 }
 _SLICE_ROWS = 16
+_TINY_BYTES, _TINY_LINES, _TINY_MARKS = 2_048, 8, 64
+_VALUES_PER_MESSAGE = 32
+"""How many cells and elements an Arrow message may have, beside one for each byte of the body."""
+
+_MAX_REASON = 500
+_UNREADABLE = (
+    *(pa.ArrowException, OSError, struct.error, EOFError, RecursionError),
+    *(ValueError, LookupError, TypeError, ArithmeticError),
+)
+"""What PyArrow raises for streams that were damaged or crafted."""
+
 # Fields of the tables Message and RecordBatch in the flatbuffers of Arrow.
 _HEADER, _COMPRESSION = 2, 3
 
@@ -69,9 +86,33 @@ def parse_messages(body: bytes, content_type: str, limits: MessageLimits) -> Rea
         return read_lines(body, limits)
     try:
         found = read_array(body, limits) if kind == JSON else _read_arrow(body, limits)
+    except TooManyMessages as error:
+        raise Problem(413, "CONTENT_TOO_LARGE", f"the body {error.problem}") from None
     except InvalidInput as error:
         raise problem_of(error) from None
     _check_count(len(found.blobs) + len(found.rejected), limits)
+    return found
+
+
+def parse_at_once(body: bytes, content_type: str, limits: MessageLimits) -> ReadMessages | None:
+    """Return the messages of a small and simple body; None if reading it may take a millisecond.
+
+    The event loop does this itself. `parse_messages`, which returns the same, is for other threads.
+
+    Examples
+    --------
+    >>> parse_at_once(b'{"text": "tea", "lon": 13, "lat": 52.5}', JSON, MessageLimits()).rejected
+    []
+    >>> parse_at_once(b"{},{}" * 1_000, JSON, MessageLimits()) is None
+    True
+    """
+    kind = media_type(content_type)
+    if kind == ARROW or len(body) > limits.body_bytes:
+        return None
+    found = read_plain(body, limits, lines=kind == NDJSON)
+    if found is None and len(body) <= _TINY_BYTES and body.count(b"\n") <= _TINY_LINES:
+        marks = body.count(b",") + body.count(b"[") + body.count(b"{")
+        return parse_messages(body, content_type, limits) if marks <= _TINY_MARKS else None
     return found
 
 
@@ -102,24 +143,64 @@ def _read_arrow(body: bytes, limits: MessageLimits) -> ReadMessages:
     try:
         _refuse_compressed(body)
         with pa.ipc.open_stream(body) as stream:
-            return read_records(_rows(stream, limits), limits)
+            _check_columns(stream.schema)
+            table = _checked(stream, limits, len(body))
+        return read_records(_rows(table), limits)
     except InvalidInput:
         raise
-    except (pa.ArrowException, OSError, struct.error, EOFError, ValueError, OverflowError) as error:
-        reason = f"is not a readable Arrow stream: {error}"
+    except UnsupportedFile as error:
+        raise Problem.of_fields([FieldError("body", str(error))]) from None
+    except _UNREADABLE as error:
+        reason = one_line(f"is not a readable Arrow stream: {error}", _MAX_REASON)
         raise Problem.of_fields([FieldError("body", reason)]) from None
 
 
-def _rows(stream: Any, limits: MessageLimits) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a stream, a few at a time: columns can repeat one large value."""
-    rows = 0
+def _check_columns(schema: Any) -> None:
+    """Check which columns a stream has, before anything of them is read."""
+    for name in dict.fromkeys(schema.names):
+        if name not in FIELDS:
+            reason = f"is not a column of messages ({', '.join(FIELDS)}); use properties for it"
+            raise Problem.of_fields([FieldError(one_line(name, _MAX_REASON), reason)])
+        if schema.names.count(name) > 1:
+            raise Problem.of_fields([FieldError(name, "occurs twice; leave one out")])
+    check_schema(schema, nested_views=False)
+    for field in schema:
+        for zone in _time_zones(field.type):
+            try:
+                string_to_tzinfo(zone)
+            except (LookupError, ValueError, OSError, pa.ArrowException):
+                reason = f"has times of the unknown time zone {shorten(zone)}; use UTC"
+                raise Problem.of_fields([FieldError(field.name, reason)]) from None
+
+
+def _time_zones(kind: Any) -> Iterator[str]:
+    """Yield the time zones of a type and of what is inside of it."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        yield kind.tz
+    for number in range(kind.num_fields):
+        yield from _time_zones(kind.field(number).type)
+
+
+def _checked(stream: Any, limits: MessageLimits, size: int) -> Any:
+    """Return the rows of a stream, of which nothing stands for more than the limits allow."""
+    batches, rows = [], 0
     for batch in stream:
-        batch.validate(full=True)
         rows += batch.num_rows
         _check_count(rows, limits)
-        table = _microseconds(batch)
-        for first in range(0, table.num_rows, _SLICE_ROWS):
-            yield from table.slice(first, _SLICE_ROWS).to_pylist()
+        if batch.num_rows:
+            batches.append(batch)
+    table = pa.Table.from_batches(batches, stream.schema)
+    values = _VALUES_PER_MESSAGE * limits.messages + size
+    check_table(table, TableBounds(values, 0, MAX_GROWTH * limits.body_bytes, 0))
+    table.validate(full=True)
+    return _microseconds(table)
+
+
+def _rows(table: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table, a few at a time: Python's values are larger than Arrow's."""
+    for batch in table.to_batches():
+        for first in range(0, batch.num_rows, _SLICE_ROWS):
+            yield from batch.slice(first, _SLICE_ROWS).to_pylist()
 
 
 def _refuse_compressed(body: bytes) -> None:
@@ -152,12 +233,12 @@ def _table_field(metadata: bytes, table: int, number: int) -> int | None:
     return table + offset if offset else None
 
 
-def _microseconds(batch: Any) -> Any:
-    """Return a batch with timestamps in microseconds: Python has no finer ones."""
+def _microseconds(table: Any) -> Any:
+    """Return a table with timestamps in microseconds: Python has no finer ones."""
     fields = [
         pa.field(field.name, pa.timestamp("us", field.type.tz))
         if pa.types.is_timestamp(field.type)
         else field
-        for field in batch.schema
+        for field in table.schema
     ]
-    return pa.Table.from_batches([batch]).cast(pa.schema(fields), safe=False)
+    return table.cast(pa.schema(fields), safe=False)

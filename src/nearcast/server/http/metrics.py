@@ -62,8 +62,12 @@ class Metrics:
         Of the index; alive; and connected, with the label ``kind``.
     requests, request_s
         Requests by method, route and status, and how long they took.
+    connections_refused
+        Connections that were closed because of what they cost, with the label ``status``.
     log_bytes, last_seq, matched_seq
         The size of the log, the last number in it, and the last one that was matched.
+    clock_lead_s
+        By how much the last record is ahead of the clock of the machine.
 
     Examples
     --------
@@ -114,9 +118,15 @@ class Metrics:
         self.request_s = latency(
             "http_request", "From a request to the end of its answer.", ("route",)
         )
+        self.connections_refused = counter(
+            "connections_refused", "Connections that were closed with a problem.", ("status",)
+        )
         self.log_bytes = gauge("log_bytes", "The size of the log.")
         self.last_seq = gauge("log_last_seq", "The last number in the log.")
         self.matched_seq = gauge("matched_seq", "The last number that was matched.")
+        self.clock_lead_s = gauge(
+            "log_clock_lead_seconds", "How far the last record is ahead of the machine's clock."
+        )
 
     def render(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

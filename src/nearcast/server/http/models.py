@@ -8,6 +8,7 @@ these models.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, get_args
 
@@ -19,12 +20,15 @@ from pydantic import (
     Field,
     JsonValue,
     Tag,
+    field_validator,
 )
 from pydantic_core import PydanticCustomError
 
 __all__ = [
     "EVENT_TYPES",
+    "ID_PATTERN",
     "MAX_RADIUS_M",
+    "NAME_PATTERN",
     "AccessToken",
     "Box",
     "Center",
@@ -43,8 +47,11 @@ __all__ = [
     "SubscriptionPage",
     "SubscriptionRequest",
     "WebhookSecret",
+    "given_types",
+    "in_first",
     "parse_timestamp",
     "timestamp_text",
+    "whole_number",
 ]
 
 EventType = Literal[
@@ -59,6 +66,12 @@ MAX_RADIUS_M = 20_037_509
 
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 """The types of events that a subscription can ask for."""
+
+_PRINTABLE = (
+    "[^{}\\u0000-\\u001f\\u007f-\\u00a0\\u00ad\\u1680\\u2000-\\u200f\\u2028-\\u202f"
+    "\\u205f-\\u206f\\u3000\\ue000-\\uf8ff\\ufeff]+"
+)
+"""Printable text, as far as the regular expressions of JSON Schema can say it."""
 
 _PATHS = frozenset({"cells"})
 """What stands where the id of a subscription does: ``/v1/subscriptions/cells``."""
@@ -131,21 +144,52 @@ def _distinct(values: list[EventType]) -> list[EventType]:
     return values
 
 
+def whole_number(value: object) -> object:
+    """Return a number without a fraction as an integer: to JSON Schema, 5.0 is one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_TIME_PATTERN = (
+    "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt ]([01][0-9]|2[0-3])(:[0-5][0-9]){2}"
+    "([.][0-9]{1,9})?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+)
 Timestamp = Annotated[
     str,
     AfterValidator(_timestamp),
     Field(
-        json_schema_extra={"format": "date-time"},
+        json_schema_extra={"format": "date-time", "pattern": f"^{_TIME_PATTERN}$"},
         max_length=64,
         examples=["2027-01-01T00:00:00Z"],
     ),
 ]
 """RFC 3339 text with a time zone."""
 
-Name = Annotated[str, AfterValidator(_name), Field(min_length=1, max_length=256)]
+GivenTime = Annotated[
+    str,
+    AfterValidator(_timestamp),
+    Field(
+        json_schema_extra={"pattern": f"^{_TIME_PATTERN}$"},
+        max_length=64,
+        examples=["2027-01-01T00:00:00Z"],
+    ),
+]
+"""The same from clients, who may also write a space for the T, which `date-time` does not allow."""
+
+NAME_PATTERN = f"^{_PRINTABLE.format('')}$"
+ID_PATTERN = f"^(?![.]{{1,2}}$|({'|'.join(_PATHS)})$){_PRINTABLE.format('/')}$"
+
+Name = Annotated[
+    str,
+    AfterValidator(_name),
+    Field(min_length=1, max_length=256, json_schema_extra={"pattern": NAME_PATTERN}),
+]
 """A printable name of up to 256 characters."""
 
-SubscriptionId = Annotated[str, AfterValidator(_id), Field(min_length=1, max_length=256)]
+SubscriptionId = Annotated[
+    str,
+    AfterValidator(_id),
+    Field(min_length=1, max_length=256, json_schema_extra={"pattern": ID_PATTERN}),
+]
 """A name that can be part of a path."""
 
 Longitude = Annotated[float, Field(ge=-180, le=180, examples=[13.4])]
@@ -153,7 +197,17 @@ Latitude = Annotated[float, Field(ge=-90, le=90, examples=[52.5])]
 Share = Annotated[float, Field(ge=0, le=1)]
 Position = Annotated[
     list[float],
-    Field(min_length=2, max_length=3, description="Longitude, latitude; a height is ignored."),
+    Field(
+        min_length=2,
+        max_length=3,
+        description="Longitude, latitude; a height is ignored.",
+        json_schema_extra={
+            "prefixItems": [
+                {"type": "number", "minimum": -180, "maximum": 180},
+                {"type": "number", "minimum": -90, "maximum": 90},
+            ]
+        },
+    ),
 ]
 Ring = Annotated[list[Position], Field(min_length=3)]
 
@@ -301,8 +355,69 @@ Ranking = Annotated[
 ]
 
 
+def in_first(**more: Any) -> Callable[[dict[str, Any]], None]:
+    """Return what adds to the schema of a property that may also be null."""
+
+    def add(schema: dict[str, Any]) -> None:
+        schema["anyOf"][0].update(more)
+
+    return add
+
+
+def given_types(**names: str) -> dict[str, Any]:
+    """Return the schema of an object with properties of some types; those of null may be left out.
+
+    Examples
+    --------
+    >>> given_types(expression="null")
+    {'required': [], 'properties': {'expression': {'type': 'null'}}}
+    """
+    return {
+        "required": [name for name, kind in names.items() if kind != "null"],
+        "properties": {name: {"type": kind} for name, kind in names.items()},
+    }
+
+
+_WORDS: dict[str, Any] = {  # both only where one is ranked
+    "anyOf": [
+        given_types(expression="null"),
+        given_types(keywords="null"),
+        given_types(ranking="object"),
+    ]
+}
+_BY_DISTANCE = {"required": ["delta"]}
+_PLACES: dict[str, Any] = {  # ranked by distance: a point; by area: any; not ranked: no point
+    "anyOf": [
+        {
+            "required": ["ranking"],
+            "properties": {
+                "region": {
+                    "properties": {"type": {"enum": ["Point", "Feature"]}},
+                    "required": ["type"],
+                },
+                "ranking": {"type": "object", **_BY_DISTANCE},
+            },
+        },
+        {
+            "required": ["ranking"],
+            "properties": {"ranking": {"type": "object", "not": _BY_DISTANCE}},
+        },
+        {
+            "properties": {
+                "region": {
+                    "not": {"properties": {"type": {"const": "Point"}}, "required": ["type"]}
+                },
+                "ranking": {"type": "null"},
+            }
+        },
+    ]
+}
+
+
 class Detail(Resource):
     """What a subscription asks for: words at a place."""
+
+    model_config = ConfigDict(json_schema_extra={"allOf": [_WORDS, _PLACES]})
 
     subscriber: Name = Field(
         default="default",
@@ -311,7 +426,8 @@ class Detail(Resource):
     keywords: list[str] | None = Field(
         default=None,
         min_length=1,
-        description="All of these must occur; `flood*` is a word that begins so.",
+        description="All of these must occur; `flood*` is a word that begins so. At most 1,000.",
+        json_schema_extra=in_first(maxItems=1_000, items={"type": "string", "minLength": 1}),
         examples=[["coffee", "flat white"]],
     )
     expression: str | None = Field(
@@ -345,7 +461,7 @@ class Config(Resource):
     """What a subscription asks for, and when it ends."""
 
     subscriptionDetail: Detail
-    subscriptionExpireTime: Timestamp | None = Field(default=None, description="When it ends.")
+    subscriptionExpireTime: GivenTime | None = Field(default=None, description="When it ends.")
     subscriptionMaxEvents: int | None = Field(
         default=None, ge=1, le=1_000_000, description="It ends after this many events."
     )
@@ -353,14 +469,28 @@ class Config(Resource):
         default=False, description="Whether messages that are alive now are delivered at once."
     )
 
+    _whole = field_validator("subscriptionMaxEvents", mode="before")(whole_number)
+
 
 class AccessToken(Resource):
     """A token that webhooks carry as ``Authorization: Bearer``."""
 
     credentialType: Literal["ACCESSTOKEN"]
-    accessToken: str = Field(min_length=1, max_length=4096, examples=["eyJhbGciOi..."])
-    accessTokenExpiresUtc: Timestamp
+    accessToken: str = Field(
+        min_length=1,
+        max_length=4096,
+        examples=["eyJhbGciOi..."],
+        json_schema_extra={"pattern": "^[!-~]+$"},
+    )
+    accessTokenExpiresUtc: GivenTime
     accessTokenType: Literal["bearer"] = "bearer"
+
+
+_B64 = "[A-Za-z0-9+/]"
+_SECRET_PATTERN = (
+    f"^whsec_(({_B64}{{4}}){{8,20}}({_B64}{{2}}==|{_B64}{{3}}=|{_B64}{{4}})?"
+    f"|({_B64}{{4}}){{21}}{_B64}{{2}}==)$"
+)
 
 
 class WebhookSecret(Resource):
@@ -368,7 +498,10 @@ class WebhookSecret(Resource):
 
     credentialType: Literal["WEBHOOKSECRET"]
     secret: str = Field(
-        max_length=128, examples=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], description="whsec_..."
+        max_length=128,
+        examples=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
+        description="`whsec_` and the base64 of 24 to 64 random bytes.",
+        json_schema_extra={"pattern": _SECRET_PATTERN},
     )
 
 
@@ -409,6 +542,10 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
+# An address without user, fragment, spaces and backslashes; http is for allowed networks.
+_SINK_PATTERN = '^[Hh][Tt][Tt][Pp][Ss]?://(?![^/?]*@)[!"$-.0->A-\\[\\]-~][!"$-\\[\\]-~]*$'
+
+
 class _Envelope(Resource):
     """The properties that requests and answers have in common."""
 
@@ -418,10 +555,14 @@ class _Envelope(Resource):
         min_length=1,
         max_length=2048,
         description="An https address that receives the events as webhooks.",
+        json_schema_extra=in_first(pattern=_SINK_PATTERN),
         examples=["https://example.com/hook"],
     )
     types: Annotated[list[EventType], AfterValidator(_distinct)] | None = Field(
-        default=None, min_length=1, description="The types of events to deliver; all if left out."
+        default=None,
+        min_length=1,
+        description="The types of events to deliver; all if left out.",
+        json_schema_extra=in_first(uniqueItems=True),
     )
     config: Config
 
@@ -429,7 +570,12 @@ class _Envelope(Resource):
 class SubscriptionRequest(_Envelope):
     """A subscription as a client creates or replaces it."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [_EXAMPLE],
+            "anyOf": [given_types(sinkCredential="null"), given_types(sink="string")],
+        }
+    )
 
     id: SubscriptionId | None = Field(
         default=None, description="The server makes one if it is left out."

@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from nearcast.server.http.context import Context, context_of
 from nearcast.server.http.metrics import CONTENT_TYPE
 from nearcast.server.http.problems import Problem
+from nearcast.server.log.clocks import MAX_LEAD_US, as_duration
 
 if TYPE_CHECKING:
     from nearcast.server.http.metrics import Metrics
@@ -46,7 +47,7 @@ class MetricsObserver:
             metrics.examined.observe(processed.examined / processed.messages)
 
 
-@router.get("/healthz", response_class=PlainTextResponse, include_in_schema=False)
+@router.get("/healthz", response_class=PlainTextResponse)
 async def health() -> str:
     """Tell that the process answers."""
     return "ok\n"
@@ -73,7 +74,24 @@ async def read_readiness(request: Request) -> PlainTextResponse:
     if backlog > MAX_READY_BACKLOG:
         detail = f"{backlog:,} messages and changes wait to be matched"
         raise Problem(503, "UNAVAILABLE", detail, headers={"Retry-After": "1"})
-    return PlainTextResponse("ready\n")
+    return PlainTextResponse("\n".join(["ready", *_notes(context)]) + "\n")
+
+
+def _notes(context: Context) -> list[str]:
+    """Return what an operator should know of a server that can serve."""
+    notes = []
+    service = context.service
+    if service.read_only is not None:
+        notes.append(
+            f"read only: {service.read_only}; what has to be stored is refused, and webhooks are "
+            "not sent, until the server is started again with a disk that can be written"
+        )
+    if service.lead_us > MAX_LEAD_US:
+        notes.append(
+            f"the log is {as_duration(service.lead_us)} ahead of the clock of the machine; if the "
+            "clock is right, stop the server and run: nearcast clock --repair"
+        )
+    return notes
 
 
 def _measure(context: Context) -> None:
@@ -85,3 +103,4 @@ def _measure(context: Context) -> None:
     metrics.log_bytes.set(service.log.size_bytes)
     metrics.last_seq.set(service.log.last_seq)
     metrics.matched_seq.set(service.pipeline.matched_seq)
+    metrics.clock_lead_s.set(service.lead_us / 1e6)

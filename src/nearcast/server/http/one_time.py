@@ -6,6 +6,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
+from nearcast.server.http.door import source_of
 from nearcast.server.http.limits import TokenBucket
 from nearcast.server.state.keys import hash_secret, same_hash
 
@@ -19,7 +20,8 @@ VALID_S = 900.0
 
 _BYTES = 24
 _NONE = b"\0" * 32
-_ATTEMPTS_PER_S, _ATTEMPTS_AT_ONCE = 10.0, 100.0
+_ATTEMPTS_PER_S, _ATTEMPTS_AT_ONCE = 1.0, 20.0
+_MAX_COUNTED = 4_096
 
 
 class OneTimeCode:
@@ -41,7 +43,7 @@ class OneTimeCode:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._hash, self._until = _NONE, 0.0
-        self._attempts = TokenBucket(_ATTEMPTS_PER_S, _ATTEMPTS_AT_ONCE, monotonic())
+        self._attempts: dict[str | bytes, TokenBucket] = {}
 
     def make(self) -> str:
         """Return a new code; the one before is not valid any more."""
@@ -57,6 +59,23 @@ class OneTimeCode:
         self._hash, self._until = _NONE, 0.0
         return True
 
-    def wait_s(self) -> float:
-        """Count an attempt to sign in; return 0, or after how many seconds to try again."""
-        return self._attempts.take(1, self._monotonic())
+    def wait_s(self, address: str, code: str | None) -> float:
+        """Count an attempt to sign in; return 0, or after how many seconds to try again.
+
+        Attempts are counted for each address and for each code that is tried. So neither can one
+        address try many codes, nor can others use up the attempts of who has the right one.
+        """
+        wait_s = self._take(source_of(address))
+        if wait_s == 0 and code is not None:
+            wait_s = self._take(hash_secret(code))
+        return wait_s
+
+    def _take(self, whose: str | bytes) -> float:
+        now = self._monotonic()
+        bucket = self._attempts.pop(whose, None)
+        if bucket is None:
+            bucket = TokenBucket(_ATTEMPTS_PER_S, _ATTEMPTS_AT_ONCE, now)
+        self._attempts[whose] = bucket  # at the end: what was not tried for the longest goes first
+        if len(self._attempts) > _MAX_COUNTED:
+            del self._attempts[next(iter(self._attempts))]
+        return bucket.take(1, now)

@@ -6,6 +6,7 @@ A misspelled parameter would be ignored otherwise, and `?dryrun=1` would publish
 from __future__ import annotations
 
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from fastapi.routing import APIRoute
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
 __all__ = ["check_names", "check_parameters"]
+
+_MAX_NAMED, _MAX_NAME = 20, 64
+"""How many unknown names are listed, and how long: to look for similar ones takes some time."""
 
 
 def check_parameters(connection: HTTPConnection) -> None:
@@ -37,7 +41,8 @@ def check_names(given: Iterable[str], known: Collection[str]) -> None:
     Traceback (most recent call last):
     nearcast.server.http.problems.Problem: dryrun: is not a known parameter; did you mean dryRun?
     """
-    errors = [FieldError(name, _reason(name, known)) for name in given if name not in known]
+    unknown = islice((name for name in given if name not in known), _MAX_NAMED)
+    errors = [FieldError(name[:_MAX_NAME], _reason(name[:_MAX_NAME], known)) for name in unknown]
     if errors:
         raise Problem.of_fields(errors)
 

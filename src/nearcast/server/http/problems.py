@@ -24,11 +24,14 @@ from nearcast.errors import (
     InvalidInput,
     NearcastError,
     NoSpace,
+    Unavailable,
     UnknownId,
     one_line,
 )
 from nearcast.server.http.correlators import correlator_of
 from nearcast.server.log.committer import Overloaded
+from nearcast.server.matching.segments import DamagedEvents
+from nearcast.storage.scarce import is_scarce
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,9 +67,10 @@ CODES: dict[str, tuple[int, str]] = {
     "UNSUPPORTED_MEDIA_TYPE": (415, "The body has a media type that the route does not read."),
     "UNPROCESSABLE": (422, "Some messages are invalid, and the request asked for all or none."),
     "TOO_MANY_REQUESTS": (429, "The tenant is above its limit; try again after Retry-After."),
+    "HEADERS_TOO_LARGE": (431, "The headers of the request are too large, or too many."),
     "INTERNAL": (500, "An error of the server; its log has the details under the correlator."),
     "UNAVAILABLE": (503, "The server is starting, stopping or has lost its log; try again."),
-    "NO_SPACE": (507, "The disk of the server is full; nothing was stored."),
+    "NO_SPACE": (507, "The disk of the server is full or read-only; nothing was stored."),
 }
 """The codes of problems, with their usual status and meaning."""
 
@@ -188,7 +192,7 @@ class Problem(Exception):
     def response(self, correlator: str = "") -> Response:
         """Return the answer; the document names the correlator of the request."""
         document = self.to_dict()
-        headers = dict(self.headers)
+        headers = {"x-content-type-options": "nosniff", **self.headers}
         if correlator:
             document["instance"] = f"urn:correlator:{correlator}"
             headers["x-correlator"] = correlator
@@ -212,10 +216,28 @@ def problem_of(error: NearcastError) -> Problem:
     if isinstance(error, UnknownId):
         return Problem(404, "NOT_FOUND", str(error))
     if isinstance(error, NoSpace):
-        return Problem(507, "NO_SPACE", "the disk of the server is full; nothing was stored")
+        detail = "the disk of the server is full, or cannot be written; nothing was stored"
+        return Problem(507, "NO_SPACE", detail)
+    if isinstance(error, DamagedEvents):
+        detail = (
+            f"the events of seqs {error.first_seq} to {error.last_seq} were damaged on the disk "
+            "and are computed again from the log; try again in a few seconds"
+        )
+        return Problem(503, "UNAVAILABLE", detail, headers={"Retry-After": "5"})
+    if isinstance(error, Unavailable):
+        return _unavailable()
     if isinstance(error, Overloaded):
         return Problem(503, "UNAVAILABLE", str(error), headers={"Retry-After": "1"})
     raise error
+
+
+def _unavailable() -> Problem:
+    """Return the problem of a server that lacks something which comes back; its log says what."""
+    detail = (
+        "the server cannot reach its storage, or has too little memory or too many open files, at "
+        "the moment; nothing was changed; try again in a few seconds"
+    )
+    return Problem(503, "UNAVAILABLE", detail, headers={"Retry-After": "5"})
 
 
 def validation_problem(errors: Iterable[Any]) -> Problem:
@@ -239,6 +261,8 @@ def install(app: Starlette) -> None:
     app.add_exception_handler(RequestValidationError, _answer_validation)
     app.add_exception_handler(ClientDisconnect, _answer_nobody)
     app.add_exception_handler(HTTPException, _answer_http_exception)
+    app.add_exception_handler(MemoryError, _answer_unexpected)
+    app.add_exception_handler(OSError, _answer_unexpected)
     app.add_exception_handler(Exception, _answer_unexpected)
 
 
@@ -304,6 +328,8 @@ async def _answer_problem(request: Request, error: Exception) -> Response:
 
 async def _answer_library_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, NearcastError)
+    if isinstance(error, DamagedEvents):
+        request.app.state.context.service.damaged(error)
     try:
         problem = problem_of(error)
     except NearcastError:
@@ -337,7 +363,7 @@ def _methods(request: Request) -> list[str]:
     """Return the methods of all routes of a path; Starlette names those of the first one."""
     return [
         method
-        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+        for method in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
         if any(
             route.matches({**request.scope, "method": method})[0] is Match.FULL
             for route in request.app.routes
@@ -347,6 +373,14 @@ def _methods(request: Request) -> list[str]:
 
 async def _answer_unexpected(request: Request, error: Exception) -> Response:
     correlator = correlator_of(request.scope)
+    if is_scarce(error) or _is_thread_refused(error):
+        _log.error("a request failed: %r", error, extra={"fields": {"correlator": correlator}})
+        return _answer(request, _unavailable())
     _log.error("unexpected error", exc_info=error, extra={"fields": {"correlator": correlator}})
     detail = "an error of the server; its log has the details under the correlator"
     return _answer(request, Problem(500, "INTERNAL", detail))
+
+
+def _is_thread_refused(error: Exception) -> bool:
+    """Return whether the system has refused another thread, for lack of memory or by a limit."""
+    return isinstance(error, RuntimeError) and str(error) == "can't start new thread"

@@ -19,7 +19,14 @@ from nearcast.server.delivery.rendering import event_id, rfc3339
 from nearcast.server.http.auth import Principal
 from nearcast.server.http.context import context_of, may
 from nearcast.server.http.limits import read_body
-from nearcast.server.http.messages import ARROW, JSON, NDJSON, media_type, parse_messages
+from nearcast.server.http.messages import (
+    ARROW,
+    JSON,
+    NDJSON,
+    media_type,
+    parse_at_once,
+    parse_messages,
+)
 from nearcast.server.http.problems import FieldError, Problem
 from nearcast.server.http.reach import reach_of
 from nearcast.server.log.messages import columns_of
@@ -31,14 +38,15 @@ from nearcast.server.service import IdempotencyMismatch, digest_of, parse_event_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nearcast.server.log.messages import Rejected
     from nearcast.server.service import Service
 
-__all__ = ["FoundMessage", "find_message", "router"]
+__all__ = ["MESSAGE_SCHEMA", "FoundMessage", "find_message", "router"]
 
 router = APIRouter(tags=["messages"])
 Publisher = Annotated[Principal, Depends(may("publish"))]
 
-_PARSED_HERE = 256 << 10
+_DIGESTED_HERE = 64 << 10
 _MAX_KEY = 255
 _MAX_DRY_RUN = 1_000
 _MESSAGE = {
@@ -48,19 +56,29 @@ _MESSAGE = {
     "lat": 52.52,
     "ttl_s": 3600,
 }
-_SCHEMA: dict[str, Any] = {
+MESSAGE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "description": "Text (or tokens) at a point or a box.",
+    "allOf": [
+        {"oneOf": [{"required": ["text"]}, {"required": ["tokens"]}]},
+        {
+            "oneOf": [
+                {"required": ["lon", "lat"]},
+                {"required": ["west", "south", "east", "north"]},
+                {"required": ["geometry"]},
+            ]
+        },
+    ],
     "properties": {
         "id": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
         "text": {"type": "string"},
         "tokens": {"type": "array", "items": {"type": "string"}},
         "lon": {"type": "number", "minimum": -180, "maximum": 180},
         "lat": {"type": "number", "minimum": -90, "maximum": 90},
-        "west": {"type": "number"},
-        "south": {"type": "number"},
-        "east": {"type": "number"},
-        "north": {"type": "number"},
+        "west": {"type": "number", "minimum": -180, "maximum": 180},
+        "south": {"type": "number", "minimum": -90, "maximum": 90},
+        "east": {"type": "number", "minimum": -180, "maximum": 180},
+        "north": {"type": "number", "minimum": -90, "maximum": 90},
         "geometry": {"type": "object", "description": "A GeoJSON point."},
         "time": {"description": "RFC 3339, or seconds since 1970."},
         "ttl_s": {
@@ -80,7 +98,7 @@ _BODY: dict[str, Any] = {
         "required": True,
         "content": {
             JSON: {
-                "schema": {"anyOf": [_SCHEMA, {"type": "array", "items": _SCHEMA}]},
+                "schema": {"anyOf": [MESSAGE_SCHEMA, {"type": "array", "items": MESSAGE_SCHEMA}]},
                 "example": _MESSAGE,
             },
             NDJSON: {"schema": {"type": "string"}, "example": _LINES},
@@ -125,12 +143,13 @@ async def publish(
     """
     context = context_of(request)
     limits = context.limits(principal.tenant).messages
+    # Who has sent too much lately is told so before anything is read or parsed.
+    context.limiter.check_messages(principal.tenant, 0)
     body = await read_body(request, limits.body_bytes)
     content_type = request.headers.get("content-type", JSON)
-    if len(body) > _PARSED_HERE:
-        read = await asyncio.to_thread(parse_messages, body, content_type, limits)
-    else:
-        read = parse_messages(body, content_type, limits)
+    read = parse_at_once(body, content_type, limits)
+    if read is None:
+        read = await context.parse(parse_messages, body, content_type, limits)
     context.limiter.check_messages(principal.tenant, len(read.blobs))
     if read.rejected:
         context.metrics.rejected.inc(len(read.rejected))
@@ -139,28 +158,35 @@ async def publish(
         raise Problem(422, "INVALID_ARGUMENT", "nothing was published: see errors", errors[:100])
     if read.rejected and not read.blobs and body.lstrip()[:1] == b"{" and _is_json(content_type):
         raise Problem.of_fields([FieldError(*read.rejected[0][1:])])
-    rejected = [r._asdict() for r in read.rejected]
+    rejected = b"[]"
+    if read.rejected:
+        rejected = await context.parse(_rejected, read.rejected)
     if dry_run and context.service.remote:
         detail = "dryRun is not possible here: Spark matches the messages, not the server"
         raise Problem(400, "INVALID_ARGUMENT", detail)
     if dry_run:
-        reach = await asyncio.to_thread(
+        reach = await context.parse(
             _dry_run, context.service, principal.tenant, read.blobs[:_MAX_DRY_RUN]
         )
-        return _json({"accepted": len(read.blobs), "reach": reach, "rejected": rejected})
-    key = _idempotency_key(request)
+        shown = msgspec.Raw(rejected)
+        return _json({"accepted": len(read.blobs), "reach": reach, "rejected": shown})
+    key, digest = _idempotency_key(request), b""
+    if key is not None and len(body) <= _DIGESTED_HERE:
+        digest = digest_of(body)
+    elif key is not None:
+        digest = await context.parse(digest_of, body)
     try:
         answer = await context.service.publish(
             principal.tenant,
             read.blobs,
-            msgspec.json.encode(rejected),
+            rejected,
             key,
-            digest_of(body) if key is not None else b"",
+            digest,
         )
     except IdempotencyMismatch as error:
         raise Problem(422, "CONFLICT", str(error)) from None
     if answer.stretch is None:
-        return _json({"accepted": 0, "rejected": rejected})
+        return _json({"accepted": 0, "rejected": msgspec.Raw(rejected)})
     first, last, first_id, last_id = answer.stretch
     return Response(
         b'{"accepted":%d,"firstSeq":%d,"lastSeq":%d,"firstId":"%s","lastId":"%s","rejected":%s}'
@@ -193,6 +219,11 @@ async def list_messages(
     position, _ = service.position(after)
     found = await asyncio.to_thread(_list, service, principal.tenant, position.seq + 1, limit)
     return Response(b'{"messages":[%s]}' % b",".join(found), media_type=JSON)
+
+
+def _rejected(rejected: list[Rejected]) -> bytes:
+    """Return the rejected messages as clients read them."""
+    return msgspec.json.encode([one._asdict() for one in rejected])
 
 
 def _is_json(content_type: str) -> bool:

@@ -9,32 +9,37 @@ import logging
 import os
 from contextlib import suppress
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import uvicorn
 
 from nearcast.compiled.first_calls import compile_at_once
 from nearcast.errors import NearcastError
 from nearcast.server.http.app import create_app
-from nearcast.server.http.connections import HttpProtocol
+from nearcast.server.http.connections import http_protocol
+from nearcast.server.http.context import Context, Settings
 from nearcast.server.http.logs import JsonFormatter
 from nearcast.server.http.starting import answering_while_starting
+from nearcast.server.http.watchdog import Watchdog
 from nearcast.server.opening import first_key, open_service
 from nearcast.server.warming import compile_kernels
+from nearcast.storage.scarce import is_scarce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from fastapi import FastAPI
 
-    from nearcast.server.http.context import Settings
     from nearcast.server.opening import Where
     from nearcast.server.service import Service
 
-__all__ = ["NearcastServer", "Ready", "serve"]
+__all__ = ["WEBSOCKETS", "NearcastServer", "Ready", "serve"]
 
 _log = logging.getLogger("nearcast.server")
 _GRACE_S = 10
+WEBSOCKETS: Final[Any] = {"ws_per_message_deflate": False, "ws_max_size": 4 << 10}
+"""What clients say is ignored: it may be short, and nothing inflates it."""
+
 _COLLECT_AFTER = 50_000
 _M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 8 << 20
@@ -104,6 +109,11 @@ def serve(
         compile_kernels()
         service = open_service(where)  # here, where what goes wrong is the caller's to tell
     app = create_app(lambda: service, settings)
+
+    def refused(status: int) -> None:
+        context: Context = app.state.context
+        context.metrics.connections_refused.labels(str(status)).inc()
+
     config = uvicorn.Config(
         app,
         host=host,
@@ -112,8 +122,8 @@ def serve(
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
-        timeout_keep_alive=75,
-        http=HttpProtocol,
+        http=http_protocol((settings or Settings()).connections, refused),
+        **WEBSOCKETS,
     )
     server = NearcastServer(config, app)
 
@@ -123,6 +133,8 @@ def serve(
             await asyncio.sleep(0.01)
         if server.started:
             service.on_failure = _fail
+            watchdog = Watchdog(asyncio.get_running_loop(), _fail)
+            watchdog.start()
             _collect_less()
             key = await first_key(service)
             if ready is not None:
@@ -195,7 +207,8 @@ def _url(server: uvicorn.Server, host: str) -> str:
 
 def _fail(error: BaseException) -> None:
     """End at once: what is on disk is unknown until the log is opened again."""
-    _log.critical("the server ends: %s", error)
+    scarce = "out of files or memory: " if is_scarce(error) else ""
+    _log.critical("the server ends: %s%s", scarce, str(error) or repr(error))
     os._exit(FAILED)
 
 

@@ -6,10 +6,10 @@ import re
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from nearcast.server.http.models import Name, Resource, Timestamp
+from nearcast.server.http.models import Name, Resource, Timestamp, given_types, whole_number
 
 __all__ = [
     "Cap",
@@ -49,6 +49,9 @@ def _clock_time(text: str) -> str:
     return text
 
 
+CURSOR_PATTERN = "^(now|earliest|[-+]?[0-9][0-9TtWZz:.,eE+ -]*)$"
+"""An id, ``now``, ``earliest``, or a time in one of the forms of ISO 8601 or in seconds."""
+
 ClockTime = Annotated[
     str,
     AfterValidator(_clock_time),
@@ -80,6 +83,8 @@ class Cap(Resource):
     events: int = Field(ge=1, le=1_000, examples=[10])
     periodS: float = Field(ge=1, le=86_400 * 31, examples=[3600])
 
+    _whole = field_validator("events", mode="before")(whole_number)
+
 
 class Digest(Resource):
     """Events are collected and delivered together."""
@@ -93,7 +98,10 @@ class QuietHours(Resource):
     from_: ClockTime = Field(alias="from", description="The first quiet minute.")
     to: ClockTime = Field(description="The first minute that is not quiet.")
     timeZone: Annotated[str, AfterValidator(_time_zone)] = Field(
-        default="UTC", max_length=64, examples=["Europe/Berlin"]
+        default="UTC",
+        max_length=64,
+        examples=["Europe/Berlin"],
+        json_schema_extra={"pattern": "^[A-Za-z0-9+_-]+(/[A-Za-z0-9+_-]+){0,2}$"},
     )
 
 
@@ -131,6 +139,21 @@ class Limits(Resource):
     subscriptions: int | None = Field(default=None, ge=0, le=100_000_000)
     clauses: int | None = Field(default=None, ge=1, le=1000, description="Of one expression.")
     vertices: int | None = Field(default=None, ge=3, le=1_000_000, description="Of one region.")
+    expressionLength: int | None = Field(
+        default=None, ge=1, le=1 << 20, description="Characters of one expression."
+    )
+    wordLength: int | None = Field(
+        default=None, ge=1, le=1 << 16, description="Characters of one word or keyword."
+    )
+    keywords: int | None = Field(default=None, ge=1, le=10_000, description="Of one subscription.")
+    subscribers: int | None = Field(default=None, ge=1, le=100_000_000)
+    cursors: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Kept for one subscriber."
+    )
+
+    _whole = field_validator(
+        "bodyBytes", "messagesPerRequest", "subscriptions", "clauses", "vertices", mode="before"
+    )(whole_number)
 
 
 class TenantRequest(Resource):
@@ -154,6 +177,16 @@ class TenantList(Resource):
 
 class KeyRequest(Resource):
     """A key to be made."""
+
+    # Admin keys manage whole tenants.
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                given_types(subscriber="null"),
+                {"properties": {"roles": {"items": {"enum": ["publish", "subscribe"]}}}},
+            ]
+        }
+    )
 
     roles: Roles
     name: Name | None = Field(default=None, description="What the key is for.")
@@ -190,6 +223,8 @@ class TokenRequest(Resource):
     roles: list[Literal["subscribe", "publish"]] = Field(default=["subscribe"], min_length=1)
     expiresInS: int = Field(default=900, ge=1, le=86_400)
 
+    _whole = field_validator("expiresInS", mode="before")(whole_number)
+
 
 class Token(Resource):
     """A token that expires by itself."""
@@ -201,7 +236,12 @@ class Token(Resource):
 class CursorRequest(Resource):
     """Where a subscriber continues."""
 
-    cursor: str = Field(min_length=1, max_length=128, examples=["1795888800-42"])
+    cursor: str = Field(
+        min_length=1,
+        max_length=128,
+        examples=["1795888800-42"],
+        json_schema_extra={"pattern": CURSOR_PATTERN},
+    )
 
 
 class Cursor(CursorRequest):
@@ -271,5 +311,6 @@ class ReplayRequest(Resource):
         min_length=1,
         max_length=128,
         description="The id of an event, `earliest` or a time; what comes after it is sent.",
+        json_schema_extra={"pattern": CURSOR_PATTERN},
         examples=["1795888800-42"],
     )

@@ -64,7 +64,8 @@ async def sign_in(given: SignInRequest, request: Request) -> Response:
     """
     check_parameters(request)
     context = context_of(request)
-    wait_s = context.one_time_code.wait_s()
+    address = "" if request.client is None else request.client.host
+    wait_s = context.one_time_code.wait_s(address, given.code)
     if wait_s > 0:
         seconds = str(math.ceil(wait_s))
         detail = f"too many attempts to sign in; try again in {seconds} s"

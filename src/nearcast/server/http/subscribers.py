@@ -82,6 +82,7 @@ async def replace_settings(
     name = named_subscriber(principal, name)
     settings = given.model_dump(exclude_none=True, by_alias=True)
     pacing = PacingSettings.of(settings)
+    await context.make_subscriber(principal.tenant, name)
     change = {"op": "subscriber", "tenant": principal.tenant, "name": name, "settings": settings}
     outcome = await context.service.administer(change)
     await context.change_pace(principal.tenant, name, outcome.handle, pacing)
@@ -104,10 +105,7 @@ async def save_cursor(
         position, _ = context.service.position(value)
         value = event_id(context.service.epoch_at(position), position)
     now_us = time.time_ns() // 1000
-    await asyncio.to_thread(
-        context.service.state.save_cursor, principal.tenant, whose, name, value, now_us
-    )
-    await context.keep_cursor(principal.tenant, whose, name, value)
+    await context.save_cursor(principal.tenant, whose, name, value, now_us)
     return json_answer(_shown(name, value, now_us))
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Response
 from starlette.requests import Request
@@ -17,6 +20,7 @@ from nearcast.server.http.auth import Principal
 from nearcast.server.http.boxes import parse_bbox
 from nearcast.server.http.context import Context, context_of, may, named_subscriber
 from nearcast.server.http.definitions import (
+    check_marks,
     definition_of,
     patched,
     request_of,
@@ -44,11 +48,14 @@ from nearcast.server.matching.registry import Channel
 from nearcast.server.state import EXPIRED, STATUSES
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
     from nearcast.server.matching.changes import Outcome
     from nearcast.server.service import Service
     from nearcast.server.state import Definition as Row
+    from nearcast.server.state import State
 
-__all__ = ["check_quota", "known_secret", "problem_of_outcome", "router"]
+__all__ = ["known_secret", "problem_of_outcome", "router"]
 
 router = APIRouter(tags=["subscriptions"])
 Subscriber = Annotated[Principal, Depends(may("subscribe"))]
@@ -78,13 +85,12 @@ _NO_SUCH = "there is no such subscription"
 async def create(request: Request, principal: Subscriber) -> Response:
     """Create a subscription; it counts from the answer on."""
     context = context_of(request)
-    document = await _document(request, context, principal)
-    resource = request_of(document)
-    given = _defined(context, principal, resource)
+    body = await _body_of(request, context, principal)
+    resource, given = await context.parse(_created, context, principal, body)
     made = await _complete_sink(context, principal, resource, given)
-    check_quota(context, principal, 1)
     change = Change(given["id"], stored_definition(given), expected=0)
-    [outcome] = await context.service.change(principal.tenant, [change])
+    async with _reserved(context, principal.tenant, given, new=True):
+        [outcome] = await context.service.change(principal.tenant, [change])
     return await _answer(context, principal, outcome, 201, made)
 
 
@@ -107,7 +113,7 @@ async def list_subscriptions(
         principal.require_subscriber(subscriber)
     if status is not None and status not in STATUSES:
         raise InvalidInput("status", status, f"must be one of {', '.join(STATUSES)}")
-    rows = await asyncio.to_thread(
+    read = partial(
         context.service.state.definitions,
         principal.tenant,
         subscriber=subscriber or principal.subscriber,
@@ -116,17 +122,14 @@ async def list_subscriptions(
         bbox=None if bbox is None else parse_bbox(bbox),
         status=status,
     )
-    page: dict[str, Any] = {"subscriptions": [resource_of(row) for row in rows]}
-    if len(rows) == limit:
-        page["next"] = str(rows[-1].handle)
-    return json_answer(page)
+    return await asyncio.to_thread(_page, read, limit)
 
 
 @router.get("/subscriptions/{id}", response_model=Subscription)
 async def read(id: str, request: Request, principal: Subscriber) -> Response:
     """Return a subscription."""
     row = await _row(context_of(request), principal, id)
-    return _shown(row, 200)
+    return await asyncio.to_thread(_shown, row, 200)
 
 
 @router.put(
@@ -142,25 +145,22 @@ async def replace(id: str, request: Request, principal: Subscriber) -> Response:
     resource that was read can be sent back: what the server sets is ignored.
     """
     context = context_of(request)
-    document = without_read_only(await _document(request, context, principal))
-    if isinstance(document, dict) and document.setdefault("id", id) != id:
-        raise InvalidInput("id", document["id"], "must be the id in the path, or left out")
+    body = await _body_of(request, context, principal)
     before = await _row_or_none(context, principal, id)
     # One that has ended begins again, and does not go on with the secret of its sink.
     ended = before is not None and before.status == EXPIRED
-    previous = None if before is None or ended else as_given(definition_in(before))
-    resource = request_of(document)
-    given = _defined(context, principal, resource, previous)
+    previous = None if ended else before
+    resource, given = await context.parse(_replaced, context, principal, body, id, previous)
     made = await _complete_sink(context, principal, resource, given)
     expected = 0 if request.headers.get("if-none-match") == "*" else _if_match(request)
     if before is None:
-        check_quota(context, principal, 1)
         # A key for one subscriber does not see the subscriptions of others, nor replaces them.
         if principal.subscriber is not None and expected is not None and expected > 0:
             raise Problem(412, "PRECONDITION_FAILED", _NO_SUCH)
         expected = 0 if principal.subscriber is not None else expected
     change = Change(id, stored_definition(given), expected)
-    [outcome] = await context.service.change(principal.tenant, [change])
+    async with _reserved(context, principal.tenant, given, new=before is None or ended):
+        [outcome] = await context.service.change(principal.tenant, [change])
     return await _answer(context, principal, outcome, 201 if before is None else 200, made)
 
 
@@ -168,7 +168,7 @@ async def replace(id: str, request: Request, principal: Subscriber) -> Response:
 async def change(id: str, request: Request, principal: Subscriber) -> Response:
     """Change parts of a subscription, by a merge patch (RFC 7396); `status` pauses it."""
     context = context_of(request)
-    patch = await _document(request, context, principal)
+    body = await _body_of(request, context, principal)
     expected = _if_match(request)
     for attempt in range(_ATTEMPTS):
         row = await _row(context, principal, id)
@@ -176,12 +176,11 @@ async def change(id: str, request: Request, principal: Subscriber) -> Response:
             raise Problem(409, "CONFLICT", "it has ended; create another one instead")
         if expected is not None and row.version != expected:
             raise Problem(412, "PRECONDITION_FAILED", "it was changed meanwhile; read it again")
-        stored = definition_in(row)
-        resource = patched({**given_now(row), "status": row.status}, patch)
-        given = _defined(context, principal, resource, as_given(stored))
+        resource, given = await context.parse(_changed, context, principal, body, row)
         made = await _complete_sink(context, principal, resource, given)
         done = Change(id, stored_definition(given), row.version, must_exist=True)
-        [outcome] = await context.service.change(principal.tenant, [done])
+        async with _reserved(context, principal.tenant, given, new=False):
+            [outcome] = await context.service.change(principal.tenant, [done])
         lost = outcome.code == "PRECONDITION_FAILED" and expected is None
         if not lost or attempt == _ATTEMPTS - 1:
             break
@@ -200,12 +199,17 @@ async def delete(id: str, request: Request, principal: Subscriber) -> Response:
     return Response(status_code=204)
 
 
-def check_quota(context: Context, principal: Principal, more: int) -> None:
-    """Raise a problem if a tenant would have more subscriptions than its limit."""
-    limit = context.limits(principal.tenant).subscriptions
-    if context.service.registry.per_tenant.get(principal.tenant, 0) + more > limit:
-        detail = f"the tenant may have {limit:,} subscriptions; delete some, or ask for more"
-        raise Problem(403, "PERMISSION_DENIED", detail)
+@asynccontextmanager
+async def _reserved(
+    context: Context, tenant: int, given: dict[str, Any], *, new: bool
+) -> AsyncIterator[None]:
+    """Reserve what a definition adds to a tenant, or raise a problem if that would be too much."""
+    async with AsyncExitStack() as reserved:
+        if new:
+            await reserved.enter_async_context(context.quotas.one_subscription(tenant))
+        if not context.service.registry.channel_of(Channel(tenant, given["subscriber"])):
+            await reserved.enter_async_context(context.quotas.one_subscriber(tenant))
+        yield
 
 
 def problem_of_outcome(outcome: Outcome) -> Problem:
@@ -220,12 +224,52 @@ def known_secret(service: Service, tenant: int, subscriber: str, url: str) -> st
     return row.secrets[0] if row is not None and row.secrets else None
 
 
-async def _document(request: Request, context: Context, principal: Principal) -> Any:
-    body = await read_body(request, context.limits(principal.tenant).messages.body_bytes)
+async def _body_of(request: Request, context: Context, principal: Principal) -> bytes:
+    return await read_body(request, context.limits(principal.tenant).document_bytes)
+
+
+def _document(context: Context, principal: Principal, body: bytes) -> Any:
+    """Return the JSON of a body that is not too much for a subscription."""
+    try:
+        check_marks(body, context.limits(principal.tenant).definitions)
+    except InvalidInput as error:
+        raise Problem(413, "CONTENT_TOO_LARGE", f"the body {error.problem}") from None
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Problem(400, "INVALID_ARGUMENT", f"the body is not JSON: {error}") from None
+
+
+# What parsing a body may take is not known before, so these run beside the event loop.
+
+
+def _created(
+    context: Context, principal: Principal, body: bytes
+) -> tuple[SubscriptionRequest, dict[str, Any]]:
+    """Return the resource of a body, and its definition."""
+    resource = request_of(_document(context, principal, body))
+    return resource, _defined(context, principal, resource)
+
+
+def _replaced(
+    context: Context, principal: Principal, body: bytes, id: str, before: Row | None
+) -> tuple[SubscriptionRequest, dict[str, Any]]:
+    """Return the resource of a body with an id, and the definition that replaces one or is new."""
+    document = without_read_only(_document(context, principal, body))
+    if isinstance(document, dict) and document.setdefault("id", id) != id:
+        raise InvalidInput("id", document["id"], "must be the id in the path, or left out")
+    resource = request_of(document)
+    previous = None if before is None else as_given(definition_in(before))
+    return resource, _defined(context, principal, resource, previous)
+
+
+def _changed(
+    context: Context, principal: Principal, body: bytes, row: Row
+) -> tuple[SubscriptionRequest, dict[str, Any]]:
+    """Return what a patch makes of a subscription, and its definition."""
+    patch = _document(context, principal, body)
+    resource = patched({**given_now(row), "status": row.status}, patch)
+    return resource, _defined(context, principal, resource, as_given(definition_in(row)))
 
 
 def _defined(
@@ -291,10 +335,24 @@ async def _answer(
 ) -> Response:
     if outcome.code:
         raise problem_of_outcome(outcome)
-    row = await asyncio.to_thread(context.service.state.definition_of, outcome.handle)
+    state = context.service.state
+    return await asyncio.to_thread(_shown_now, state, outcome.handle, status, secret)
+
+
+def _shown_now(state: State, handle: int, status: int, secret: str | None) -> Response:
+    row = state.definition_of(handle)
     if row is None:
         raise Problem(404, "NOT_FOUND", _NO_SUCH)
     return _shown(row, status, secret, warn=True)
+
+
+def _page(read: Callable[[], list[Row]], limit: int) -> Response:
+    """Return a page of subscriptions; for other threads, as each may have a large region."""
+    rows = read()
+    page: dict[str, Any] = {"subscriptions": [resource_of(row) for row in rows]}
+    if len(rows) == limit:
+        page["next"] = str(rows[-1].handle)
+    return json_answer(page)
 
 
 def _shown(row: Row, status: int, secret: str | None = None, *, warn: bool = False) -> Response:
@@ -306,7 +364,7 @@ def _shown(row: Row, status: int, secret: str | None = None, *, warn: bool = Fal
         resource["sinkCredential"] = {"credentialType": "WEBHOOKSECRET", "secret": secret}
     headers = {"ETag": f'"{row.version}"'}
     if status == 201:
-        headers["Location"] = f"/v1/subscriptions/{row.external_id}"
+        headers["Location"] = f"/v1/subscriptions/{quote(row.external_id, safe='')}"
     return json_answer(resource, status, headers)
 
 

@@ -30,6 +30,10 @@ class Log(Protocol):
     epoch: int
 
     @property
+    def away(self) -> bool:
+        """Whether what is being written has waited for some seconds for a database to return."""
+
+    @property
     def first_seq(self) -> int:
         """The first record that is still there, or the next one if there is none."""
 
@@ -50,8 +54,8 @@ class Log(Protocol):
 
         Raises
         ------
-        NoSpace
-            If the disk is full; nothing was written.
+        NoSpace, Unavailable
+            If the disk is full, or files or memory have run out; nothing was written.
         StorageError
             If writing failed: the log takes nothing any more.
         """
@@ -85,6 +89,9 @@ class Log(Protocol):
 
     def trim(self, before: int) -> None:
         """Remove records with smaller numbers, as far as that is cheap."""
+
+    def stop_waiting(self) -> None:
+        """Wait no longer than readers do for a database that is away: the server ends."""
 
     def close(self) -> None:
         """Close the log; what was appended is on disk."""

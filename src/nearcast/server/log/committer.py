@@ -11,8 +11,9 @@ import threading
 import time as clocks
 from typing import TYPE_CHECKING, NamedTuple
 
-from nearcast.errors import NearcastError, NoSpace, StorageError
-from nearcast.server.log.records import MESSAGES, timed
+from nearcast.errors import NearcastError, NoSpace, StorageError, Unavailable
+from nearcast.server.log.clocks import LogClock
+from nearcast.server.log.records import CLOCK, MESSAGES, clock_body, timed
 from nearcast.storage.log import Record
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = ["Committed", "Committer", "Overloaded", "Written"]
 
 MAX_WAITING_BYTES = 256 << 20
 _MAX_GROUP_BYTES = 16 << 20
+_CLOCK_TAG = object()  # of the records that the committer adds itself
 
 
 class Overloaded(NearcastError):
@@ -70,8 +72,8 @@ class Committer:
         publishers wait too.
     failed
         Is called when the log has failed for good.
-    last_us
-        The time of the last record so far.
+    last_us, lead_us
+        The time of the last record so far, and the lead over the clock that the log has told last.
     clock_us
         The current time, in microseconds since 1970.
     has_space
@@ -85,14 +87,14 @@ class Committer:
         failed: Callable[[StorageError], None],
         *,
         last_us: int = 0,
+        lead_us: int = 0,
         clock_us: Callable[[], int] = lambda: clocks.time_ns() // 1000,
         has_space: Callable[[], bool] = lambda: True,
     ) -> None:
         self._log = log
         self._deliver = deliver
         self._failed = failed
-        self._last_us = last_us
-        self._clock_us = clock_us
+        self._clock = LogClock(clock_us, last_us, lead_us)
         self._has_space = has_space
         self._changed = threading.Condition()
         self._waiting: list[tuple[object, Entry]] = []
@@ -102,6 +104,15 @@ class Committer:
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
+    @property
+    def lead_us(self) -> int:
+        """By how much the last record is ahead of the clock of the machine."""
+        return self._clock.lead_us
+
+    def step_back(self, tag: object) -> None:
+        """Let the time of records be that of the clock again; the outcome carries the tag."""
+        self.submit(tag, clock_body(0, 0))
+
     def submit(self, tag: object, entry: Entry) -> None:
         """Let an entry wait; its outcome carries the tag.
 
@@ -109,6 +120,8 @@ class Committer:
         ------
         Overloaded
             If too much waits already, or the server is shutting down.
+        Unavailable
+            If the database of the log is away.
         StorageError
             If the log has failed.
         """
@@ -117,6 +130,8 @@ class Committer:
                 raise self._failure
             if self._bytes > MAX_WAITING_BYTES:
                 raise Overloaded("too much waits to be written; try again in a second")
+            if self._log.away:
+                raise Unavailable("the database is away; what is sent now is not stored")
             if self._closing:
                 raise Overloaded("the server is shutting down; try again in a few seconds")
             self._waiting.append((tag, entry))
@@ -154,19 +169,26 @@ class Committer:
 
     def _write(self, group: list[tuple[object, Entry]]) -> None:
         """Append a group to the log, and hand over the outcomes."""
-        self._last_us = max(self._last_us, self._clock_us())
-        entries = [timed(entry, self._last_us) for _, entry in group]
+        steps = [item for item in group if item[1].kind == CLOCK]
+        stamp = self._clock.stamp(step=bool(steps))
+        if steps or stamp.lead_us != self._clock.stored_us:
+            told = (_CLOCK_TAG, clock_body(stamp.lead_us, stamp.back_us))
+            again = [(tag, clock_body(stamp.lead_us, 0)) for tag, _ in steps]
+            others = [item for item in group if item[1].kind != CLOCK]
+            group = [told, *again, *others]
+        entries = [timed(entry, stamp.time_us) for _, entry in group]
         try:
             if not self._has_space():
-                raise NoSpace("the disk has no space for what would follow")
+                raise NoSpace("the disk has no space for what would follow, or cannot be written")
             last = self._log.append(entries)
-        except NoSpace as error:
+        except (NoSpace, Unavailable) as error:  # nothing was written
             self._deliver([Committed(tag, None, error) for tag, _ in group])
             return
         except BaseException as error:
             failure = _storage_error(error)
             self._deliver([Committed(tag, None, failure) for tag, _ in group])
             raise
+        self._clock.keep(stamp)
         seq = last - sum(entry.count for entry in entries) + 1
         outcomes = []
         for (tag, _), entry in zip(group, entries, strict=True):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NoReturn
 
 import msgspec
@@ -29,18 +30,22 @@ from nearcast.model import Message, Point, Rect
 from nearcast.model.checks import MAX_TIME_US
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
+    "FIELDS",
+    "MAX_GROWTH",
     "AnyMessage",
     "MessageLimits",
     "PointMessage",
     "ReadMessages",
     "Rejected",
+    "TooManyMessages",
     "canonical",
     "columns_of",
     "read_array",
     "read_lines",
+    "read_plain",
     "read_records",
 ]
 
@@ -126,6 +131,10 @@ class Rejected(NamedTuple):
     reason: str
 
 
+class TooManyMessages(InvalidInput):
+    """A body has more messages than a request may have; reading stopped at the first of them."""
+
+
 class ReadMessages(NamedTuple):
     """The canonical bytes of the valid messages, in their order, and the others."""
 
@@ -154,13 +163,29 @@ class MessageLimits:
     message_bytes: int = 64 << 10
     nesting: int = 32
 
+    @property
+    def given_bytes(self) -> int:
+        """The size of one message as it is written, with spaces and escapes; never decoded above.
+
+        Nothing is known of a message before it is decoded, and its objects take ten times as much.
+        """
+        return _MAX_WRITTEN * self.message_bytes
+
 
 _DEFAULT_LIMITS = MessageLimits()
 _BOM = b"\xef\xbb\xbf"
 _BOX = ("west", "south", "east", "north")
 _NUMBERS = ("lon", "lat", *_BOX, "ttl_s")
-_FIELDS = ("id", "text", "tokens", "lon", "lat", *_BOX, "geometry", "time", "ttl_s", "properties")
-_MAX_GROWTH = 4
+FIELDS = ("id", "text", "tokens", "lon", "lat", *_BOX, "geometry", "time", "ttl_s", "properties")
+MAX_GROWTH = 4
+"""How many times as large as a body may be its messages as JSON."""
+
+_MAX_WRITTEN = 8
+_STRETCH_BYTES = 128 << 10
+_PLAIN_BYTES = 32 << 10
+_PLAIN_VALUES = 4
+# What is left out in the canonical form: fields that are null, and the brackets of a geometry.
+_SPARE_MARKS = 64
 _EDGE_YEARS = (1, 9999)
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -169,7 +194,7 @@ _decode_object = msgspec.json.Decoder().decode
 _decode_point = msgspec.json.Decoder(PointMessage).decode
 _decode_points = msgspec.json.Decoder(list[PointMessage]).decode
 _decode_given = msgspec.json.Decoder(_GivenMessage).decode
-_decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_stored = msgspec.json.Decoder(list[_StoredMessage]).decode
 _decode_stored_points = msgspec.json.Decoder(list[_StoredPoint]).decode
 _rfc3339 = Annotated[datetime, Meta(tz=True)]
@@ -185,6 +210,8 @@ def read_lines(body: bytes, limits: MessageLimits = _DEFAULT_LIMITS) -> ReadMess
      rejected=[Rejected(line=2, field='lon', reason='is missing; ...')])
     """
     lines = body.removeprefix(_BOM).split(b"\n")
+    if len(body) > _STRETCH_BYTES:
+        return _read_stretches(lines, limits)
     try:
         messages = [_decode_point(line) for line in lines if line]
     except _UNREADABLE:
@@ -202,10 +229,15 @@ def read_array(body: bytes, limits: MessageLimits = _DEFAULT_LIMITS) -> ReadMess
     ------
     InvalidInput
         If the body is neither.
+    TooManyMessages
+        If the array has more elements than a request may have messages.
     """
     body = body.removeprefix(_BOM).strip()
     if body.startswith(b"{"):
-        return _read_each([_one_value(body)], limits)
+        return _read_each([_one_value(body, limits)], limits)
+    # All that is decoded at once are as many objects as there are messages, and they are small.
+    if len(body) > _STRETCH_BYTES or body.count(b"{") > limits.messages:
+        return _read_stretches(_elements(body, limits), limits)
     if b"\\u0000" not in body:
         try:
             blobs = _encode_points(_decode_points(body), limits)
@@ -213,11 +245,48 @@ def read_array(body: bytes, limits: MessageLimits = _DEFAULT_LIMITS) -> ReadMess
             blobs = None
         if blobs is not None:
             return ReadMessages(blobs, [])
+    return _read_each(map(bytes, _elements(body, limits)), limits)
+
+
+def read_plain(
+    body: bytes, limits: MessageLimits = _DEFAULT_LIMITS, *, lines: bool
+) -> ReadMessages | None:
+    """Return the messages of a small body of points; None if reading it may take a millisecond.
+
+    Parameters
+    ----------
+    body
+        A JSON object or array, or lines of JSON, of any size.
+    limits
+        What is allowed.
+    lines
+        Whether these are lines.
+
+    Examples
+    --------
+    >>> read_plain(b'{"text": "tea", "lon": 13, "lat": 52.5}', lines=True).blobs
+    [b'{"text":"tea","lon":13.0,"lat":52.5}']
+    >>> read_plain(b"{}", lines=True) is None
+    True
+    """
+    if len(body) > _PLAIN_BYTES or b"\\u0000" in body:
+        return None
+    messages_at_most = 1 + body.count(b"\n" if lines else b'"lat"')
+    # Empty objects and arrays in properties take longer than their bytes let one think.
+    if (
+        messages_at_most > limits.messages
+        or body.count(b"{") + body.count(b"[") > _PLAIN_VALUES * messages_at_most
+    ):
+        return None
     try:
-        values = _decode_raw(body)
-    except _UNREADABLE as error:
-        _refuse_body(error)
-    return _read_each([bytes(value) for value in values], limits)
+        if lines:
+            messages = [_decode_point(line) for line in body.split(b"\n") if line]
+        else:
+            messages = _decode_points(body) if body.startswith(b"[") else [_decode_point(body)]
+    except _UNREADABLE:
+        return None
+    blobs = _encode_points(messages, limits)
+    return None if blobs is None else ReadMessages(blobs, [])
 
 
 def read_records(
@@ -239,7 +308,7 @@ def read_records(
             found.rejected.append(_rejected(number, error))
         else:
             size += len(found.blobs[-1])
-        if size > _MAX_GROWTH * limits.body_bytes:
+        if size > MAX_GROWTH * limits.body_bytes:
             raise InvalidInput("body", None, "is too large as JSON; send fewer messages at a time")
     return found
 
@@ -255,8 +324,8 @@ def canonical(fields: object, limits: MessageLimits = _DEFAULT_LIMITS) -> bytes:
     if not isinstance(fields, dict):
         raise InvalidInput("", fields, "a message must be a JSON object")
     for name in fields:
-        if name not in _FIELDS:
-            problem = f"is not a field of a message ({', '.join(_FIELDS)}); use properties for it"
+        if name not in FIELDS:
+            problem = f"is not a field of a message ({', '.join(FIELDS)}); use properties for it"
             raise InvalidInput(name, fields[name], problem)
     given = {name: value for name, value in fields.items() if value is not None}
     _check_types(given, limits)
@@ -335,9 +404,83 @@ def _encode_points(messages: list[PointMessage], limits: MessageLimits) -> list[
     return blobs if max(map(len, blobs), default=0) <= limits.message_bytes else None
 
 
-def _read_each(lines: Iterable[bytes], limits: MessageLimits) -> ReadMessages:
+def _elements(body: bytes, limits: MessageLimits) -> list[msgspec.Raw]:
+    """Return the elements of an array as they are written, or stop at the first that is too many.
+
+    Raises
+    ------
+    InvalidInput
+        If the body is no array.
+    """
+    try:
+        found = _decoder_of_few(limits.messages)(body)
+    except _UNREADABLE as error:
+        if isinstance(error, msgspec.ValidationError) and body.startswith(b"["):
+            problem = f"has more than {limits.messages:,} messages; send fewer at a time"
+            raise TooManyMessages("body", None, problem) from None
+        _refuse_body(error)
+    return [value for value in msgspec.structs.astuple(found) if value is not None]
+
+
+@lru_cache(16)
+def _decoder_of_few(count: int) -> Callable[[bytes], Struct]:
+    """Return a decoder of arrays with at most ``count`` elements: it counts while it reads.
+
+    The length of a list would only be looked at when all of it is in memory.
+    """
+    fields = [(f"element_{number}", msgspec.Raw, None) for number in range(count)]
+    few = msgspec.defstruct("Few", fields, array_like=True, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(few).decode
+
+
+def _read_stretches(
+    values: Sequence[bytes] | Sequence[msgspec.Raw], limits: MessageLimits
+) -> ReadMessages:
+    """Return the messages of a large body, of which only a small part is decoded at a time.
+
+    So memory does not depend on what the body has, and other threads go on meanwhile.
+    """
     found = ReadMessages([], [])
-    for number, line in enumerate(lines, 1):
+    number = 1
+    for stretch in _stretches(values):
+        blobs = _plain_blobs(stretch, limits)
+        if blobs is not None:
+            found.blobs.extend(blobs)
+        else:
+            read = _read_each(stretch, limits, number)
+            found.blobs.extend(read.blobs)
+            found.rejected.extend(read.rejected)
+        number += len(stretch)
+    return found
+
+
+def _stretches(values: Iterable[bytes] | Iterable[msgspec.Raw]) -> Iterator[list[bytes]]:
+    """Yield values in lists of some size."""
+    stretch: list[bytes] = []
+    size = 0
+    for value in values:
+        stretch.append(bytes(value))
+        size += len(stretch[-1]) + 1
+        if size >= _STRETCH_BYTES:
+            yield stretch
+            stretch, size = [], 0
+    if stretch:
+        yield stretch
+
+
+def _plain_blobs(lines: list[bytes], limits: MessageLimits) -> list[bytes] | None:
+    """Return the canonical bytes of points; None if one of the lines is something else."""
+    if any(b"\\u0000" in line or _is_too_large(line, limits) for line in lines):
+        return None
+    try:
+        return _encode_points([_decode_point(line) for line in lines if line], limits)
+    except _UNREADABLE:
+        return None
+
+
+def _read_each(lines: Iterable[bytes], limits: MessageLimits, first: int = 1) -> ReadMessages:
+    found = ReadMessages([], [])
+    for number, line in enumerate(lines, first):
         if not line or line.isspace():
             continue
         try:
@@ -348,6 +491,9 @@ def _read_each(lines: Iterable[bytes], limits: MessageLimits) -> ReadMessages:
 
 
 def _read_one(line: bytes, limits: MessageLimits) -> bytes:
+    if len(line) > limits.message_bytes and _is_too_large(line, limits):
+        most = f"{limits.message_bytes:,} are allowed, and {limits.given_bytes:,} as it is written"
+        raise InvalidInput("", None, f"has {len(line):,} bytes; at most {most}")
     try:
         message = _decode_given(line)
     except _UNREADABLE:
@@ -361,6 +507,17 @@ def _read_one(line: bytes, limits: MessageLimits) -> bytes:
     except _UNREADABLE as error:
         raise InvalidInput("", None, _json_problem(error)) from None
     return canonical(fields, limits)
+
+
+def _is_too_large(line: bytes, limits: MessageLimits) -> bool:
+    """Whether a message is certainly too large: its values alone are, or all of it is.
+
+    Brackets and commas are in the canonical form too, however the message is written.
+    """
+    if len(line) <= limits.message_bytes:
+        return False
+    marks = line.count(b",") + line.count(b"[") + line.count(b"{")
+    return len(line) > limits.given_bytes or marks > limits.message_bytes + _SPARE_MARKS
 
 
 def _is_complete(message: _GivenMessage, limits: MessageLimits) -> bool:
@@ -460,17 +617,26 @@ def _is_number(value: object) -> bool:
 
 def _is_shallow(value: Any, depth: int) -> bool:
     """Whether objects and arrays are nested at most ``depth`` deep."""
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list):
-        return True
-    return depth > 0 and all(_is_shallow(inner, depth - 1) for inner in value)
+    level = [value] if type(value) is dict or type(value) is list else []
+    for _ in range(depth):
+        if not level:
+            return True
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
+    return not level
 
 
-def _one_value(body: bytes) -> bytes:
+def _one_value(body: bytes, limits: MessageLimits) -> bytes:
     """Return a body that is one JSON value, or raise `InvalidInput`."""
     try:
-        _decode_object(body)
+        if len(body) > limits.message_bytes:
+            _decode_raw(body)
+        else:
+            _decode_object(body)
     except _UNREADABLE as error:
         _refuse_body(error)
     return body

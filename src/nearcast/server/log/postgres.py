@@ -15,6 +15,8 @@ The lock belongs to a session: connect to PostgreSQL itself, or by a pool that p
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 import time
 from bisect import bisect_left, bisect_right, insort
@@ -22,7 +24,7 @@ from collections import OrderedDict
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from nearcast.errors import InvalidInput, NoSpace, StorageError, Trimmed
+from nearcast.errors import InvalidInput, NoSpace, StorageError, Trimmed, Unavailable
 from nearcast.extras import require
 from nearcast.storage.log.records import encode, find_at, measure
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from nearcast.storage.log.records import Entry, Record
 
 __all__ = ["MAX_GROUP_BYTES", "PostgresLog"]
+
+_log = logging.getLogger("nearcast.server")
 
 MAX_GROUP_BYTES = 256 << 20
 """How large a group may be: PostgreSQL has a limit of 1 GB for a value."""
@@ -60,6 +64,8 @@ _NEXT = (
     "ORDER BY first_seq LIMIT 16"
 )
 _LOCK_S = 2.0
+_READ_AWAY_S = 30.0
+_AWAY_S = 5.0
 _CACHE_BYTES = 32 << 20
 _POLL_S = 0.05
 _MAX_SEQ = (1 << 63) - 1
@@ -123,7 +129,8 @@ class PostgresLog:
     dsn
         Where the database is, such as "postgresql://nearcast@db.example.org/nearcast".
     away_s
-        How long calls wait for a server that is away before they fail.
+        How long calls wait for a server that is away before they fail. By default, `append` waits
+        until it returns, or `stop_waiting`, and readers wait for 30 seconds.
 
     Attributes
     ----------
@@ -131,12 +138,14 @@ class PostgresLog:
         The number of this opening: larger than all before, and at least the time in seconds.
     """
 
-    def __init__(self, dsn: str, *, away_s: float = 30.0) -> None:
+    def __init__(self, dsn: str, *, away_s: float | None = None) -> None:
         self._dsn = dsn
         self._name = _name(dsn)
-        self._away_s = away_s
+        self._away_s = _READ_AWAY_S if away_s is None else away_s
+        self._write_away_s = math.inf if away_s is None else away_s
+        self._away_since: float | None = None
         self._failure: StorageError | None = None
-        self._closed = False
+        self._closed = self._leaving = False
         self._cache = _Cache()
         self._writing = threading.Lock()
         self._reading = threading.Lock()
@@ -159,6 +168,12 @@ class PostgresLog:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def away(self) -> bool:
+        """Whether what is being written has waited for some seconds for the server to return."""
+        since = self._away_since
+        return since is not None and time.monotonic() - since > _AWAY_S
 
     @property
     def first_seq(self) -> int:
@@ -213,6 +228,8 @@ class PostgresLog:
             except BaseException:
                 self._failure = StorageError(f"{self._name}: a write was interrupted")
                 raise
+            finally:
+                self._away_since = None
             self._last_seq = group.last_seq
         return group.last_seq
 
@@ -230,10 +247,14 @@ class PostgresLog:
             except psycopg.errors.DiskFull as error:
                 raise NoSpace(f"{self._name}: {_reason(error)}") from error
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                deadline = deadline or time.monotonic() + self._away_s
-                if time.monotonic() > deadline:
-                    problem = f"the server stayed away for {self._away_s:g} s"
+                if self._away_since is None:
+                    _log.warning("%s is away; publishers wait: %s", self._name, _reason(error))
+                    self._away_since = time.monotonic()
+                patience_s = self._away_s if self._leaving else self._write_away_s
+                if time.monotonic() - self._away_since > patience_s:
+                    problem = f"the server stayed away for {patience_s:g} s"
                     raise self._error(problem, error) from error
+                deadline = time.monotonic() + self._away_s
                 time.sleep(_POLL_S)
             except psycopg.Error as error:
                 raise self._error("writing failed", error) from error
@@ -274,6 +295,10 @@ class PostgresLog:
                 self._fetch(
                     "DELETE FROM nearcast_log WHERE first_seq < %s RETURNING 1", (rows[0][0],)
                 )
+
+    def stop_waiting(self) -> None:
+        """Wait no longer than readers do for a server that is away."""
+        self._leaving = True
 
     def close(self) -> None:
         """Close the log; what was appended is on disk."""
@@ -389,7 +414,7 @@ class PostgresLog:
                     deadline = deadline or time.monotonic() + self._away_s
                     if time.monotonic() > deadline:
                         problem = f"the server stayed away for {self._away_s:g} s"
-                        raise self._error(problem, error) from error
+                        raise Unavailable(str(self._error(problem, error))) from error
                     time.sleep(_POLL_S)
                 except psycopg.Error as error:
                     raise self._error("reading failed", error) from error

@@ -9,9 +9,11 @@
     ADMIN     msgpack: one change of a tenant, a key, the settings of a subscriber or a sink
     TICK      nothing: time passes
     MATCHES   msgpack: matches that another system found, and how far its output was read
+    CLOCK     msgpack: by how much the time of records is ahead of the machine's clock from here on
 
-The time is that of the group in which the record was committed. It never decreases, and it is the
-only time that matching knows. Every message, change and move has a number (seq) of its own.
+The time is that of the group in which the record was committed, and the only one that matching
+knows. It never decreases, except after a CLOCK that says so; see `nearcast.server.log.clocks`.
+Every message, change and move has a number (seq) of its own.
 """
 
 from __future__ import annotations
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
 __all__ = [
     "ADMIN",
     "CHANGES",
+    "CLOCK",
     "MATCHES",
     "MAX_COUNT",
     "MESSAGES",
     "MOVES",
     "TICK",
     "Change",
+    "ClockBody",
     "Definition",
     "Idempotency",
     "MatchesBody",
@@ -47,6 +51,7 @@ __all__ = [
     "SinkDefinition",
     "admin_body",
     "changes_body",
+    "clock_body",
     "matches_body",
     "message_at",
     "message_starts",
@@ -54,6 +59,7 @@ __all__ = [
     "moves_body",
     "read_admin",
     "read_changes",
+    "read_clock",
     "read_matches",
     "read_messages_body",
     "read_moves_body",
@@ -61,7 +67,7 @@ __all__ = [
     "timed",
 ]
 
-MESSAGES, CHANGES, MOVES, ADMIN, TICK, MATCHES = range(1, 7)
+MESSAGES, CHANGES, MOVES, ADMIN, TICK, MATCHES, CLOCK = range(1, 8)
 MAX_COUNT = 65_536
 """The maximum number of messages, changes or moves of a record."""
 
@@ -179,6 +185,14 @@ class AdminBody(NamedTuple):
     change: dict[str, Any]
 
 
+class ClockBody(NamedTuple):
+    """By how much records are ahead of the clock, and by how much their time has gone back."""
+
+    time_us: int
+    lead_us: int
+    back_us: int
+
+
 class MatchesBody(NamedTuple):
     """Matches that another system found.
 
@@ -208,6 +222,7 @@ _read_matches = msgspec.msgpack.Decoder(tuple[dict[int, int], bytes, bytes, byte
 _read_head = msgspec.msgpack.Decoder(tuple[int, Idempotency | None]).decode
 _read_changes = msgspec.msgpack.Decoder(tuple[int, list[Change]]).decode
 _read_moves = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, dict[str, Any]]]]).decode
+_read_clock = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _read_admin = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
@@ -248,6 +263,11 @@ def matches_body(
     """Return matches as an entry without its time; see `MatchesBody`."""
     columns = (message, handle, version, score)
     return Entry(MATCHES, _pack((offsets, *(column.tobytes() for column in columns))), 1)
+
+
+def clock_body(lead_us: int, back_us: int) -> Entry:
+    """Return what a log says of its clock as an entry without its time; see `ClockBody`."""
+    return Entry(CLOCK, _pack((lead_us, back_us)), 1)
 
 
 def timed(entry: Entry, time_us: int) -> Entry:
@@ -307,6 +327,11 @@ def read_moves_body(record: Record) -> MovesBody:
 def read_admin(record: Record) -> AdminBody:
     """Return the change of a tenant, a key or a subscriber of a record."""
     return AdminBody(time_of(record), _read_admin(record.body[_TIME.size :]))
+
+
+def read_clock(record: Record) -> ClockBody:
+    """Return what a record says of the clock."""
+    return ClockBody(time_of(record), *_read_clock(record.body[_TIME.size :]))
 
 
 def read_matches(record: Record) -> MatchesBody:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nearcast.engine import Engine
 from nearcast.errors import StorageError
+from nearcast.server.log.clocks import Clocks, Step
 from nearcast.server.matching.dwell import Dwelling
 from nearcast.server.matching.matcher import Matcher
 from nearcast.server.matching.registry import Registry
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from nearcast.server.matching.events import EventStore
 
-__all__ = ["Checkpoints", "Loaded"]
+__all__ = ["Checkpoints", "Loaded", "clocks_in"]
 
 _KIND = "server-registry"
 _PARTIAL = ".part"
@@ -47,6 +48,12 @@ class Loaded(NamedTuple):
     folder: Path
 
 
+def clocks_in(meta: dict[str, Any]) -> Clocks:
+    """Return what the log had told of its time; older checkpoints do not have it."""
+    lead_us, steps = meta.get("clocks", (0, ()))
+    return Clocks(lead_us, tuple(Step(*step) for step in steps))
+
+
 class Checkpoints:
     """The checkpoints in a folder.
 
@@ -54,17 +61,23 @@ class Checkpoints:
     ----------
     folder
         Where they are; it is made if it is not there.
+
+    Attributes
+    ----------
+    read_only
+        Whether nothing may be written, neither checkpoints nor what would lead to them.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.read_only = False
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob(f"*{_PARTIAL}"):
             shutil.rmtree(path)
 
     def has_space(self) -> bool:
         """Return whether the disk has space, for checkpoints and all else that can be derived."""
-        return shutil.disk_usage(self._folder).free >= _MIN_FREE_BYTES
+        return not self.read_only and shutil.disk_usage(self._folder).free >= _MIN_FREE_BYTES
 
     def seqs(self) -> list[int]:
         """Return the numbers of the records after which there is a checkpoint."""
@@ -100,6 +113,7 @@ class Checkpoints:
             Dwelling.from_arrays(nested("dwelling", arrays)),
             dict(meta["tenants"]),
             int(meta["counted"]),
+            clocks_in(meta),
         )
         return Loaded(matcher, seq, int(meta["time_us"]), folder)
 
@@ -121,6 +135,7 @@ class Checkpoints:
             "tenants": dict(matcher.tenants),
             "counted": matcher.counted,
             "time_us": time_us,
+            "clocks": matcher.clocks,
         }
         tail = events.tail()
 

@@ -55,8 +55,8 @@ class _Grid(NamedTuple):
         width = window.east - window.west + (360 if window.east < window.west else 0)
         height = window.north - window.south
         columns = columns if width else 1
-        wanted = round(columns * height / width) if width else columns
-        return cls(window, width, height, columns, min(max(wanted, 1), MAX_ROWS))
+        wanted = columns * height / width if width else columns  # tiny widths: it may be infinite
+        return cls(window, width, height, columns, max(round(min(wanted, MAX_ROWS)), 1))
 
     def cell(self, number: int) -> Box:
         """Return a cell; cells are numbered row by row, from the southwest."""

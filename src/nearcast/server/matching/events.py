@@ -409,6 +409,29 @@ class EventStore:
         """Remove a damaged segment from the disk: opening the store finds that it is missing."""
         shutil.rmtree(segment_path(self._folder, damaged.first_seq), ignore_errors=True)
 
+    def replace(self, damaged: DamagedEvents, postings: Postings) -> None:
+        """Let postings that were computed again take the place of a damaged segment.
+
+        Readers have them when this returns; they are written in the background. A segment that was
+        trimmed meanwhile stays away.
+        """
+        first_seq, last_seq = damaged.first_seq, damaged.last_seq
+        runs = (Run.of(postings, first_seq),) if postings.rows else ()
+        reach = np.zeros(last_seq - first_seq + 1, np.uint32)
+        reach = _with_reach(reach, first_seq, last_seq, postings)
+        fresh = Segment(self._folder, first_seq, last_seq, runs, reach)
+        with self._lock:
+            segments = self._view.segments
+            at = bisect_left(segments, last_seq, key=_last_seq)
+            if at == len(segments) or segments[at].first_seq != first_seq:
+                return
+            self._view = self._view._replace(segments=(*segments[:at], fresh, *segments[at + 1 :]))
+        self._writer.submit(self._write_again, fresh, damaged)
+
+    def _write_again(self, segment: Segment, damaged: DamagedEvents) -> None:
+        self.discard(damaged)
+        self._write_sealed()
+
     def trim(self, before_seq: int) -> None:
         """Remove the sealed segments that end before a seq. Readers keep what they have mapped."""
         gone = [one for one in self._view.segments if one.last_seq < before_seq]

@@ -19,13 +19,15 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from nearcast.columns import Ids
+from nearcast.columns import NEVER, Ids
 from nearcast.engine import Engine
 from nearcast.intake.json_records import column_type
+from nearcast.server.log.clocks import Clocks
 from nearcast.server.log.messages import columns_of
 from nearcast.server.log.records import (
     ADMIN,
     CHANGES,
+    CLOCK,
     MATCHES,
     MESSAGES,
     MOVES,
@@ -164,6 +166,10 @@ class Matcher:
         What else is known of the subscriptions.
     tenants
         The numbers of tenants, by name.
+    counted
+        How many ranked subscriptions there were when weights were counted.
+    clocks
+        What the log has told of its time.
     """
 
     def __init__(
@@ -173,12 +179,14 @@ class Matcher:
         dwelling: Dwelling | None = None,
         tenants: dict[str, int] | None = None,
         counted: int = 0,
+        clocks: Clocks | None = None,
     ) -> None:
         self.engine = engine
         self.registry = registry if registry is not None else Registry()
         self.dwelling = dwelling if dwelling is not None else Dwelling()
         self.tenants = tenants if tenants is not None else {"default": 0}
         self.counted = counted
+        self.clocks = clocks if clocks is not None else Clocks()
         self._pieces = _Pieces()
         self._outcomes: dict[int, list[Outcome]] = {}
         self._changes: list[Any] = []
@@ -189,8 +197,11 @@ class Matcher:
 
     @property
     def next_us(self) -> int:
-        """When something happens by itself, at the earliest: a tick is needed then."""
-        return min(self.registry.next_expiry_us, self.dwelling.next_us)
+        """When something happens by itself, by the clock of the machine: a tick is needed then."""
+        due_us = self.dwelling.next_us
+        if due_us != NEVER:
+            due_us = self.clocks.real_of_engine(due_us)
+        return min(self.registry.next_expiry_us, due_us)
 
     def process(self, records: Iterable[Record]) -> Processed:
         """Process records in their order."""
@@ -199,8 +210,13 @@ class Matcher:
         run: list[Record] = []
         waiting = last = 0
         for record in records:
+            if record.kind == CLOCK:
+                if run:
+                    self._match(run)
+                    run, waiting = [], 0
+                self.clocks = self.clocks.after(record)
             time_us, last = time_of(record), record.seq + record.count - 1
-            passing = time_us >= self.next_us
+            passing = self.clocks.real_us(time_us) >= self.next_us
             if run and (record.kind != MESSAGES or passing or waiting >= MAX_MESSAGES):
                 self._match(run)
                 run, waiting = [], 0
@@ -242,10 +258,11 @@ class Matcher:
         seq = np.concatenate([np.arange(r.seq, r.seq + r.count) for r in run])
         columns["id"] = pa.array(seq, pa.int64())
         time_us = np.repeat(np.array([body.time_us for body in bodies], np.int64), counts)
-        columns["time"] = pa.array(time_us, pa.timestamp("us", "UTC"))
+        engine_us = time_us + self.clocks.stepped_us
+        columns["time"] = pa.array(engine_us, pa.timestamp("us", "UTC"))
         tenants = pa.array([str(body.tenant) for body in bodies], pa.string())
         columns["scope"] = tenants.take(pa.array(np.repeat(np.arange(len(run)), counts)))
-        self.engine._clock.set(bodies[-1].time_us)
+        self.engine._clock.set(self.clocks.engine_us(bodies[-1].time_us))
         published = self.engine.publish_table(pa.table(columns))
         if len(published.rejects):
             raise RuntimeError(f"a message of the log was rejected: {published.rejects.reason[0]}")
@@ -331,8 +348,9 @@ class Matcher:
 
     def _pass_time(self, seq: int, time_us: int) -> None:
         """Let everything happen that is due, before the record with this number."""
-        self._end(self.registry.take_expired(time_us), seq, time_us, ENDED_EXPIRED)
-        due = self.dwelling.take(time_us)
+        expired = self.registry.take_expired(self.clocks.real_us(time_us))
+        self._end(expired, seq, time_us, ENDED_EXPIRED)
+        due = self.dwelling.take(self.clocks.engine_us(time_us))
         if due:
             self._post_now(
                 time_us,
@@ -363,7 +381,7 @@ class Matcher:
     def _change(self, record: Record) -> None:
         """Apply the changes of a record, in their order."""
         body = read_changes(record)
-        self.engine._clock.set(body.time_us)
+        self.engine._clock.set(self.clocks.engine_us(body.time_us))
         self._forget_ended()
         changes = Changes(self.engine, self.registry, self.dwelling, body.tenant, body.time_us)
         outcomes = changes.apply(body.changes, record.seq)
@@ -394,7 +412,8 @@ class Matcher:
     def _move(self, record: Record) -> None:
         """Move subscriptions, in their order; of several moves of one, the last one counts."""
         body = read_moves_body(record)
-        self.engine._clock.set(body.time_us)
+        engine_us = self.clocks.engine_us(body.time_us)
+        self.engine._clock.set(engine_us)
         rows = self.registry.rows
         outcomes: list[Outcome] = []
         last: dict[int, tuple[int, dict[str, Any]]] = {}
@@ -409,7 +428,7 @@ class Matcher:
                 last[handle] = seq, place
         if last:
             places = [place for _, place in last.values()]
-            moved = self.engine.move_table(move_table([*last], places, body.time_us))
+            moved = self.engine.move_table(move_table([*last], places, engine_us))
             refused = {[*last][row]: i for i, row in enumerate(moved.rejects.row.tolist())}
             for at, outcome in enumerate(outcomes):
                 if outcome.handle in refused:
@@ -435,7 +454,8 @@ class Matcher:
         dwell_us = self.registry.rows["dwell_us"][handle]
         waits = dwell_us > 0
         if waits.any() or self.dwelling:
-            waits = self._wait(dwell_us, handle, message, sign, score, time_us)
+            engine_us = self.clocks.engine_us(time_us)
+            waits = self._wait(dwell_us, handle, message, sign, score, engine_us)
         now = np.flatnonzero(~waits)
         seq = np.array([seq_of[one] for one in handle[now].tolist()], np.int64)
         kind = np.where(sign[now] > 0, MATCH, UNMATCH).astype(np.uint8)

@@ -19,7 +19,8 @@ from nearcast.columns import NEVER
 from nearcast.errors import StorageError
 from nearcast.server.log.committer import Committer, Overloaded
 from nearcast.server.log.records import TICK, time_of
-from nearcast.server.matching.recovery import advance
+from nearcast.server.matching.recovery import advance, computed_again
+from nearcast.server.matching.remote import RemoteEngine
 from nearcast.storage.log import Entry
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from nearcast.server.log import Log
     from nearcast.server.log.committer import Committed
-    from nearcast.server.matching.events import Block
+    from nearcast.server.matching.events import Block, DamagedEvents
     from nearcast.server.matching.matcher import Processed
     from nearcast.server.matching.recovery import Recovered
     from nearcast.server.state import State
@@ -113,6 +114,7 @@ class Pipeline:
             self._committed,
             self._fail,
             last_us=recovered.time_us,
+            lead_us=recovered.matcher.clocks.lead_us,
             clock_us=clock_us,
             has_space=recovered.checkpoints.has_space,
         )
@@ -129,12 +131,23 @@ class Pipeline:
         """How many messages and changes wait for the matcher."""
         return self._backlog
 
+    @property
+    def lead_us(self) -> int:
+        """By how much the last record is ahead of the clock of the machine."""
+        return self._committer.lead_us
+
+    def step_back(self, tag: object) -> None:
+        """Let the time of records be that of the clock again; the listener hears of the tag."""
+        self._committer.step_back(tag)
+
     def submit(self, tag: object, entry: Entry) -> None:
         """Let an entry be written; the listener hears of it by its tag."""
         self._committer.submit(tag, entry)
 
     def close(self) -> None:
         """Write and match everything that waits, make a checkpoint, and end."""
+        self.log.stop_waiting()
+        self.state.stop_waiting()
         self._committer.close()
         with self._changed:
             self._closing = True
@@ -146,6 +159,26 @@ class Pipeline:
             self._write_checkpoint()
         self.events.close()
         self.matcher.engine.close()
+
+    def rebuild(self, damaged: DamagedEvents) -> None:
+        """Compute the events of a damaged segment again, from the log; any thread may call this.
+
+        Raises
+        ------
+        StorageError
+            If that is not possible, or the server is shutting down.
+        """
+        remote = isinstance(self.matcher.engine, RemoteEngine)
+        with self._writing:  # no checkpoint is removed meanwhile
+            postings = computed_again(
+                self.checkpoints,
+                self.log,
+                damaged.first_seq,
+                damaged.last_seq,
+                remote=remote,
+                stopped=lambda: self._closing or self._stopped,
+            )
+            self.events.replace(damaged, postings)
 
     def checkpoint(self) -> None:
         """Write a checkpoint of this moment; older ones that nobody needs are removed."""
@@ -254,6 +287,8 @@ class Pipeline:
             self._checkpointing.start()
 
     def _write_checkpoint(self) -> None:
+        if self.checkpoints.read_only:
+            return
         try:
             self.checkpoint()
         except OSError as error:  # the next one may succeed: the log has everything

@@ -13,6 +13,7 @@ from nearcast.server.log.records import time_of
 from nearcast.server.matching.checkpoint import Checkpoints, Loaded
 from nearcast.server.matching.events import SEAL_POSTINGS, SEAL_SEQS, EventStore
 from nearcast.server.matching.matcher import Matcher, new_engine
+from nearcast.server.matching.postings import Postings
 from nearcast.server.matching.remote import RemoteEngine
 from nearcast.server.matching.segments import read_run
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from nearcast.server.state import State
     from nearcast.storage.log import Record
 
-__all__ = ["Recovered", "Seal", "advance", "no_collections", "recover"]
+__all__ = ["Recovered", "Seal", "advance", "computed_again", "no_collections", "recover"]
 
 _log = logging.getLogger("nearcast.server")
 _REPLAYED = 50_000
@@ -123,6 +124,70 @@ def no_collections() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def computed_again(
+    checkpoints: Checkpoints,
+    log: Log,
+    first_seq: int,
+    last_seq: int,
+    *,
+    remote: bool = False,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Postings:
+    """Return the postings of a stretch of the log, matched once more from the checkpoint before it.
+
+    Parameters
+    ----------
+    checkpoints, log
+        What there is; neither is changed.
+    first_seq, last_seq
+        The stretch.
+    remote
+        As for `recover`.
+    stopped
+        Whether nobody needs them any more.
+
+    Raises
+    ------
+    StorageError
+        If the log before the stretch was trimmed, and no checkpoint is whole; or if it stopped.
+    """
+    matcher, seq = _before(checkpoints, log, first_seq, remote=remote)
+    found = []
+    try:
+        for records in _batches(log, seq + 1):
+            wanted = [record for record in records if record.seq <= last_seq]
+            if stopped():
+                raise StorageError("the server is shutting down")
+            if wanted:
+                with no_collections():
+                    postings = matcher.process(wanted).postings
+                inside = (postings.seq >= first_seq) & (postings.seq <= last_seq)
+                found.append(postings.take(inside.nonzero()[0]))
+            if len(wanted) < len(records):
+                break
+    finally:
+        matcher.engine.close()
+    return Postings.concatenate(found)
+
+
+def _before(
+    checkpoints: Checkpoints, log: Log, first_seq: int, *, remote: bool
+) -> tuple[Matcher, int]:
+    """Return matching as it was at some record before a number, the later the better."""
+    for seq in reversed(checkpoints.seqs()):
+        if log.first_seq - 1 <= seq < first_seq:
+            try:
+                return checkpoints.load(seq).matcher, seq
+            except StorageError as error:
+                _log.warning("%s; an older checkpoint is used", error)
+    if log.first_seq > 1:
+        raise StorageError(
+            f"no checkpoint from {log.first_seq - 1:,} to {first_seq - 1:,} is whole, and the log "
+            f"begins with record {log.first_seq:,}"
+        )
+    return Matcher(RemoteEngine() if remote else new_engine()), 0
 
 
 def _begin(

@@ -7,6 +7,7 @@ brought up to date from the log after that.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -153,6 +154,7 @@ class Registry:
         self._expiring: list[tuple[int, int]] = []
         self.ranked_count = 0
         self.per_tenant: dict[int, int] = {}
+        self.subscribers_per_tenant: dict[int, int] = {}
         self._add_channel("none")  # channel 0 is no channel
 
     def __len__(self) -> int:
@@ -223,7 +225,10 @@ class Registry:
     def _add_channel(self, key: str) -> int:
         number = len(self._channel_keys)
         self._channel_keys.append(key)
-        self._subscriber_tenants.push(_subscriber_tenant(key))
+        tenant = _subscriber_tenant(key)
+        self._subscriber_tenants.push(tenant)
+        if tenant >= 0:
+            self.subscribers_per_tenant[tenant] = self.subscribers_per_tenant.get(tenant, 0) + 1
         self._channels[key] = number
         return number
 
@@ -365,6 +370,7 @@ class Registry:
         registry._channel_keys = _strings("channels", arrays)
         tenants = [_subscriber_tenant(key) for key in registry._channel_keys]
         registry._subscriber_tenants = GrowingArray(np.array(tenants, np.int64))
+        registry.subscribers_per_tenant = {**Counter(t for t in tenants if t >= 0)}
         registry._channels = {
             key: number
             for number, key in enumerate(registry._channel_keys)

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from nearcast.columns import NEVER
 from nearcast.errors import Trimmed
 from nearcast.server.log.records import time_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nearcast.server.log import Log
+    from nearcast.server.log.clocks import Step
     from nearcast.server.matching.pipeline import Pipeline
 
 __all__ = ["Retention", "retain", "seq_at"]
@@ -30,22 +34,24 @@ class Retention(NamedTuple):
     age_s: float | None = None
     log_bytes: int | None = None
 
-    def cutoff(self, log: Log, now_us: int, part: float = 1.0) -> int:
+    def cutoff(self, log: Log, now_us: int, part: float = 1.0, steps: Sequence[Step] = ()) -> int:
         """Return the first record that is to be kept, if only a part of all is kept."""
         first, last = log.first_seq, log.last_seq
         cutoff = first
         if self.age_s is not None:
-            cutoff = seq_at(log, now_us - round(self.age_s * part * 1e6), first, last)
+            since_us = now_us - round(self.age_s * part * 1e6)
+            cutoff = seq_at(log, since_us, first, last, steps)
         if self.log_bytes is not None and log.size_bytes > self.log_bytes * part:
             kept = self.log_bytes * part / log.size_bytes  # records are about the same size
             cutoff = max(cutoff, last + 1 - int((last + 1 - first) * kept))
         return cutoff
 
 
-def seq_at(log: Log, time_us: int, first: int, last: int) -> int:
+def seq_at(log: Log, time_us: int, first: int, last: int, steps: Sequence[Step] = ()) -> int:
     """Return the number of the first record from ``first`` to ``last`` that is not before a time.
 
-    It is ``last + 1`` if all are before.
+    It is ``last + 1`` if all are before. Records before a step, at which the time of records went
+    back, count as not later than the step.
     """
     low, high = first, last + 1
     while low < high:
@@ -55,7 +61,8 @@ def seq_at(log: Log, time_us: int, first: int, last: int) -> int:
         except Trimmed:  # meanwhile, or given up by a repair
             low = middle + 1
             continue
-        if time_of(record) < time_us:
+        later = (step.time_us for step in steps if step.seq > record.seq)
+        if min(time_of(record), *later, NEVER) < time_us:
             low = record.seq + record.count
         else:
             high = record.seq
@@ -80,10 +87,14 @@ def retain(pipeline: Pipeline, retention: Retention, now_us: int) -> int:
         The first record that is kept.
     """
     log, checkpoints = pipeline.log, pipeline.checkpoints
+    steps = pipeline.matcher.clocks.steps
     newest = max(checkpoints.seqs(), default=log.first_seq - 1)
-    if newest + 1 < retention.cutoff(log, now_us, 1 / _PARTS) and newest < pipeline.matched_seq:
+    if (
+        newest + 1 < retention.cutoff(log, now_us, 1 / _PARTS, steps)
+        and newest < pipeline.matched_seq
+    ):
         pipeline.checkpoint()
-    cutoff = retention.cutoff(log, now_us)
+    cutoff = retention.cutoff(log, now_us, steps=steps)
     before = [seq for seq in checkpoints.seqs() if seq < cutoff]
     if not before:
         return log.first_seq

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.errors import StorageError
+from nearcast.errors import StorageError, Unavailable
 from nearcast.server.matching.runs import Run
 from nearcast.storage import read_arrays, write_arrays
+from nearcast.storage.scarce import is_scarce
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -243,6 +244,8 @@ class Segment:
         except StorageError as error:
             if self._trimmed:
                 return _Loaded((), {"reach": np.zeros(self.last_seq - self.first_seq + 1)})
+            if is_scarce(error):  # nothing is wrong with the file
+                raise Unavailable(f"{self.path}: cannot be opened now: {error}") from error
             raise DamagedEvents(self.first_seq, self.last_seq, error) from error
         if (first_seq, last_seq) != (self.first_seq, self.last_seq):
             problem = f"{self.path} has seqs {first_seq} to {last_seq}"

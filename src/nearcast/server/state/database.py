@@ -8,13 +8,16 @@ So every transaction must be idempotent.
 
 from __future__ import annotations
 
+import asyncio
+import math
+import os
 import sqlite3
 import threading
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from nearcast.errors import MissingExtra, StorageError
+from nearcast.errors import MissingExtra, StorageError, Unavailable
 from nearcast.server.state.tables import Value, create_statements
 
 if TYPE_CHECKING:
@@ -35,6 +38,12 @@ _POSTGRES_TYPES = {
     "str": 'TEXT COLLATE "C"',
     "bytes": "BYTEA",
 }
+
+_SCARCE = ("SQLITE_CANTOPEN", "SQLITE_NOMEM", "SQLITE_IOERR_NOMEM")
+_CONNECT_S = 5
+_LOOP_PATIENCE_S = 0.5
+_AWAY_S = 2.5
+"""How long nobody on the event loop tries to connect after somebody could not."""
 
 _CACHE_KIB = 256 * 1024
 """Holds the indexes of a million definitions, which are written in random order."""
@@ -62,12 +71,22 @@ class Database(Protocol):
     def read(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         """Run a query and return all its rows."""
 
-    def write(self, work: Callable[[Transaction], Result], *, durable: bool) -> Result:
+    def write(
+        self, work: Callable[[Transaction], Result], *, durable: bool, patient: bool = False
+    ) -> Result:
         """Run a function as one transaction; commit, or roll back if it raises.
+
+        A database that is away is waited for; ``patient`` until it returns, or `stop_waiting`.
 
         If ``durable`` is false, the last transactions may be lost when the machine fails; those
         before them are not, and the database stays consistent.
         """
+
+    def shred(self) -> None:
+        """Let nothing of what was replaced remain in the files, where the database can do that."""
+
+    def stop_waiting(self) -> None:
+        """Let nobody be patient any more: the server is shutting down."""
 
     def check(self) -> None:
         """Raise `StorageError` if the database finds itself damaged."""
@@ -99,6 +118,7 @@ class Sqlite:
         self._free: list[sqlite3.Connection] = []
         self._closed = False
         with self._errors():
+            self._make_private()
             self._writer = self._connect()
             try:
                 self._writer.execute("PRAGMA page_size = 8192")
@@ -123,7 +143,9 @@ class Sqlite:
         with self._errors(), self._reader() as connection:
             return connection.execute(sql, values).fetchall()
 
-    def write(self, work: Callable[[Transaction], Result], *, durable: bool) -> Result:
+    def write(
+        self, work: Callable[[Transaction], Result], *, durable: bool, patient: bool = False
+    ) -> Result:
         """Run a function as one transaction; commit, or roll back if it raises."""
         with self._write_lock, self._errors():
             self._must_be_open()
@@ -138,6 +160,16 @@ class Sqlite:
                 raise
             return result
 
+    def shred(self) -> None:
+        """Write the whole file again, and empty the log of changes beside it."""
+        with self._write_lock, self._errors():
+            self._must_be_open()
+            self._writer.execute("VACUUM")
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def stop_waiting(self) -> None:
+        """Do nothing: a file is not away."""
+
     def check(self) -> None:
         """Check every page, and that every index has the rows of its table."""
         found = [str(row[0]) for row in self.read("PRAGMA integrity_check(10)")]
@@ -151,6 +183,12 @@ class Sqlite:
             while self._free:
                 self._free.pop().close()
             self._writer.close()
+
+    def _make_private(self) -> None:
+        """Make the file, which SQLite would let others read; those beside it become like it."""
+        if not self.path.exists():
+            with suppress(OSError):  # SQLite says better what is wrong
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -198,7 +236,13 @@ class Sqlite:
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise StorageError(f"{self.path}: {error}") from error
+            kind = Unavailable if _is_scarce(error) else StorageError
+            raise kind(f"{self.path}: {error}") from error
+
+
+def _is_scarce(error: Exception) -> bool:
+    """Return whether a file that is there could not be opened, or there was no memory."""
+    return getattr(error, "sqlite_errorname", "") in _SCARCE
 
 
 class _SqliteTransaction:
@@ -243,7 +287,8 @@ class Postgres:
         self._patience_s = patience_s
         self._write_lock = threading.Lock()
         self._free: list[psycopg.Connection[Row]] = []
-        self._closed = False
+        self._closed = self._leaving = False
+        self._away_until = 0.0
 
         def create_schema(connection: psycopg.Connection[Row]) -> None:
             name = psycopg.sql.Identifier(schema)
@@ -267,7 +312,9 @@ class Postgres:
         translated = _translated(sql)
         return self._run(lambda connection: connection.execute(translated, values).fetchall())
 
-    def write(self, work: Callable[[Transaction], Result], *, durable: bool) -> Result:
+    def write(
+        self, work: Callable[[Transaction], Result], *, durable: bool, patient: bool = False
+    ) -> Result:
         """Run a function as one transaction; again if the connection was lost meanwhile.
 
         Always durable: PostgreSQL may fail while this process goes on, and a transaction that it
@@ -279,7 +326,14 @@ class Postgres:
                 return work(_PostgresTransaction(connection))
 
         with self._write_lock:
-            return self._run(transact)
+            return self._run(transact, math.inf if patient else self._patience_s)
+
+    def shred(self) -> None:
+        """Do nothing: VACUUM and backups of PostgreSQL are its operator's."""
+
+    def stop_waiting(self) -> None:
+        """Let nobody be patient any more: the server is shutting down."""
+        self._leaving = True
 
     def check(self) -> None:
         """Do nothing: PostgreSQL has checksums of its own."""
@@ -290,9 +344,17 @@ class Postgres:
         while self._free:
             self._free.pop().close()
 
-    def _run(self, work: Callable[[psycopg.Connection[Row]], Result]) -> Result:
+    def _run(
+        self, work: Callable[[psycopg.Connection[Row]], Result], patience_s: float | None = None
+    ) -> Result:
         """Run a function with a connection; again, with another one, if the connection is lost."""
-        give_up = time.monotonic() + self._patience_s
+        now = time.monotonic()
+        leave = now + self._patience_s
+        give_up = leave if patience_s is None else now + patience_s
+        if _on_event_loop():  # it must not stand still: whoever waits is in another thread
+            if now < self._away_until:
+                raise Unavailable("PostgreSQL is away")
+            give_up = min(give_up, now + _LOOP_PATIENCE_S)
         pause_s = 0.05
         while True:
             if self._closed:
@@ -301,12 +363,18 @@ class Postgres:
             try:
                 with self._connected() as connection:
                     try:
-                        return work(connection)
+                        result = work(connection)
                     finally:
                         lost = connection.broken
+                self._away_until = 0.0
+                return result
             except self._psycopg.Error as error:
-                if not lost or time.monotonic() + pause_s > give_up:
+                if not lost:
                     raise StorageError(f"PostgreSQL: {error}") from error
+                if time.monotonic() + pause_s > (leave if self._leaving else give_up):
+                    self._away_until = time.monotonic() + _AWAY_S
+                    raise Unavailable(f"PostgreSQL: {error}") from error
+            self._away_until = time.monotonic() + _AWAY_S
             self._drop_free()
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 2.0)
@@ -328,7 +396,10 @@ class Postgres:
         with suppress(IndexError):
             return self._free.pop()
         return self._psycopg.connect(
-            self._dsn, autocommit=True, options=f"-c search_path={self._schema}"
+            self._dsn,
+            autocommit=True,
+            connect_timeout=_CONNECT_S,
+            options=f"-c search_path={self._schema}",
         )
 
     def _drop_free(self) -> None:
@@ -349,6 +420,14 @@ class _PostgresTransaction:
     def execute_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
         with self._connection.cursor() as cursor:
             cursor.executemany(_translated(sql), rows)
+
+
+def _on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _translated(sql: str) -> bytes:

@@ -14,11 +14,13 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nearcast.errors import StorageError, UnknownId
+from nearcast.errors import NoSpace, StorageError, UnknownId
 from nearcast.server.state.cells import Box, cell_ranges
 from nearcast.server.state.changes import (
     DELETED,
     Change,
+    PutDefinition,
+    PutSink,
     add_counts,
     start_of_sink,
     update_progress,
@@ -62,6 +64,7 @@ from nearcast.server.state.tables import (
     Tenant,
     Value,
 )
+from nearcast.server.state.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -76,6 +79,9 @@ SCHEMA_VERSION = 1
 MAX_ATTEMPTS = 100
 """How many attempts of a sink are kept."""
 
+_SEALED = "sealed"
+"""The secret that tells, once a key was given, whether this one is the same."""
+
 _BATCH = 10_000
 _LOOKED_UP = 500
 _LARGE_WINDOW = 1 / 16
@@ -89,15 +95,19 @@ class State:
     ----------
     database
         `Sqlite` or `Postgres`. The state closes it.
+    vault
+        Seals the secrets that must be read back; without it they are stored as they are.
 
     Raises
     ------
     StorageError
-        By every method, when the database is damaged or cannot be reached.
+        By every method, when the database is damaged or cannot be reached; at first also when its
+        secrets are sealed, and the vault cannot open them.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, vault: Vault | None = None) -> None:
         self._database = database
+        self.vault = vault or Vault()
         if not database.has_tables():
             database.write(self._create, durable=True)
         version = self._meta("schema_version")
@@ -106,6 +116,15 @@ class State:
                 f"the state has schema version {version}, this version of Nearcast reads "
                 f"{SCHEMA_VERSION}; use the version that wrote it"
             )
+        self._open_vault()
+
+    def freeze(self, why: str) -> None:
+        """Refuse to write anything from now on; ``why`` is for the errors, which are `NoSpace`."""
+        self._database = _Frozen(self._database, why)
+
+    def stop_waiting(self) -> None:
+        """Wait no longer than others do for a database that is away: the server ends."""
+        self._database.stop_waiting()
 
     def close(self) -> None:
         """Close the database. Closing twice is harmless."""
@@ -147,13 +166,14 @@ class State:
         def work(transaction: Transaction) -> None:
             done = _stored_meta(transaction, "applied_seq")
             if applied_seq > done or durable:
-                write_changes(transaction, [change for change in changes if change.seq > done])
+                new = [self._sealed(change) for change in changes if change.seq > done]
+                write_changes(transaction, new)
                 row = META.pack(Meta("applied_seq", max(applied_seq, done)))
                 transaction.execute(META.upsert, row)
 
         if changes and changes[-1].seq > applied_seq:
             raise ValueError(f"a change has seq {changes[-1].seq}, above {applied_seq=}")
-        self._database.write(work, durable=durable)
+        self._database.write(work, durable=durable, patient=True)
 
     def forget_before(self, seq: int) -> None:
         """Remove definitions that were superseded or deleted before a sequence number."""
@@ -192,6 +212,8 @@ class State:
         )
         if found is not None and found.status == DELETED:
             raise DEFINITIONS.damaged(found._asdict(), "is deleted, but its index has it")
+        if found is not None and found.sink_id is not None and self.vault.has_key:
+            return found._replace(definition=self.vault.open_definition(found.definition))
         return found
 
     def definition_of(self, handle: int) -> Definition | None:
@@ -332,8 +354,8 @@ class State:
 
         def work(transaction: Transaction) -> None:
             if not transaction.execute("SELECT 1 FROM secrets WHERE name = ?", (name,)):
-                made = Secret(name, random_bytes.token_bytes(32))
-                transaction.execute(SECRETS.upsert, SECRETS.pack(made))
+                value = self.vault.seal_bytes(random_bytes.token_bytes(32))
+                transaction.execute(SECRETS.upsert, SECRETS.pack(Secret(name, value)))
 
         found = self._one(SECRETS, "name = ?", {"name": name})
         if found is None:
@@ -341,7 +363,11 @@ class State:
             found = self._one(SECRETS, "name = ?", {"name": name})
         if found is None:
             raise StorageError(f"the secret {name!r} was written and is not there")
-        return found.value
+        return self.vault.open_bytes(found.value)
+
+    def forget_secret(self, name: str) -> None:
+        """Remove a secret of the server; another one is made when it is needed again."""
+        self._write("DELETE FROM secrets WHERE name = ?", (name,), durable=True)
 
     def subscriber(self, tenant: int, name: str) -> Subscriber | None:
         """Return a subscriber."""
@@ -376,6 +402,12 @@ class State:
             {"tenant": tenant, "subscriber": subscriber, "name": name},
         )
 
+    def cursor_names(self, tenant: int, subscriber: str) -> set[str]:
+        """Return the names of the cursors of a subscriber."""
+        values: dict[str, Value] = {"tenant": tenant, "subscriber": subscriber}
+        rows = self._rows(CURSORS, "tenant = ? AND subscriber = ?", tuple(values.values()), values)
+        return {row.name for row in rows}
+
     def cursors(self) -> list[Cursor]:
         """Return all named cursors."""
         return self._rows(CURSORS)
@@ -393,7 +425,7 @@ class State:
     def sinks(self, tenant: int | None = None) -> list[Sink]:
         """Return all sinks, or those of a tenant, by channel."""
         rows = sorted(self._rows(SINKS), key=lambda row: row.channel)
-        return [row for row in rows if tenant is None or row.tenant == tenant]
+        return [self._opened(row) for row in rows if tenant is None or row.tenant == tenant]
 
     def sink(self, tenant: int, sink_id: str) -> Sink | None:
         """Return a sink of a tenant."""
@@ -402,7 +434,8 @@ class State:
 
     def sink_of(self, sink_id: str) -> Sink | None:
         """Return a sink of any tenant."""
-        return self._one(SINKS, "id = ?", {"id": sink_id})
+        found = self._one(SINKS, "id = ?", {"id": sink_id})
+        return None if found is None else self._opened(found)
 
     def progress(self, sink: Sink) -> SinkProgress:
         """Return how far a sink is; its start if nothing was saved."""
@@ -495,6 +528,57 @@ class State:
             durable=True,
         )
 
+    # ---- secrets ----
+
+    def _open_vault(self) -> None:
+        """Check that the vault has the key that was used before; with a first key, seal all."""
+        known = self._one(SECRETS, "name = ?", {"name": _SEALED})
+        if known is not None:
+            self.vault.open_bytes(known.value)
+        elif self.vault.has_key:
+            self._database.write(self._seal_all, durable=True)
+            self._database.shred()
+
+    def _seal_all(self, transaction: Transaction) -> None:
+        """Seal what was written without a key."""
+        vault = self.vault
+        if transaction.execute("SELECT 1 FROM secrets WHERE name = ?", (_SEALED,)):
+            return
+        for secret in _all_rows(transaction, SECRETS):
+            row = secret._replace(value=vault.seal_bytes(secret.value))
+            transaction.execute(SECRETS.upsert, SECRETS.pack(row))
+        for sink in _all_rows(transaction, SINKS):
+            transaction.execute(SINKS.upsert, SINKS.pack(self._sealed_sink(sink)))
+        for definition in _all_rows(transaction, DEFINITIONS, "sink_id IS NOT NULL"):
+            packed = vault.seal_definition(definition.definition)
+            changed = definition._replace(definition=packed)
+            transaction.execute(DEFINITIONS.upsert, DEFINITIONS.pack(changed))
+        for old in _all_rows(transaction, SUPERSEDED):
+            before = old._replace(definition=vault.seal_definition(old.definition))
+            transaction.execute(SUPERSEDED.upsert, SUPERSEDED.pack(before))
+        mark = Secret(_SEALED, vault.seal_bytes(_SEALED.encode()))
+        transaction.execute(SECRETS.upsert, SECRETS.pack(mark))
+
+    def _sealed(self, change: Change) -> Change:
+        """Return a change without open secrets; a log from before the key was given has them."""
+        if not self.vault.has_key:
+            return change
+        if isinstance(change, PutSink):
+            return change._replace(row=self._sealed_sink(change.row))
+        if isinstance(change, PutDefinition) and change.sink_id is not None:
+            return change._replace(definition=self.vault.seal_definition(change.definition))
+        return change
+
+    def _sealed_sink(self, row: Sink) -> Sink:
+        seal = self.vault.seal
+        headers = {name: seal(value) for name, value in row.headers.items()}
+        return row._replace(secrets=tuple(map(seal, row.secrets)), headers=headers)
+
+    def _opened(self, row: Sink) -> Sink:
+        opened = self.vault.open
+        headers = {name: opened(value) for name, value in row.headers.items()}
+        return row._replace(secrets=tuple(map(opened, row.secrets)), headers=headers)
+
     # ---- rows ----
 
     def _create(self, transaction: Transaction) -> None:
@@ -580,6 +664,30 @@ class State:
 
     def _write(self, sql: str, values: Sequence[Value], *, durable: bool) -> None:
         self._database.write(lambda transaction: transaction.execute(sql, values), durable=durable)
+
+
+class _Frozen:
+    """A database that is only read."""
+
+    def __init__(self, database: Database, why: str) -> None:
+        self._why = why
+        self.create_statements, self.has_tables = database.create_statements, database.has_tables
+        self.read, self.check, self.close = database.read, database.check, database.close
+        self.stop_waiting = database.stop_waiting
+
+    def shred(self) -> None:
+        """Do nothing: nothing is replaced."""
+
+    def write(
+        self, work: Callable[[Transaction], Any], *, durable: bool, patient: bool = False
+    ) -> Any:
+        """Refuse."""
+        raise NoSpace(self._why)
+
+
+def _all_rows(transaction: Transaction, table: Table[Row], where: str = "1 = 1") -> list[Row]:
+    found = transaction.execute(f"SELECT {table.selected} FROM {table.name} WHERE {where}")
+    return [table.unpack(stored) for stored in found]
 
 
 def _stored_meta(transaction: Transaction, name: str) -> int:

@@ -32,12 +32,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from nearcast.errors import InvalidInput, NoSpace, StorageError, Trimmed
+from nearcast.errors import InvalidInput, NoSpace, StorageError, Trimmed, Unavailable
 from nearcast.locks import LOCKS, lock_file, unlock_file
 from nearcast.storage.log.disk import Disk
 from nearcast.storage.log.history import History
 from nearcast.storage.log.records import Entry, encode, measure, scan
 from nearcast.storage.log.segment import Marks, Segment
+from nearcast.storage.scarce import is_scarce
 
 if TYPE_CHECKING:
     import os
@@ -156,6 +157,11 @@ class Log:
             raise
 
     @property
+    def away(self) -> bool:
+        """Whether the disk is away: never, as it fails instead; logs in databases may wait."""
+        return False
+
+    @property
     def first_seq(self) -> int:
         """The first record that is still there, or the next one if there is none."""
         return self._current()[0].first
@@ -211,6 +217,8 @@ class Log:
         ------
         NoSpace
             If there is no place.
+        Unavailable
+            If there are too many open files, or there is too little memory; the log goes on.
         StorageError
             If the log has failed.
         """
@@ -221,6 +229,9 @@ class Log:
                 try:
                     self._make_spare(max(wanted, self._segment_bytes))
                 except OSError as error:
+                    if is_scarce(error):  # nothing was written, and it passes
+                        problem = f"{self.folder}: no file could be made: {error.strerror}"
+                        raise Unavailable(problem) from error
                     if error.errno not in _FULL:
                         self._failure = error
                         raise self._failed() from error
@@ -408,6 +419,9 @@ class Log:
                 self._disk.remove(segments[0].path)
             except OSError as error:
                 raise self._storage_error(error, "cannot be trimmed") from error
+
+    def stop_waiting(self) -> None:
+        """Do nothing: a disk is not waited for."""
 
     def close(self) -> None:
         """Close the log; what was appended is on disk."""

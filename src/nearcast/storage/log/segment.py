@@ -14,8 +14,9 @@ from bisect import bisect_left, bisect_right
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from nearcast.errors import StorageError, Trimmed
+from nearcast.errors import StorageError, Trimmed, Unavailable
 from nearcast.storage.log.records import MARK_BYTES, Gap, find_at, scan
+from nearcast.storage.scarce import is_scarce
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -227,7 +228,8 @@ class Segment:
         except OSError as error:
             if self.trimmed:
                 raise Trimmed(f"{self.path}: is gone; the log was trimmed") from None
-            raise StorageError(f"{self.path}: cannot be read: {error.strerror}") from error
+            kind = Unavailable if is_scarce(error) else StorageError
+            raise kind(f"{self.path}: cannot be read: {error.strerror}") from error
         finally:
             if file >= 0:
                 self._disk.close(file)

@@ -52,7 +52,16 @@ SLOW = (
 )
 """Tests that start a JVM, a browser, or servers that they kill, or that measure: chosen last."""
 
-SEARCHED = ("", "tools/", "tests/", "tests/intake/", "tests/server/", "tests/client/", "tests/web/")
+SEARCHED = (
+    "",
+    "tools/",
+    "tests/",
+    "tests/intake/",
+    "tests/server/",
+    "tests/server/faults/",
+    "tests/client/",
+    "tests/web/",
+)
 """Folders that tests import from: ``pythonpath`` in pyproject.toml."""
 
 EVERYTHING = ("conftest.py", "pyproject.toml")

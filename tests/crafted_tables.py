@@ -236,7 +236,7 @@ _pools: list[Any] = []
 
 @contextmanager
 def bounded(most_bytes: int) -> Iterator[None]:
-    """Assert that Arrow, NumPy and Python together never have more than so many new bytes."""
+    """Assert that Arrow, NumPy and Python together never have more than a number of new bytes."""
     before = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(before)
     _pools.append(pool)

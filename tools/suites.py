@@ -322,7 +322,7 @@ def _run(suites: dict[str, Suite], long: bool) -> list[Run]:
 
 
 def _next(suites: dict[str, Suite], waiting: list[str], running: list[Suite]) -> list[str]:
-    """Return which suites begin now: one that mostly waits, and so many others as are missing."""
+    """Return which suites begin now: up to `AT_ONCE`, and one that mostly waits."""
     missing = {True: 1, False: AT_ONCE}
     for suite in running:
         missing[suite.waits] -= 1

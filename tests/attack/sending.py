@@ -122,7 +122,7 @@ def head(method: str, path: str, *headers: str, key: str | None = None) -> bytes
 
 
 def repeated_up_to(piece: bytes, size: int, first: bytes = b"") -> Iterator[bytes]:
-    """Return pieces of about a megabyte, so many that they have some size together."""
+    """Return pieces of about a megabyte that together have a size."""
     yield first
     block = piece * max(1, (1 << 20) // len(piece))
     for _ in range(-(-size // len(block))):

@@ -71,7 +71,7 @@ run: .venv/library-installed
 
 # All suites, two at a time and a third that mostly waits (tools/suites.py): progress while they run, failures as they happen, times at the end.
 SUITES = $(BIN)/python tools/suites.py
-INSTALL_TIMED = @$(MAKE) --no-print-directory tested-with && echo "Installing what is tested, and what with, took $$SECONDS s."
+INSTALL_TIMED = @$(MAKE) --no-print-directory tested-with && echo "Installing everything for the tests took $$SECONDS s."
 test:
 	$(INSTALL_TIMED)
 	@$(SUITES)

@@ -25,7 +25,7 @@ TRIES = 3
 """How often a slow attack is tried: machines are noisy, and the median counts."""
 
 _RIGHT_5XX = (503, 507)
-"""A server without room may say so; any other 5xx is a fault of its own."""
+"""A server that is full may say so; any other 5xx is a fault of its own."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ _FRAMING_BYTES, _CHUNK_HEADER_BYTES = 64 << 10, 32
 """What a body in chunks may have beside its content: in all, and for each chunk."""
 
 _MIN_CHUNK_BYTES, _SMALL_CHUNKS = 16, 10_000
-"""The mean size that chunks must have, after so many of them."""
+"""The mean size that the chunks of a body must have, and from which number of them on."""
 
 _PIPELINED = 32
 """How many requests may wait for the answers of those before them."""

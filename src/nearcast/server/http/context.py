@@ -317,7 +317,7 @@ class Context:
         """Keep a cursor, unless it is new and the subscriber has as many as it may have."""
         await self.make_subscriber(tenant, subscriber)
         state, limit = self.service.state, self.limits(tenant).cursors
-        # Otherwise several new ones could all find that there is room for one.
+        # Otherwise several new ones could all be taken for the last one.
         async with self._saving_cursors.setdefault(tenant, asyncio.Lock()):
             if (tenant, subscriber, name) not in self._cursors:
                 kept = await asyncio.to_thread(state.cursor_names, tenant, subscriber)

@@ -157,8 +157,8 @@ async def import_subscriptions(
             context.quotas.new_subscribers(tenant, most) as subscribers,
         ):
             left = _Left(subscriptions, subscribers)
-            room = MAX_REJECTED + accepted - rejections.count
-            chosen = await context.parse(_choose, context, principal, piece, upsert, left, room)
+            may_fail = MAX_REJECTED + accepted - rejections.count
+            chosen = await context.parse(_choose, context, principal, piece, upsert, left, may_fail)
             # All at once: they are written, matched and stored together.
             writing = [context.service.write(part.entry) for part in chosen.parts]
             outcomes = await asyncio.gather(*writing)
